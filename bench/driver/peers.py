@@ -1,0 +1,131 @@
+"""Who is measured: each peer knows what it needs, how to build its programs and how to tell its version.
+
+To add a peer: a folder in bench/peers/ with a program that understands `NAME --procs N [--quick]` and `--list` and
+prints the same lines of JSON, and a class here that is named in PEERS.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PRESET = "release"
+
+
+class BuildError(Exception):
+    pass
+
+
+def build_step(command, cwd=ROOT, env=None):
+    """Runs one step of a build; its output is shown only when it fails."""
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}".rstrip())
+
+
+def output_of(command, cwd=ROOT):
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+class Program:
+    """An executable and the workloads that it has."""
+
+    def __init__(self, path):
+        self.path = path
+        self.workloads = frozenset(output_of([path, "--list"]).split())
+
+
+class Dunlin:
+    name = "dunlin"
+    procs_variable = "DUNLIN_MAXPROCS"
+
+    def missing(self):
+        """None, or what is missing and how to get it, in one line."""
+        if shutil.which("cmake") is None:
+            return "no `cmake` in PATH (Debian: apt-get install cmake ninja-build g++)"
+        return None
+
+    def build(self, say):
+        build_dir = self._build_dir()
+        say(f"building dunlin (preset {PRESET}, target bench)")
+        build_step(["cmake", "--preset", PRESET])
+        build_step(["cmake", "--build", build_dir, "--target", "bench"])
+
+    def programs(self):
+        path = self._build_dir() / "bench" / "dunlin_bench"
+        return [Program(path)] if path.is_file() else []
+
+    def version(self):
+        commit = output_of(["git", "describe", "--always", "--tags", "--abbrev=10", "--dirty=+changes"]) or "no git"
+        cache = self._cmake_cache()
+        compiler = cache.get("CMAKE_CXX_COMPILER", "")
+        compiler_version = output_of([compiler, "--version"]).partition("\n")[0] if compiler else "compiler not known"
+        build_type = cache.get("CMAKE_BUILD_TYPE", "")
+        flags = f"{cache.get('CMAKE_CXX_FLAGS', '')} {cache.get('CMAKE_CXX_FLAGS_' + build_type.upper(), '')}".split()
+        return f"{commit}; {compiler_version}; {' '.join(flags)}"
+
+    def _build_dir(self):
+        presets = {}
+        for name in ("CMakePresets.json", "CMakeUserPresets.json"):
+            if (ROOT / name).is_file():
+                listed = json.loads((ROOT / name).read_text()).get("configurePresets", [])
+                presets.update({preset["name"]: preset for preset in listed})
+        if PRESET not in presets:
+            raise BuildError(f"CMakePresets.json has no preset {PRESET!r}")
+        directory = self._inherited(presets, PRESET, "binaryDir")
+        if directory is None:
+            raise BuildError(f"preset {PRESET!r} has no binaryDir")
+        return Path(directory.replace("${sourceDir}", str(ROOT)).replace("${presetName}", PRESET))
+
+    def _inherited(self, presets, name, key):
+        preset = presets.get(name, {})
+        if key in preset:
+            return preset[key]
+        parents = preset.get("inherits", [])
+        found = (self._inherited(presets, p, key) for p in ([parents] if isinstance(parents, str) else parents))
+        return next((value for value in found if value is not None), None)
+
+    def _cmake_cache(self):
+        cache = self._build_dir() / "CMakeCache.txt"
+        if not cache.is_file():
+            return {}
+        return dict(re.findall(r"^([\w-]+):\w+=(.*)$", cache.read_text(), re.MULTILINE))
+
+
+class Go:
+    name = "go"
+    procs_variable = "GOMAXPROCS"
+    source = ROOT / "bench" / "peers" / "go"
+    plain = ROOT / "build" / "bench-peers" / "go_bench"
+    with_cgo = ROOT / "build" / "bench-peers" / "go_bench_cgo"
+
+    def missing(self):
+        if shutil.which("go") is None:
+            return "no `go` in PATH (https://go.dev/dl, or Debian: apt-get install golang-go)"
+        return None
+
+    def build(self, say):
+        say("building go")
+        self.plain.parent.mkdir(parents=True, exist_ok=True)
+        # Local: a benchmark must not fetch another tool-chain than the one it is said to measure.
+        env = {"GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+        build_step(["go", "build", "-o", self.plain, "."], self.source, {**env, "CGO_ENABLED": "0"})
+        try:
+            build_step(["go", "build", "-o", self.with_cgo, "."], self.source, {**env, "CGO_ENABLED": "1"})
+        except BuildError:
+            self.with_cgo.unlink(missing_ok=True)
+            say("go: no C compiler for cgo (Debian: apt-get install gcc); the workloads that need it are left out")
+
+    def programs(self):
+        # The first that has a workload runs it, so only what the plain one lacks is run with cgo.
+        return [Program(path) for path in (self.plain, self.with_cgo) if path.is_file()]
+
+    def version(self):
+        return output_of(["go", "version"]).removeprefix("go version ")
+
+
+PEERS = (Dunlin(), Go())

@@ -1,0 +1,151 @@
+"""From samples to the table of ratios, as Markdown and as JSON."""
+
+import datetime
+import statistics
+
+SUBJECT = "dunlin"
+
+
+def rows(workloads, procs_list, peers, samples):
+    """One row per workload, metric and P: the medians of all peers, dunlin's ratio to each, the target's verdict."""
+    result = []
+    for w in workloads:
+        for metric in w.metrics:
+            for procs in procs_list:
+                figures = {}
+                for peer in peers:
+                    values = samples.values.get((w.name, metric.name, procs, peer))
+                    if values:
+                        figures[peer] = {
+                            "median": statistics.median(values),
+                            "min": min(values),
+                            "max": max(values),
+                            "samples": values,
+                        }
+                result.append(
+                    {
+                        "workload": w.name,
+                        "metric": metric.name,
+                        "unit": metric.unit,
+                        "procs": procs,
+                        "figures": figures,
+                        "ratios": _ratios(figures),
+                        "failures": {
+                            peer: samples.failures[w.name, procs, peer]
+                            for peer in peers
+                            if (w.name, procs, peer) in samples.failures
+                        },
+                        **_verdict(metric.target(procs), figures),
+                    }
+                )
+    return result
+
+
+def _ratios(figures):
+    """dunlin / peer; None where the peer's figure is not above 0 (a difference of memory or time can be)."""
+    if SUBJECT not in figures:
+        return {}
+    own = figures[SUBJECT]["median"]
+    return {
+        peer: own / figure["median"] if figure["median"] > 0 else None
+        for peer, figure in figures.items()
+        if peer != SUBJECT
+    }
+
+
+def _verdict(target, figures):
+    if target is None:
+        return {"target": None, "verdict": None}
+    described = {"limit": target.limit, "against": target.against, "text": target.text()}
+    needed = [SUBJECT] + ([target.against] if target.against else [])
+    if any(peer not in figures for peer in needed):
+        return {"target": described, "verdict": "not measured"}
+    allowed = target.limit * (figures[target.against]["median"] if target.against else 1)
+    reached = figures[SUBJECT]["median"] <= allowed
+    return {"target": described, "verdict": "reached" if reached else "missed"}
+
+
+def document(table, machine, versions, skipped, rounds, quick):
+    """All of one run, as it is written to latest.json."""
+    return {
+        "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine,
+        "versions": versions,
+        "skipped": skipped,
+        "rounds": rounds,
+        "quick": quick,
+        "rows": table,
+    }
+
+
+def number(value):
+    """Three significant digits, without an exponent."""
+    if value == 0:
+        return "0"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _ratio(value):
+    if value is None:
+        return "-"
+    return f"{number(value)} (1/{number(1 / value)})" if 0 < value < 0.95 else number(value)
+
+
+def markdown(doc):
+    m = doc["machine"]
+    peers = list(doc["versions"])
+    others = [peer for peer in peers if peer != SUBJECT]
+    lines = [
+        "# Benchmarks: dunlin beside " + (", ".join(others) or "nobody"),
+        "",
+        f"{m['cpu']}, {m['cpus']} CPUs, {m['memory_gib']} GiB; Linux {m['kernel']} {m['architecture']}, {m['system']}; "
+        f"{doc['when']}",
+        "",
+        *[f"- {peer}: {version}" for peer, version in doc["versions"].items()],
+        *[f"- {peer} skipped: {reason}" for peer, reason in doc["skipped"].items()],
+        "",
+        f"Medians, {doc['rounds']} round{'s' if doc['rounds'] > 1 else ''} after a warm-up, the peers in turn within "
+        "each round, [min .. max]. The ratio is dunlin / peer: below 1 dunlin needs less.",
+        *_warnings(doc),
+        "",
+        "| workload | metric | P | " + " | ".join(peers + [f"{SUBJECT} / {p}" for p in others]) + " | target |  |",
+        "|---|---|--:|" + "--:|" * (len(peers) + len(others)) + "---|---|",
+    ]
+    for row in doc["rows"]:
+        cells = [row["workload"], f"{row['metric']}, {row['unit']}", str(row["procs"])]
+        cells += [_figure(row, peer) for peer in peers]
+        cells += [_ratio(row["ratios"].get(peer)) for peer in others]
+        cells += [row["target"]["text"] if row["target"] else "", row["verdict"] or ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    judged = [row["verdict"] for row in doc["rows"] if row["verdict"]]
+    if judged:
+        counts = ", ".join(f"{judged.count(v)} {v}" for v in ("reached", "missed", "not measured") if v in judged)
+        lines += ["", f"Targets: {counts}."]
+    failures = {
+        f"{row['workload']} P={row['procs']} {peer}: {reason}"
+        for row in doc["rows"]
+        for peer, reason in row["failures"].items()
+    }
+    if failures:
+        lines += ["", "Failed:", "", *[f"- {text}" for text in sorted(failures)]]
+    return "\n".join(lines) + "\n"
+
+
+def _warnings(doc):
+    reasons = []
+    if doc["quick"]:
+        reasons.append("a quick run, with a tenth of the work")
+    if doc["rounds"] < 5:
+        reasons.append("fewer than five rounds")
+    if doc["machine"]["load_before"] > 0.5:
+        reasons.append(f"the machine was busy (load average {doc['machine']['load_before']} before the run)")
+    return ["", f"**Not for quoting**: {'; '.join(reasons)}."] if reasons else []
+
+
+def _figure(row, peer):
+    if peer in row["failures"]:
+        return "failed"
+    if peer not in row["figures"]:
+        return "-"
+    f = row["figures"][peer]
+    return f"{number(f['median'])} [{number(f['min'])} .. {number(f['max'])}]"

@@ -1,0 +1,92 @@
+import unittest
+
+from driver import report, runner
+from driver.workloads import Metric, Target, Workload
+
+MACHINE = {
+    "cpu": "a CPU",
+    "cpus": 2,
+    "memory_gib": 4,
+    "kernel": "6.1",
+    "architecture": "x86_64",
+    "system": "a system",
+    "load_before": 0.0,
+}
+
+
+def workload(*targets):
+    return Workload("yield", "", (Metric("time", "ns", targets),))
+
+
+def samples(**figures):
+    result = runner.Samples()
+    for peer, values in figures.items():
+        for value in values:
+            result.add({"metric": "time", "unit": "ns", "procs": 1, "value": value}, workload(), 1, peer)
+    return result
+
+
+def one_row(target, **figures):
+    return report.rows([workload(*([target] if target else []))], [1], list(figures), samples(**figures))[0]
+
+
+class Rows(unittest.TestCase):
+    def test_the_ratio_is_that_of_the_medians_and_not_of_the_means(self):
+        row = one_row(None, dunlin=[10, 11, 900], go=[100, 110, 120])
+        self.assertEqual(row["ratios"], {"go": 0.1})
+        self.assertEqual(row["figures"]["dunlin"]["max"], 900)
+
+    def test_a_target_is_reached_at_its_limit_and_missed_above_it(self):
+        target = Target(1 / 5, "go", (1,))
+        self.assertEqual(one_row(target, dunlin=[20], go=[100])["verdict"], "reached")
+        self.assertEqual(one_row(target, dunlin=[20.1], go=[100])["verdict"], "missed")
+
+    def test_a_target_in_units_needs_no_peer(self):
+        target = Target(4900, None, (1,))
+        self.assertEqual(one_row(target, dunlin=[4900])["verdict"], "reached")
+        self.assertEqual(one_row(target, dunlin=[4901])["verdict"], "missed")
+
+    def test_a_target_against_an_absent_peer_is_neither_reached_nor_missed(self):
+        self.assertEqual(one_row(Target(1 / 5, "go", (1,)), dunlin=[20])["verdict"], "not measured")
+
+    def test_a_target_for_another_number_of_processors_does_not_count(self):
+        self.assertIsNone(one_row(Target(1 / 5, "go", (2,)), dunlin=[99], go=[100])["verdict"])
+
+    def test_a_peer_at_zero_has_no_ratio(self):
+        self.assertEqual(one_row(None, dunlin=[5], go=[0])["ratios"], {"go": None})
+
+
+class Document(unittest.TestCase):
+    def markdown(self, rows, **changes):
+        doc = report.document(rows, MACHINE, {"dunlin": "1", "go": "2"}, {}, rounds=5, quick=False)
+        return report.markdown({**doc, **changes})
+
+    def test_the_table_shows_medians_ratio_and_verdict(self):
+        text = self.markdown([one_row(Target(1 / 5, "go", (1,)), dunlin=[20], go=[100])])
+        self.assertIn("| yield | time, ns | 1 | 20 [20 .. 20] | 100 [100 .. 100] | 0.2 (1/5) |", text)
+        self.assertIn("| <= 1/5 of go | reached |", text)
+        self.assertIn("Targets: 1 reached.", text)
+        self.assertNotIn("Not for quoting", text)
+
+    def test_a_run_that_failed_is_named_with_its_reason(self):
+        taken = samples(go=[100])
+        taken.failures["yield", 1, "dunlin"] = "exit status 2: fatal"
+        text = self.markdown(report.rows([workload()], [1], ["dunlin", "go"], taken))
+        self.assertIn("| failed |", text)
+        self.assertIn("yield P=1 dunlin: exit status 2: fatal", text)
+
+    def test_a_short_run_says_that_it_is_not_for_quoting(self):
+        self.assertIn("Not for quoting", self.markdown([], rounds=3))
+        self.assertIn("Not for quoting", self.markdown([], quick=True))
+
+
+class Lines(unittest.TestCase):
+    def test_a_line_that_does_not_belong_to_the_workload_is_refused(self):
+        for change in ({"metric": "speed"}, {"unit": "s"}, {"procs": 2}):
+            line = {"metric": "time", "unit": "ns", "procs": 1, "value": 1, **change}
+            with self.assertRaises(ValueError):
+                runner.Samples().add(line, workload(), 1, "dunlin")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,120 @@
+"""Runs the programs in turn and keeps what they print."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+
+class Samples:
+    """values[(workload, metric, procs, peer)] and, for what went wrong, failures[(workload, procs, peer)]."""
+
+    def __init__(self):
+        self.values = {}
+        self.failures = {}
+
+    def add(self, line, workload, procs, peer):
+        expected = {m.name: m.unit for m in workload.metrics}
+        if line["metric"] not in expected or line["unit"] != expected[line["metric"]]:
+            raise ValueError(f"metric {line['metric']!r} in {line['unit']!r} is not in driver/workloads.py")
+        if line["procs"] != procs:
+            raise ValueError(f"ran with {line['procs']} processors instead of {procs}")
+        self.values.setdefault((workload.name, line["metric"], procs, peer), []).append(line["value"])
+
+
+def run_once(program, peer, workload, procs, quick):
+    """The lines that one run prints; raises ValueError with the reason if it fails."""
+    command = [program.path, workload.name, "--procs", str(procs)] + (["--quick"] if quick else [])
+    env = {**os.environ, peer.procs_variable: str(procs)}
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=workload.timeout_s)
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"no end after {workload.timeout_s} s") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise ValueError(f"exit status {done.returncode}: {lines[0]}")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    not_printed = {m.name for m in workload.metrics} - {line["metric"] for line in lines}
+    if not_printed:
+        raise ValueError(f"did not print {', '.join(sorted(not_printed))}")
+    return lines
+
+
+SILENCE_MAX_S = 10
+
+
+class Progress:
+    """A line on stderr that says what runs: rewritten on a terminal, otherwise written when there was none for long."""
+
+    def __init__(self, total):
+        self.total = total
+        self.done = 0
+        self.start = self.last_line = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+
+    def running(self, text):
+        if self.terminal:
+            sys.stderr.write(f"\r\033[K[{self.done}/{self.total}, {self._elapsed()}] {text}")
+            sys.stderr.flush()
+        elif time.monotonic() - self.last_line > SILENCE_MAX_S:
+            self.line(text)
+
+    def advance(self, runs=1):
+        self.done += runs
+
+    def line(self, text):
+        clear = "\r\033[K" if self.terminal else ""
+        sys.stderr.write(f"{clear}[{self.done}/{self.total}, {self._elapsed()}] {text}\n")
+        sys.stderr.flush()
+        self.last_line = time.monotonic()
+
+    def _elapsed(self):
+        seconds = int(time.monotonic() - self.start)
+        return f"{seconds // 60}:{seconds % 60:02}"
+
+
+def measure(workloads, peers_programs, procs_list, rounds, quick):
+    """Every workload for every peer. Within a round the peers take turns, so that drift of the machine meets all alike;
+    round 0 warms up (page cache, guest memory, CPU clock) and is not kept."""
+    samples = Samples()
+    chosen = {}
+    for w in workloads:
+        for peer, programs in peers_programs:
+            program = next((p for p in programs if w.name in p.workloads), None)
+            if program is not None:
+                chosen[w.name, peer.name] = program
+    progress = Progress(len(chosen) * len(procs_list) * (rounds + 1))
+    for w in workloads:
+        takers = [(peer, chosen[w.name, peer.name]) for peer, _ in peers_programs if (w.name, peer.name) in chosen]
+        for round_number in range(rounds + 1):
+            for procs in procs_list:
+                for peer, program in takers:
+                    _take_turn(samples, progress, w, procs, peer, program, round_number, rounds, quick)
+        for procs in procs_list:
+            progress.line(_summary(samples, w, procs, [peer for peer, _ in takers]))
+    return samples
+
+
+def _take_turn(samples, progress, w, procs, peer, program, round_number, rounds, quick):
+    if (w.name, procs, peer.name) not in samples.failures:
+        round_name = f"round {round_number} of {rounds}" if round_number else "warm-up"
+        progress.running(f"{w.name} P={procs} {round_name}: {peer.name}")
+        try:
+            lines = run_once(program, peer, w, procs, quick)
+            if round_number > 0:
+                for line in lines:
+                    samples.add(line, w, procs, peer.name)
+        except (ValueError, KeyError, OSError) as error:
+            samples.failures[w.name, procs, peer.name] = str(error)
+            progress.line(f"{w.name} P={procs} {peer.name} FAILED: {error}")
+    progress.advance()
+
+
+def _summary(samples, w, procs, peers):
+    metric = w.metrics[0]
+    parts = []
+    for peer in peers:
+        values = sorted(samples.values.get((w.name, metric.name, procs, peer.name), []))
+        parts.append(f"{peer.name} {values[len(values) // 2]:.4g} {metric.unit}" if values else f"{peer.name} failed")
+    return f"{w.name} P={procs} {metric.name}: {', '.join(parts)}"

@@ -1,0 +1,66 @@
+// dunlin_bench NAME [--procs N] [--quick]: one workload, its metrics as lines of JSON (see registry.h).
+// bench/run.py runs it in turn with the same workloads in other languages; alone it is for a profiler.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <dunlin/dunlin.hpp>
+
+#include "registry.h"
+
+namespace bench {
+
+std::vector<workload>& workloads() {
+    static std::vector<workload> all;
+    return all;
+}
+
+void results::add(std::string_view metric, double value, std::string_view unit) {
+    std::printf(R"({"workload":"%.*s","metric":"%.*s","peer":"dunlin","procs":%d,"value":%.6g,"unit":"%.*s"})"
+                "\n",
+        static_cast<int>(workload_.size()), workload_.data(), static_cast<int>(metric.size()), metric.data(),
+        static_cast<int>(dunlin::runtime::max_procs()), value, static_cast<int>(unit.size()), unit.data());
+}
+
+void fail(std::string_view text) {
+    std::fprintf(stderr, "dunlin_bench: %.*s\n", static_cast<int>(text.size()), text.data());
+    std::exit(1);
+}
+
+}  // namespace bench
+
+int main(int argc, char** argv) {
+    auto& all = bench::workloads();
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+
+    CLI::App app("Benchmarks of dunlin, one workload per run; ./dev bench compares them with other runtimes.");
+    bench::settings settings;
+    int procs = 0;
+    bool list = false;
+    app.add_option("--procs", procs, "processors (P); default: DUNLIN_MAXPROCS, else the runtime's own choice")
+        ->check(CLI::Range(1, 1024));
+    app.add_flag("--quick", settings.quick, "a tenth of the work, for trying things out");
+    app.add_flag("--list", list, "print the names of the workloads");
+    app.require_subcommand(0, 1);
+    app.fallthrough();  // the options may stand behind the name too
+    for (const auto& w : all) {
+        app.add_subcommand(std::string(w.name), std::string(w.what))->callback([&settings, &procs, &w] {
+            // By the environment and not by set_max_procs(): the runtime then starts with this number.
+            if (procs != 0) setenv("DUNLIN_MAXPROCS", std::to_string(procs).c_str(), 1);
+            bench::results results(w.name);
+            w.run(settings, results);
+        });
+    }
+    CLI11_PARSE(app, argc, argv);
+
+    if (list) {
+        for (const auto& w : all) std::printf("%.*s\n", static_cast<int>(w.name.size()), w.name.data());
+    } else if (app.get_subcommands().empty()) {
+        std::fputs(app.help().c_str(), stderr);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,51 @@
+// registry.h - how a workload gets into dunlin_bench, and how it says what it has measured.
+//
+// A workload is one function; a file holds those of one subject and ends with their `registered` objects. A program run
+// measures one workload and prints each of its metrics as one line of JSON, which bench/run.py collects:
+//
+//   {"workload":"yield","metric":"time","peer":"dunlin","procs":1,"value":14.2,"unit":"ns"}
+//
+// The twin in bench/peers/go does the same work under the same name, prints the same metrics in the same units.
+
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+struct settings {
+    bool quick = false;
+
+    /// `full`, or a tenth of it in a quick run (whose figures are for trying things out, not for quoting).
+    long scaled(long full) const { return quick ? full / 10 : full; }
+};
+
+class results {
+public:
+    explicit results(std::string_view workload) : workload_(workload) {}
+
+    /// Prints one metric. Names and units are those of bench/driver/workloads.py.
+    void add(std::string_view metric, double value, std::string_view unit);
+
+private:
+    std::string_view workload_;
+};
+
+struct workload {
+    std::string_view name;
+    std::string_view what;
+    void (*run)(const settings&, results&);
+};
+
+/// Every workload of the program, filled before main().
+std::vector<workload>& workloads();
+
+struct registered {
+    explicit registered(workload w) { workloads().push_back(w); }
+};
+
+/// Ends the program with a message: a workload whose answer is wrong has measured nothing.
+[[noreturn]] void fail(std::string_view text);
+
+}  // namespace bench

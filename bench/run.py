@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks of dunlin and the same workloads in other runtimes, and writes a table of ratios.
+
+    bench/run.py                    everything
+    bench/run.py fib 'spawn-*'      some of it
+
+The table goes to stdout and, with everything that was measured, to bench/results/latest.md and latest.json; progress
+goes to stderr. docs/benchmarks.md explains the workloads and the figures.
+"""
+
+import argparse
+import difflib
+import fnmatch
+import json
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+from driver import machine, peers, report, runner, workloads
+
+RESULTS = peers.ROOT / "bench" / "results"
+DOCS = peers.ROOT / "docs" / "benchmarks.md"
+DOCS_BEGIN = "<!-- workloads: written by bench/run.py --update-docs -->\n"
+DOCS_END = "<!-- end of workloads -->\n"
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def procs_list(text):
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or any(not 1 <= v <= 1024 for v in values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of processor counts such as 1,2")
+    return values
+
+
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds")
+    return int(text)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, also as patterns (spawn-*); default: all")
+    parser.add_argument("--rounds", type=positive, help="rounds that count, after one warm-up (default 5, quick 3)")
+    parser.add_argument("--procs", type=procs_list, default=[1, 2], help="processor counts (default 1,2)")
+    parser.add_argument("--peers", help="only these, for example dunlin,go (default: all that are there)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work and 3 rounds: does everything run?")
+    parser.add_argument("--no-build", action="store_true", help="run what was built before")
+    parser.add_argument("--check-targets", action="store_true", help="exit status 1 if a target is missed")
+    parser.add_argument("--list", action="store_true", help="print the workloads, their metrics and targets")
+    parser.add_argument("--update-docs", action="store_true", help="write the workloads into docs/benchmarks.md")
+    parser.add_argument("--check-docs", action="store_true", help="exit status 1 if docs/benchmarks.md is out of date")
+    return parser, parser.parse_args()
+
+
+def choose_workloads(parser, names):
+    if not names:
+        return list(workloads.WORKLOADS)
+    known = [w.name for w in workloads.WORKLOADS]
+    for name in names:
+        if not fnmatch.filter(known, name):
+            near = difflib.get_close_matches(name, known)
+            hint = f"did you mean {near[0]}?" if near else "--list prints them"
+            parser.error(f"no workload {name!r}; {hint}")
+    return [w for w in workloads.WORKLOADS if any(fnmatch.fnmatch(w.name, name) for name in names)]
+
+
+def choose_peers(parser, names):
+    if names is None:
+        return list(peers.PEERS)
+    wanted = names.split(",")
+    known = {peer.name: peer for peer in peers.PEERS}
+    for name in wanted:
+        if name not in known:
+            parser.error(f"no peer {name!r}; there are {', '.join(known)}")
+    return [known[name] for name in wanted]
+
+
+def prepare(chosen, build):
+    """Builds the peers: those that are there with their programs, and those that are not with the reason."""
+    ready, skipped = [], {}
+    for peer in chosen:
+        reason = peer.missing()
+        if reason is not None:
+            skipped[peer.name] = reason
+            say(f"{peer.name} skipped: {reason}")
+            continue
+        if build:
+            peer.build(say)
+        programs = peer.programs()
+        if not programs:
+            raise peers.BuildError(f"{peer.name}: no program was built (run without --no-build)")
+        ready.append((peer, programs))
+    return ready, skipped
+
+
+def list_workloads():
+    for w in workloads.WORKLOADS:
+        print(f"{w.name:16} {w.what}")
+        for m in w.metrics:
+            targets = "".join(f"; P={','.join(map(str, t.procs))}: {t.text()}" for t in m.targets)
+            print(f"{'':18}{m.name} ({m.unit}){targets}")
+
+
+def docs_text():
+    """docs/benchmarks.md as it is, and as it should be."""
+    text = DOCS.read_text()
+    before, begin, rest = text.partition(DOCS_BEGIN)
+    _, end, after = rest.partition(DOCS_END)
+    if not begin or not end:
+        sys.exit(f"bench: {DOCS.relative_to(peers.ROOT)} has lost the marks around its table of workloads")
+    return text, before + begin + workloads.markdown_table() + end + after
+
+
+def main():
+    parser, arguments = parse_arguments()
+    if arguments.list:
+        list_workloads()
+        return 0
+    if arguments.update_docs or arguments.check_docs:
+        present, wanted = docs_text()
+        if arguments.update_docs:
+            DOCS.write_text(wanted)
+        elif present != wanted:
+            say("docs/benchmarks.md is out of date: bench/run.py --update-docs")
+            return 1
+        return 0
+
+    chosen = choose_workloads(parser, arguments.names)
+    rounds = arguments.rounds or (3 if arguments.quick else 5)
+    try:
+        ready, skipped = prepare(choose_peers(parser, arguments.peers), not arguments.no_build)
+    except peers.BuildError as error:
+        say(f"build failed: {error}")
+        return 1
+    if not ready:
+        say("nothing to measure")
+        return 1
+    machine_before = machine.describe()
+    samples = runner.measure(chosen, ready, arguments.procs, rounds, arguments.quick)
+
+    names = [peer.name for peer, _ in ready]
+    doc = report.document(
+        report.rows(chosen, arguments.procs, names, samples),
+        machine_before,
+        {peer.name: peer.version() for peer, _ in ready},
+        skipped,
+        rounds,
+        arguments.quick,
+    )
+    text = report.markdown(doc)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "latest.json").write_text(json.dumps(doc, indent=1) + "\n")
+    (RESULTS / "latest.md").write_text(text)
+    print(text, end="")
+
+    missed = [row for row in doc["rows"] if row["verdict"] == "missed"]
+    if arguments.check_targets and any(row["verdict"] == "not measured" for row in doc["rows"]):
+        say("targets that were not measured (a peer is missing or failed) do not count as missed")
+    return 1 if samples.failures or (arguments.check_targets and missed) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nbench: interrupted, nothing written")

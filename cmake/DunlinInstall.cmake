@@ -1,0 +1,25 @@
+# What is installed: the public headers, the library, dunlinConfig.cmake for find_package(dunlin), dunlin.pc for pkg-config.
+include_guard(GLOBAL)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dunlin")
+
+install(TARGETS dunlin EXPORT dunlinTargets
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/dunlin" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.ipp")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(EXPORT dunlinTargets NAMESPACE dunlin:: DESTINATION "${package_dir}")
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/dunlinConfig.cmake.in" "${PROJECT_BINARY_DIR}/dunlinConfig.cmake"
+    INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/dunlinConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/dunlinConfig.cmake" "${PROJECT_BINARY_DIR}/dunlinConfigVersion.cmake"
+    DESTINATION "${package_dir}")
+
+# The .pc file finds its prefix from where it stands, so that an installed tree can be moved and `cmake --install --prefix` is right.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" OUTPUT_VARIABLE pc_to_prefix)
+list(JOIN DUNLIN_SANITIZE_FLAGS " " pc_flags)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin.pc.in" "${PROJECT_BINARY_DIR}/dunlin.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/dunlin.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

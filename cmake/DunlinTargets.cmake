@@ -1,0 +1,74 @@
+# The project's own ways to make a target: what is compiled, with which flags.
+include_guard(GLOBAL)
+
+find_package(Threads REQUIRED)
+
+# The folder of assembly that this processor wants: src/**/*_<cpu>.S.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set(DUNLIN_CPU x86_64)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set(DUNLIN_CPU aarch64)
+else()
+    message(FATAL_ERROR "dunlin: no context switch for '${CMAKE_SYSTEM_PROCESSOR}' (there are x86_64 and aarch64; a new one is src/stack/switch_<cpu>.S)")
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+    message(FATAL_ERROR "dunlin: g++ ${CMAKE_CXX_COMPILER_VERSION} is too old, 12 is needed (set CMAKE_CXX_COMPILER)")
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    message(FATAL_ERROR "dunlin: clang ${CMAKE_CXX_COMPILER_VERSION} is too old, 16 is needed (set CMAKE_CXX_COMPILER)")
+endif()
+
+set(DUNLIN_WARNINGS -Wall -Wextra)
+if(DUNLIN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Instrumented code of the standard library's own headers (std::regex) sets it off: GCC bug 105562.
+    list(APPEND DUNLIN_WARNINGS -Wno-maybe-uninitialized)
+endif()
+if(DUNLIN_WERROR)
+    list(APPEND DUNLIN_WARNINGS -Werror)
+endif()
+
+set(DUNLIN_SANITIZE_FLAGS "")
+if(DUNLIN_SANITIZE)
+    if(NOT DUNLIN_SANITIZE MATCHES "^(address|thread|undefined)(,(address|undefined))*$")
+        message(FATAL_ERROR "dunlin: DUNLIN_SANITIZE=${DUNLIN_SANITIZE}: expected address, thread, undefined or address,undefined")
+    endif()
+    set(DUNLIN_SANITIZE_FLAGS -fsanitize=${DUNLIN_SANITIZE})
+    if(DUNLIN_SANITIZE MATCHES "undefined")
+        list(APPEND DUNLIN_SANITIZE_FLAGS -fno-sanitize-recover=undefined)
+    endif()
+endif()
+
+# Every source file of the library; of the assembly only what this processor understands.
+function(dunlin_source_files out)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
+    file(GLOB_RECURSE assembly CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.S")
+    list(FILTER assembly INCLUDE REGEX "_${DUNLIN_CPU}\\.S$")
+    set(${out} ${sources} ${assembly} PARENT_SCOPE)
+endfunction()
+
+# A library of `sources`. `kind` is STATIC, or empty for what BUILD_SHARED_LIBS says.
+function(dunlin_library name kind sources)
+    add_library(${name} ${kind} ${sources})
+    target_compile_features(${name} PUBLIC cxx_std_20)
+    target_include_directories(${name}
+        PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+        PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_compile_options(${name} PRIVATE ${DUNLIN_WARNINGS} -fno-omit-frame-pointer)
+    # Whoever links an instrumented library must be instrumented too.
+    target_compile_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
+    target_link_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
+    target_link_libraries(${name} PUBLIC Threads::Threads)
+    set_target_properties(${name} PROPERTIES
+        CXX_EXTENSIONS OFF
+        POSITION_INDEPENDENT_CODE ON
+        CXX_VISIBILITY_PRESET hidden
+        VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+# A program of ours, linked with the library as a stranger's would be.
+function(dunlin_program name sources directory)
+    add_executable(${name} ${sources})
+    target_compile_options(${name} PRIVATE ${DUNLIN_WARNINGS} -fno-omit-frame-pointer)
+    target_link_libraries(${name} PRIVATE dunlin::dunlin)
+    set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF RUNTIME_OUTPUT_DIRECTORY "${directory}")
+endfunction()

@@ -1,0 +1,138 @@
+// spawn.hpp - how a callable becomes a goroutine. Not for direct use: dunlin/go.hpp and dunlin/task.hpp are built on it.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <new>
+#include <source_location>
+#include <stdexcept>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/config.hpp>
+
+namespace dunlin {
+
+struct go_options;
+
+namespace detail {
+
+struct goroutine_handle;  // a goroutine, for those who need not know more
+
+struct new_goroutine {
+    goroutine_handle* g;
+    void* frame;
+};
+
+enum class end_kind : unsigned char {
+    detached,  // nobody holds it
+    joinable,  // a task holds it, and calls join() and release()
+};
+
+/// A goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc, std::invalid_argument (options).
+DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where);
+/// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: who may run it in place (null: nobody; joinable: itself).
+DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept;
+/// Gives it back unused.
+DUNLIN_API void discard(new_goroutine n) noexcept;
+
+DUNLIN_API void join(goroutine_handle* g, std::source_location where) noexcept;
+DUNLIN_API bool has_ended(const goroutine_handle* g) noexcept;
+DUNLIN_API void release(goroutine_handle* g) noexcept;
+DUNLIN_API unsigned long long id_of(const goroutine_handle* g) noexcept;
+
+[[noreturn]] DUNLIN_API void throw_null_function(const char* operation);
+
+// Callables that can be empty: a null function pointer, an empty std::function or std::move_only_function.
+template <class F>
+bool is_null_function(const F& f) {
+    using D = std::remove_cvref_t<F>;
+    if constexpr (std::is_function_v<D>) {
+        return false;  // a reference to one
+    } else if constexpr (std::is_pointer_v<D> || std::is_member_pointer_v<D>) {
+        return f == nullptr;
+    } else if constexpr (requires { static_cast<bool>(f); } && requires { f == nullptr; }) {
+        return f == nullptr;
+    } else {
+        return false;
+    }
+}
+
+template <class F>
+void check_function(const F& f, const char* operation) {
+    if (is_null_function(f)) throw_null_function(operation);
+}
+
+// f and its arguments, decay-copied as by std::thread.
+template <class F, class... Args>
+class bound_call {
+public:
+    template <class G, class... Values>
+    explicit bound_call(std::in_place_t, G&& f, Values&&... values)
+        : function_(std::forward<G>(f)), arguments_(std::forward<Values>(values)...) {}
+
+    decltype(auto) operator()() {
+        return std::apply([this](Args&... a) -> decltype(auto) { return std::invoke(std::move(function_), std::move(a)...); }, arguments_);
+    }
+
+private:
+    F function_;
+    std::tuple<Args...> arguments_;
+};
+
+template <class F>
+class bound_call<F> {
+public:
+    template <class G>
+    explicit bound_call(std::in_place_t, G&& f) : function_(std::forward<G>(f)) {}
+    decltype(auto) operator()() { return std::invoke(std::move(function_)); }
+
+private:
+    F function_;
+};
+
+template <class F, class... Args>
+using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
+
+template <class F, class... Args>
+concept goroutine_function = std::invocable<std::decay_t<F>, std::decay_t<Args>...>;
+
+// Destroys the callable when the goroutine's function returns, throws, or is unwound by exit_goroutine().
+template <class T>
+struct destroy_at_exit {
+    T* object;
+    ~destroy_at_exit() { object->~T(); }
+};
+
+// Constructs Frame in a new goroutine and starts it. Inlined, like all that calls it without a source location: make() then notes the address that it
+// returns to, which lies in the program's own function.
+template <class Frame, class... Values>
+[[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind, const void* group,
+    void (*entry)(void*), Values&&... values) {
+    static_assert(alignof(Frame) <= 64, "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
+    const new_goroutine n = make(sizeof(Frame), alignof(Frame), options, where);
+    if constexpr (std::is_nothrow_constructible_v<Frame, Values...>) {
+        ::new (n.frame) Frame(std::forward<Values>(values)...);
+    } else {
+        try {
+            ::new (n.frame) Frame(std::forward<Values>(values)...);
+        } catch (...) {
+            discard(n);
+            throw;
+        }
+    }
+    start(n, entry, kind, group);
+    return n;
+}
+
+template <class Call>
+void run_detached(void* frame) {
+    Call& call = *static_cast<Call*>(frame);
+    destroy_at_exit<Call> guard{&call};
+    static_cast<void>(call());
+}
+
+}  // namespace detail
+}  // namespace dunlin

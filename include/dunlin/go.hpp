@@ -1,0 +1,223 @@
+// go.hpp - start goroutines, and what a goroutine can do to itself.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/detail/spawn.hpp>
+
+namespace dunlin {
+
+/// How a goroutine is started. All members have defaults; use designated initialisers: `go_options{.name = "reader"}`.
+struct go_options {
+    /// Shown in reports and dumps; copied.
+    std::string_view name = {};
+    /// Bytes of stack that the function can use at least; 0 is the program's default (run_options, DUNLIN_STACK_SIZE; 240 KiB unless set).
+    /// Rounded up. Below min_stack_size or above 1 GiB: std::invalid_argument.
+    std::size_t stack_size = 0;
+    /// Key and value, shown in dumps; a goroutine without labels inherits its parent's.
+    std::vector<std::pair<std::string, std::string>> labels = {};
+};
+
+/// The smallest stack that can be asked for: room for a call to printf.
+inline constexpr std::size_t min_stack_size = 8 * 1024;
+
+/// How the runtime is started by run(). Zero or empty members leave what the environment says, or the default.
+struct run_options {
+    /// Goroutines that execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else CPUs of the affinity mask and cgroup quota.
+    unsigned max_procs = 0;
+    /// Stack of goroutines whose go_options do not say, in bytes. 0: DUNLIN_STACK_SIZE, else 240 KiB (a slot of 256 KiB with a 16 KiB guard).
+    std::size_t stack_size = 0;
+    /// Stack of the main goroutine, in bytes. 0: 8 MiB, as main threads have.
+    std::size_t main_stack_size = 0;
+    /// After the main goroutine has ended, name on stderr the goroutines that are left.
+    bool report_leaks = false;
+};
+
+/// Starts a detached goroutine that runs f(args...).
+///
+/// f, args   Decay-copied as by std::thread, and destroyed on the goroutine when f has returned.
+/// Blocks    Nothing. The first call without run() starts the runtime.
+/// Order     Everything before the call happens before f starts.
+/// Throws    std::invalid_argument if f is a null function or an option is out of range, std::bad_alloc if there is no memory for the
+///           descriptor (or for a stack of its own size), what copying f and args throws; then no goroutine was started.
+/// Errors    An exception that leaves f ends the process with status 2 after a report (or through a std::terminate handler of the program's).
+/// Call from Goroutines and plain threads.
+/// Cost      About 10 ns from a goroutine; no allocation if f and args fit into 64 bytes. Figures: docs/benchmarks.md, spawn-join, spawn-million.
+/// Source    Go specification, "Go statements".
+template <class F>
+    requires detail::goroutine_function<F>
+void go(F&& f, std::source_location where = std::source_location::current()) {
+    using call = detail::call_of<F>;
+    detail::check_function(f, "dunlin::go");
+    detail::launch<call>(nullptr, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+}
+
+/// The same with arguments.
+template <class F, class Arg, class... Args>
+    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+[[gnu::always_inline]] inline void go(F&& f, Arg&& arg, Args&&... args) {
+    using call = detail::call_of<F, Arg, Args...>;
+    detail::check_function(f, "dunlin::go");
+    detail::launch<call>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f),
+                         std::forward<Arg>(arg), std::forward<Args>(args)...);
+}
+
+/// The same with options.
+template <class F>
+    requires detail::goroutine_function<F>
+void go(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
+    using call = detail::call_of<F>;
+    detail::check_function(f, "dunlin::go");
+    detail::launch<call>(&options, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+}
+
+/// The same with options and arguments.
+template <class F, class Arg, class... Args>
+    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+[[gnu::always_inline]] inline void go(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
+    using call = detail::call_of<F, Arg, Args...>;
+    detail::check_function(f, "dunlin::go");
+    detail::launch<call>(&options, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place,
+                         std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+}
+
+namespace detail {
+DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where);
+}
+
+/// Runs f() as the main goroutine and returns what it returns, or rethrows what it throws.
+///
+/// Blocks    The calling thread, until f has ended. Goroutines run on other threads, so this one's thread_local objects are not f's.
+/// After     No goroutine runs any more. Those that were left are frozen where they stand; their destructors do not run (as in Go). Those that were
+///           computing are stopped at their next call into the runtime, or by a signal within milliseconds. run() may be called again.
+/// Order     Everything before the call happens before f starts; everything f did happens before the return.
+/// Throws    std::logic_error if called from a goroutine or while another run() is active, std::invalid_argument for options out of range, std::bad_alloc.
+template <class F>
+    requires std::invocable<F&>
+auto run(const run_options& options, F&& f, std::source_location where = std::source_location::current()) -> std::invoke_result_t<F&> {
+    using result = std::invoke_result_t<F&>;
+    struct frame {
+        std::remove_reference_t<F>& function;
+        std::exception_ptr error;
+        std::conditional_t<std::is_void_v<result>, std::monostate, std::optional<std::conditional_t<
+            std::is_reference_v<result>, std::remove_reference_t<result>*, std::conditional_t<std::is_void_v<result>, std::monostate, result>>>> value;
+    } f_and_result{f, nullptr, {}};
+    detail::check_function(f, "dunlin::run");
+    detail::run_main(
+        options,
+        [](void* raw) {
+            frame& fr = *static_cast<frame*>(raw);
+            try {
+                if constexpr (std::is_void_v<result>) {
+                    std::invoke(fr.function);
+                } else if constexpr (std::is_reference_v<result>) {
+                    fr.value = &std::invoke(fr.function);
+                } else {
+                    fr.value.emplace(std::invoke(fr.function));
+                }
+            } catch (...) {
+                // exit_goroutine() comes through here too, for which current_exception() is null; it goes on when this block ends.
+                fr.error = std::current_exception();
+            }
+        },
+        &f_and_result, where);
+    if (f_and_result.error) std::rethrow_exception(f_and_result.error);
+    if constexpr (std::is_reference_v<result>) {
+        return static_cast<result>(**f_and_result.value);
+    } else if constexpr (!std::is_void_v<result>) {
+        return std::move(*f_and_result.value);
+    }
+}
+
+/// The same with default options.
+template <class F>
+    requires std::invocable<F&>
+auto run(F&& f, std::source_location where = std::source_location::current()) -> std::invoke_result_t<F&> {
+    return run(run_options{}, std::forward<F>(f), where);
+}
+
+/// Lets others run: the goroutine goes to the tail of the global queue. On a plain thread: sched_yield().
+/// Blocks    The goroutine, until its turn comes. Returns at once if nothing else is runnable here.
+/// Cost      About 15 ns with another goroutine waiting. Figures: docs/benchmarks.md, yield.
+/// Source    runtime.Gosched.
+DUNLIN_API void yield() noexcept;
+
+namespace detail {
+DUNLIN_API void sleep_until(clock::time_point t, std::source_location where);
+}
+
+/// Waits until `t`; returns at once if that is past.
+/// Blocks    The goroutine, never its thread. On a plain thread, the thread.
+/// Exact     Never early; in an idle process late by the time it takes to wake a thread (about 60 us). No rounding to milliseconds.
+/// Throws    std::bad_alloc if there is no memory for the timer.
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    if constexpr (std::same_as<Clock, clock>) {
+        detail::sleep_until(clock::time_point(detail::to_nanoseconds(t.time_since_epoch())), where);
+    } else {
+        // Another clock may be set meanwhile: look again when the time should have come.
+        for (auto now = Clock::now(); now < t; now = Clock::now()) {
+            const auto left = detail::nanoseconds_between(now, t);
+            const auto from = clock::now();
+            detail::sleep_until(from.time_since_epoch() > clock::duration::max() - left ? clock::time_point::max() : from + left, where);
+        }
+    }
+}
+
+/// Waits for `d`; returns at once if it is zero or negative. The longest duration is for ever. Otherwise as sleep_until().
+template <class Rep, class Period>
+void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    const auto ns = detail::to_nanoseconds(d);
+    if (ns.count() <= 0) return;
+    const auto now = clock::now();
+    detail::sleep_until(now.time_since_epoch() > clock::duration::max() - ns ? clock::time_point::max() : now + ns, where);
+}
+
+/// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot stop it.
+/// In the main goroutine: the others go on, and when all have ended the process is reported as deadlocked (Go: runtime.Goexit).
+/// Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
+[[noreturn]] DUNLIN_API void exit_goroutine();
+
+/// Wires the calling goroutine to its thread: until as many unlock_os_thread(), it runs on this thread only and nothing else does. For libraries that
+/// keep per-thread state on purpose (graphics contexts, namespaces, set-uid). On a plain thread: nothing.
+/// If the goroutine ends wired, its thread ends too, and with it whatever was done to it.
+/// Cost      Each park and each wake-up of a wired goroutine is two switches of threads.
+/// Throws    std::bad_alloc, std::system_error. Source: runtime.LockOSThread.
+DUNLIN_API void lock_os_thread();
+/// Undoes one lock_os_thread(); nothing if there was none.
+DUNLIN_API void unlock_os_thread() noexcept;
+
+/// Wired from construction to destruction.
+class os_thread_lock {
+public:
+    os_thread_lock() { lock_os_thread(); }
+    ~os_thread_lock() { unlock_os_thread(); }
+    os_thread_lock(const os_thread_lock&) = delete;
+    os_thread_lock& operator=(const os_thread_lock&) = delete;
+};
+
+/// The calling goroutine.
+namespace this_goroutine {
+
+/// A number that no other goroutine of the process has or had, the main one's is 1; 0 on a plain thread.
+DUNLIN_API std::uint64_t id() noexcept;
+/// What set_name() or go_options::name gave it, else "". A copy.
+DUNLIN_API std::string name();
+/// Gives it a name for reports and dumps. Copied. Without effect on a plain thread. Throws std::bad_alloc.
+DUNLIN_API void set_name(std::string_view name);
+/// As dunlin::yield(), in the place where std::this_thread has it.
+inline void yield() noexcept { dunlin::yield(); }
+
+}  // namespace this_goroutine
+}  // namespace dunlin

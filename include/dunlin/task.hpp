@@ -1,0 +1,279 @@
+// task.hpp - goroutines that somebody waits for: task<T> and task_group.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/go.hpp>
+#include <dunlin/wait_group.hpp>
+
+namespace dunlin {
+
+/// What task<T>::get() throws when the goroutine ended by exit_goroutine() and so has no result.
+class DUNLIN_API goroutine_exited : public std::runtime_error {
+public:
+    goroutine_exited() : std::runtime_error("dunlin::task: the goroutine ended by exit_goroutine() and left no result") {}
+    ~goroutine_exited() override;
+};
+
+namespace detail {
+
+template <class T>
+struct task_result {
+    std::exception_ptr error;
+    std::optional<T> value;
+
+    template <class Call>
+    void run(Call& call) {
+        value.emplace(call());
+    }
+    T take() {
+        if (error) std::rethrow_exception(std::move(error));
+        if (!value) throw goroutine_exited();
+        return std::move(*value);
+    }
+};
+
+template <class T>
+struct task_result<T&> {
+    std::exception_ptr error;
+    T* value = nullptr;
+
+    template <class Call>
+    void run(Call& call) {
+        value = &call();
+    }
+    T& take() {
+        if (error) std::rethrow_exception(std::move(error));
+        if (!value) throw goroutine_exited();
+        return *value;
+    }
+};
+
+template <>
+struct task_result<void> {
+    std::exception_ptr error;
+
+    template <class Call>
+    void run(Call& call) {
+        static_cast<void>(call());
+    }
+    void take() {
+        if (error) std::rethrow_exception(std::move(error));
+    }
+};
+
+// In the goroutine's own storage: first the result, which outlives the call.
+template <class T, class Call>
+struct task_frame {
+    task_result<T> result;
+    union {
+        Call call;
+    };
+
+    template <class... Values>
+    explicit task_frame(std::in_place_t, Values&&... values) : call(std::in_place, std::forward<Values>(values)...) {}
+    ~task_frame() {}  // the call is destroyed by the goroutine, or by nobody if it never ran
+
+    static void entry(void* raw) {
+        task_frame& frame = *static_cast<task_frame*>(raw);
+        destroy_at_exit<Call> guard{&frame.call};
+        try {
+            frame.result.run(frame.call);
+        } catch (...) {
+            frame.result.error = std::current_exception();  // null while exit_goroutine() passes
+        }
+    }
+};
+
+}  // namespace detail
+
+/// A goroutine and its result. Move-only; the destructor waits for the goroutine, as std::jthread's does.
+///
+/// One thread or goroutine at a time may use a task object.
+template <class T>
+class [[nodiscard]] task {
+public:
+    /// Holds nothing.
+    task() noexcept = default;
+    task(task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), result_(other.result_) {}
+    task& operator=(task&& other) noexcept {
+        if (this != &other) {
+            finish();
+            handle_ = std::exchange(other.handle_, nullptr);
+            result_ = other.result_;
+        }
+        return *this;
+    }
+    /// Waits until the goroutine has ended; a result or exception that nobody took is dropped.
+    ~task() { finish(); }
+
+    /// Waits until the goroutine has ended and returns its result or rethrows its exception. Once; the task holds nothing afterwards.
+    ///
+    /// Blocks    The goroutine (a plain thread on a plain thread). If the child has not begun and is the youngest in this processor's queue, it runs
+    ///           right here, on the caller's stack, which costs little more than a call.
+    /// Order     Everything the goroutine did happens before the return.
+    /// Throws    What the goroutine threw; goroutine_exited; std::logic_error if the task holds nothing.
+    T get(std::source_location where = std::source_location::current()) {
+        require("get");
+        detail::join(handle_, where);
+        struct releaser {
+            task& t;
+            ~releaser() { t.release(); }
+        } guard{*this};
+        return result_->take();
+    }
+
+    /// Waits until the goroutine has ended; the result stays. Throws std::logic_error if the task holds nothing.
+    void wait(std::source_location where = std::source_location::current()) const {
+        require("wait");
+        detail::join(handle_, where);
+    }
+
+    /// Has it ended?  Throws std::logic_error if the task holds nothing.
+    bool done() const {
+        require("done");
+        return detail::has_ended(handle_);
+    }
+
+    /// Does it hold a goroutine?
+    bool valid() const noexcept { return handle_ != nullptr; }
+    bool joinable() const noexcept { return valid(); }
+    /// The goroutine's number; 0 if it holds none.
+    std::uint64_t id() const noexcept { return handle_ ? detail::id_of(handle_) : 0; }
+
+private:
+    template <class R, class F, class... Args>
+    friend task<R> detail_spawn(const go_options* options, std::source_location where, F&& f, Args&&... args);
+
+    task(detail::goroutine_handle* handle, detail::task_result<T>* result) noexcept : handle_(handle), result_(result) {}
+
+    void require(const char* operation) const {
+        if (!handle_) throw std::logic_error(std::string("dunlin::task::") + operation + ": the task holds no goroutine (moved from, or get() was called)");
+    }
+    void release() noexcept {
+        std::destroy_at(result_);
+        detail::release(std::exchange(handle_, nullptr));
+    }
+    void finish() noexcept {
+        if (!handle_) return;
+        detail::join(handle_, std::source_location::current());
+        release();
+    }
+
+    detail::goroutine_handle* handle_ = nullptr;
+    detail::task_result<T>* result_ = nullptr;
+};
+
+template <class R, class F, class... Args>
+[[gnu::always_inline]] inline task<R> detail_spawn(const go_options* options, std::source_location where, F&& f, Args&&... args) {
+    using frame = detail::task_frame<R, detail::call_of<F, Args...>>;
+    detail::check_function(f, "dunlin::spawn");
+    const detail::new_goroutine n = detail::launch<frame>(options, where, detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
+                                                          std::forward<F>(f), std::forward<Args>(args)...);
+    return task<R>(n.g, &static_cast<frame*>(n.frame)->result);
+}
+
+/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to whoever calls get().
+/// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join, fib.
+template <class F>
+    requires detail::goroutine_function<F>
+auto spawn(F&& f, std::source_location where = std::source_location::current()) {
+    return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(nullptr, where, std::forward<F>(f));
+}
+
+template <class F, class Arg, class... Args>
+    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+[[gnu::always_inline]] inline auto spawn(F&& f, Arg&& arg, Args&&... args) {
+    return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
+        nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+}
+
+template <class F>
+    requires detail::goroutine_function<F>
+auto spawn(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
+    return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(&options, where, std::forward<F>(f));
+}
+
+template <class F, class Arg, class... Args>
+    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+[[gnu::always_inline]] inline auto spawn(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
+    return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
+        &options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+}
+
+/// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
+///
+/// go() may be called from anywhere while somebody waits, by the members themselves above all. wait() and the destructor: one at a time.
+class DUNLIN_API task_group {
+public:
+    task_group() = default;
+    task_group(const task_group&) = delete;
+    task_group& operator=(const task_group&) = delete;
+    /// Waits for all; an exception that nobody asked for by wait() is dropped.
+    ~task_group();
+
+    /// Starts a member. As dunlin::go() otherwise.
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    [[gnu::always_inline]] void go(F&& f, Args&&... args) {
+        start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+    }
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    [[gnu::always_inline]] void go(const go_options& options, F&& f, Args&&... args) {
+        start(&options, std::forward<F>(f), std::forward<Args>(args)...);
+    }
+
+    /// Waits until every member has ended. Members that have not begun run here, on the caller's stack, when they are the youngest in the queue.
+    /// Blocks    The goroutine (a plain thread on a plain thread).
+    /// Order     Everything the members did happens before the return.
+    /// Throws    The first exception that a member threw, after all have ended. The group can be used again then.
+    void wait(std::source_location where = std::source_location::current());
+
+private:
+    template <class F, class... Args>
+    [[gnu::always_inline]] void start(const go_options* options, F&& f, Args&&... args) {
+        using call = detail::call_of<F, Args...>;
+        struct member {
+            task_group* group;
+            call run;
+            member(task_group* g, F&& fn, Args&&... values) : group(g), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
+            static void entry(void* raw) {
+                task_group* group = static_cast<member*>(raw)->group;
+                detail::group_member_guard leave{&group->members_};
+                detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
+                try {
+                    static_cast<void>(static_cast<member*>(raw)->run());
+                } catch (...) {
+                    group->failed(std::current_exception());
+                }
+            }
+        };
+        detail::check_function(f, "dunlin::task_group::go");
+        members_.add(1);
+        try {
+            detail::launch<member>(options, std::source_location(), detail::end_kind::detached, &members_, member::entry, this, std::forward<F>(f),
+                                   std::forward<Args>(args)...);
+        } catch (...) {
+            members_.done();
+            throw;
+        }
+    }
+    void failed(std::exception_ptr error) noexcept;
+
+    detail::group_counter members_;
+    std::atomic<bool> has_error_{false};
+    std::exception_ptr error_;  // written by whoever set has_error_, read after all have ended
+};
+
+}  // namespace dunlin

@@ -1,0 +1,138 @@
+// wait_group.hpp - wait for a number of things to be done.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <source_location>
+#include <stdexcept>
+#include <utility>
+
+#include <dunlin/go.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// The counter behind wait_group and task_group. One word: references, whether somebody waits, and things not done. The references keep a
+// shared counter alive while
+// somebody is still in done(); a task_group, which cannot go away before its members, does not use them.
+class DUNLIN_API group_counter {
+public:
+    group_counter() = default;
+    ~group_counter();
+    group_counter(const group_counter&) = delete;
+    group_counter& operator=(const group_counter&) = delete;
+
+    void add(std::int64_t n);
+    void done() noexcept { add_slow(-1); }
+    void wait(unsigned char reason, bool in_place, std::source_location where) noexcept;
+    std::uint32_t pending() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_acquire)); }
+
+    // For a shared counter on the heap.
+    static group_counter* make();
+    void reference() noexcept { word_.fetch_add(one_reference, std::memory_order_relaxed); }
+    void release() noexcept;
+    // A member that holds a reference: both in one step.
+    void add_member();
+    void member_done() noexcept;
+
+private:
+    static constexpr unsigned reference_shift = 33;
+    static constexpr std::uint64_t waiting = std::uint64_t{1} << 32;
+    static constexpr std::uint64_t one_reference = std::uint64_t{1} << reference_shift;
+
+    void add_slow(std::int64_t n);
+    bool finish(std::int64_t n) noexcept;
+
+    std::atomic<std::uint64_t> word_{one_reference};
+    alignas(8) unsigned char queue_[24] = {};  // lock and waiters; src/sync/group_counter.cpp
+};
+
+// sched::wait_reason::wait_group_wait; checked in src/sync/group_counter.cpp.
+inline constexpr unsigned char wait_group_reason = 5;
+
+struct group_member_guard {
+    group_counter* counter;
+    ~group_member_guard() { counter->done(); }
+};
+struct shared_member_guard {
+    group_counter* counter;
+    ~shared_member_guard() { counter->member_done(); }
+};
+
+}  // namespace detail
+
+/// A counter that can be waited for until it is zero (Go's sync.WaitGroup). Copies share the counter, so goroutines may capture it by value.
+///
+/// From goroutines and plain threads, in any mix. An add() from zero must happen before the wait() that it concerns.
+class DUNLIN_API wait_group {
+public:
+    /// Throws std::bad_alloc.
+    wait_group() : counter_(detail::group_counter::make()) {}
+    wait_group(const wait_group& other) noexcept : counter_(other.counter_) { counter_->reference(); }
+    wait_group(wait_group&& other) noexcept : wait_group(static_cast<const wait_group&>(other)) {}
+    wait_group& operator=(wait_group other) noexcept {
+        std::swap(counter_, other.counter_);
+        return *this;
+    }
+    ~wait_group() { counter_->release(); }
+
+    /// Adds n, which may be negative. Reaching zero wakes all who wait.
+    /// Throws std::logic_error "negative wait_group counter" if it would fall below zero, and leaves it as it is then.
+    /// Order     What happens before an add that brings the counter to zero happens before the return of the waits it ends.
+    void add(int n = 1) { counter_->add(n); }
+    /// add(-1).
+    void done() { counter_->add(-1); }
+
+    /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack, when they are the youngest
+    /// in this processor's queue.
+    /// Blocks    The goroutine; a plain thread on a plain thread.
+    void wait(std::source_location where = std::source_location::current()) const noexcept { counter_->wait(detail::wait_group_reason, true, where); }
+
+    /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that leaves f ends the process.
+    /// May be called inside its own group while another waits.
+    template <class F>
+        requires detail::goroutine_function<F>
+    void go(F&& f, std::source_location where = std::source_location::current()) {
+        start(nullptr, where, std::forward<F>(f));
+    }
+    template <class F>
+        requires detail::goroutine_function<F>
+    void go(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
+        start(&options, where, std::forward<F>(f));
+    }
+    template <class F, class Arg, class... Args>
+        requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+    [[gnu::always_inline]] void go(F&& f, Arg&& arg, Args&&... args) {
+        start(nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    }
+
+private:
+    template <class F, class... Args>
+    [[gnu::always_inline]] void start(const go_options* options, std::source_location where, F&& f, Args&&... args) {
+        using call = detail::call_of<F, Args...>;
+        struct member {
+            detail::group_counter* counter;
+            call run;
+            member(detail::group_counter* c, F&& fn, Args&&... values) : counter(c), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
+            static void entry(void* raw) {
+                detail::shared_member_guard leave{static_cast<member*>(raw)->counter};
+                detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
+                static_cast<void>(static_cast<member*>(raw)->run());
+            }
+        };
+        detail::check_function(f, "dunlin::wait_group::go");
+        counter_->add_member();
+        try {
+            detail::launch<member>(options, where, detail::end_kind::detached, counter_, member::entry, counter_, std::forward<F>(f),
+                                   std::forward<Args>(args)...);
+        } catch (...) {
+            counter_->member_done();
+            throw;
+        }
+    }
+
+    detail::group_counter* counter_;
+};
+
+}  // namespace dunlin

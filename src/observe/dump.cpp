@@ -1,0 +1,141 @@
+// dump.cpp - every goroutine with what it does, where it was created, and its stack.
+#include <ostream>
+#include <string>
+
+#include <dunlin/runtime.hpp>
+
+#include "observe/report.h"
+#include "platform/check.h"
+#include "platform/clock.h"
+#include "sched/crash.h"
+#include "sched/descriptors.h"
+#include "sched/goroutine.h"
+#include "sched/lifetime.h"
+#include "sched/processor.h"
+#include "stack/trace.h"
+
+namespace dunlin::observe {
+
+namespace {
+
+using sched::goroutine;
+using sched::goroutine_state;
+using sched::the_scheduler;
+
+bool alive(const goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    return state != goroutine_state::dead && state != goroutine_state::frozen;
+}
+
+// goroutine 7 "writer" [sleep, 3.1 ms]:
+void write_header(platform::text_writer& out, const goroutine& g) noexcept {
+    sched::print_who(out, &g);
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    out << " [";
+    if (state == goroutine_state::waiting) {
+        out << name(g.reason.load(std::memory_order_relaxed));
+        const std::int64_t waited = platform::now_ns() - g.waits_since_ns;
+        if (g.waits_since_ns != 0 && waited >= 1'000'000) {
+            out << ", ";
+            out.duration(waited);
+        }
+    } else {
+        out << name(state);
+        if (g.flags & goroutine::in_place) out << ", in place";
+    }
+    if (g.flags & goroutine::locked) out << ", locked to thread";
+    out << "]:\n";
+    if (g.extra && !g.extra->labels.empty()) {
+        out << "    labels:";
+        for (const auto& [key, value] : g.extra->labels) out << ' ' << std::string_view(key) << '=' << std::string_view(value);
+        out << '\n';
+    }
+}
+
+void write_one(platform::text_writer& out, const goroutine& g, bool with_stack) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    write_header(out, g);
+    const bool in_place_parent = g.reason.load(std::memory_order_relaxed) == sched::wait_reason::in_place_join;
+    if (state == goroutine_state::waiting) {
+        out << "    waits at ";
+        sched::print_where(out, g.waits_at);
+        out << '\n';
+    }
+    const bool stopped = state == goroutine_state::waiting || state == goroutine_state::runnable;
+    if (with_stack && stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0) {
+        stack::print_trace(out, stack::capture_trace(g.context));
+    } else if (state == goroutine_state::runnable && g.stack == nullptr) {
+        out << "    not started\n";
+    }
+    out << "    created at ";
+    sched::print_where(out, g.created_at);
+    out << "\n\n";
+}
+
+struct counts {
+    std::size_t waiting = 0, starved = 0;
+};
+
+}  // namespace
+
+void write_goroutines(platform::text_writer& out, bool with_stacks) noexcept {
+    const goroutine* self = sched::current_goroutine();
+    if (self != nullptr) write_one(out, *self, with_stacks);
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (&g != self && alive(g)) write_one(out, g, with_stacks);
+    });
+}
+
+void report_deadlock() noexcept {
+    {
+        platform::text_writer out(2);
+        counts c;
+        sched::for_each_descriptor([&](const goroutine& g) {
+            if (!alive(g)) return;
+            ++c.waiting;
+            if (g.reason.load(std::memory_order_relaxed) == sched::wait_reason::stack_shortage) ++c.starved;
+        });
+        if (c.waiting == 0) {
+            out << "fatal: no goroutines (main called exit_goroutine) - deadlock!\n";
+        } else {
+            out << "fatal: all goroutines are asleep - deadlock!\n";
+            if (c.starved != 0) out << c.starved << " of them wait for memory for a stack\n";
+            out << '\n';
+            write_goroutines(out, true);
+        }
+    }
+    platform::end_process(2);
+}
+
+void report_leaks() noexcept {
+    sched::stop_world();
+    {
+        platform::text_writer out(2);
+        std::size_t left = 0;
+        sched::for_each_descriptor([&](const goroutine& g) { left += alive(g); });
+        if (left != 0) {
+            out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are") << " left when run() returns:\n\n";
+            write_goroutines(out, true);
+        }
+    }
+    sched::start_world();
+}
+
+}  // namespace dunlin::observe
+
+namespace dunlin::runtime {
+
+void dump(std::ostream& stream) {
+    sched::start_runtime();
+    std::string text;
+    // The stream may be anything, even one that waits for a goroutine: it is written when the world goes on.
+    sched::stop_world();
+    {
+        platform::text_writer out(text);
+        observe::write_goroutines(out, true);
+    }
+    sched::start_world();
+    stream << text;
+}
+
+}  // namespace dunlin::runtime

@@ -1,0 +1,122 @@
+// schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of Go's GODEBUG of the same name.
+#include <string>
+
+#include "observe/report.h"
+#include "platform/clock.h"
+#include "platform/environment.h"
+#include "sched/descriptors.h"
+#include "sched/goroutine.h"
+#include "sched/monitor.h"
+#include "sched/wake.h"
+
+namespace dunlin::observe {
+
+namespace {
+
+using sched::the_scheduler;
+
+std::int64_t started_ns = 0;
+bool detail_wanted = false;
+
+void write_processors(platform::text_writer& out) noexcept {
+    const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const sched::processor& p = *the_scheduler.processor_at(i);
+        const sched::machine* m = p.owner.load(std::memory_order_acquire);
+        out << "  P" << p.id << ": status=" << name(p.state.load(std::memory_order_relaxed)) << " schedtick="
+            << p.tick.load(std::memory_order_relaxed) << " m=";
+        if (m) {
+            out << m->id;
+        } else {
+            out << "nil";
+        }
+        out << " runqsize=" << p.queue.size() << " runnext=" << (p.run_next.load(std::memory_order_relaxed) ? 1 : 0)
+            << " gfreecnt=" << p.free_goroutine_count << '\n';
+    }
+}
+
+void write_machines(platform::text_writer& out) noexcept {
+    for (const sched::machine* m = the_scheduler.machines.load(std::memory_order_acquire); m; m = m->all_next) {
+        const sched::processor* p = m->p.load(std::memory_order_relaxed);
+        const sched::goroutine* g = m->current.load(std::memory_order_relaxed);
+        out << "  M" << m->id << ": p=";
+        if (p) {
+            out << p->id;
+        } else {
+            out << "nil";
+        }
+        out << " curg=";
+        if (g) {
+            out << g->id;
+        } else {
+            out << "nil";
+        }
+        out << " spinning=" << (m->spinning ? "true" : "false") << " blocked=" << (!p && !g ? "true" : "false") << '\n';
+    }
+}
+
+void write_states(platform::text_writer& out) noexcept {
+    sched::for_each_descriptor([&](const sched::goroutine& g) {
+        const sched::goroutine_state state = g.state.load(std::memory_order_acquire);
+        if (state == sched::goroutine_state::dead || state == sched::goroutine_state::frozen) return;
+        out << "  G" << g.id << ": status=" << name(state);
+        if (state == sched::goroutine_state::waiting) out << '(' << name(g.reason.load(std::memory_order_relaxed)) << ')';
+        out << '\n';
+    });
+}
+
+void print() {
+    platform::text_writer out(2);
+    write_trace(out, detail_wanted);
+}
+
+}  // namespace
+
+void write_trace(platform::text_writer& out, bool detail) noexcept {
+    sched::scheduler& s = the_scheduler;
+    const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
+    const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
+    s.lock.lock();
+    const std::uint32_t idle_threads = s.idle_machine_count;
+    s.lock.unlock();
+    out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs << " idleprocs=" << sched::idle_count(word)
+        << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads() << " spinningthreads=" << sched::spinning_count(word)
+        << " needspinning=0 idlethreads=" << idle_threads << " runqueue=" << s.global_size.load(std::memory_order_relaxed);
+    if (detail) out << " gcwaiting=" << (s.stopping.load(std::memory_order_relaxed) ? "true" : "false") << " nmidlelocked=0 stopwait=0 sysmonwait=false\n";
+    else out << " [";
+    if (detail) {
+        write_processors(out);
+        write_machines(out);
+        write_states(out);
+        return;
+    }
+    for (std::uint32_t i = 0; i < procs; ++i) {
+        if (i > 0) out << ' ';
+        out << s.processor_at(i)->queue.size();
+    }
+    out << "]\n";
+}
+
+void read_debug_settings() {
+    started_ns = platform::now_ns();
+    std::string_view rest = platform::environment_text("DUNLIN_DEBUG");
+    std::int64_t period_ms = 0;
+    while (!rest.empty()) {
+        const std::size_t comma = rest.find(',');
+        const std::string_view item = rest.substr(0, comma);
+        rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
+        const std::size_t equals = item.find('=');
+        const auto value = platform::parse_number(equals == item.npos ? std::string_view() : item.substr(equals + 1));
+        const std::string_view key = item.substr(0, equals);
+        if (key == "schedtrace" && value && *value <= 3'600'000) {
+            period_ms = static_cast<std::int64_t>(*value);
+        } else if (key == "scheddetail" && value && *value <= 1) {
+            detail_wanted = *value == 1;
+        } else {
+            platform::complain("DUNLIN_DEBUG", item, "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1)");
+        }
+    }
+    if (period_ms > 0) sched::set_trace_period(period_ms, print);
+}
+
+}  // namespace dunlin::observe

@@ -1,0 +1,85 @@
+// stats.cpp - runtime::stats().
+#include <dunlin/runtime.hpp>
+
+#include "sched/descriptors.h"
+#include "sched/goroutine.h"
+#include "sched/lifetime.h"
+#include "sched/wake.h"
+
+namespace dunlin::runtime {
+
+namespace {
+
+processor_stats stats_of(const sched::processor& p, std::uint32_t made) {
+    processor_stats r;
+    r.id = p.id;
+    r.state = name(p.state.load(std::memory_order_relaxed));
+    if (const sched::machine* m = p.owner.load(std::memory_order_acquire)) r.machine = static_cast<int>(m->id);
+    r.run_queue = p.queue.size();
+    r.run_next = p.run_next.load(std::memory_order_relaxed) != nullptr;
+    r.tick = p.tick.load(std::memory_order_relaxed);
+    const sched::processor_counters& c = p.counts;
+    r.created = c.created.get();
+    r.ended = c.ended.get();
+    r.switches = c.switches.get();
+    r.run_next_hits = c.run_next_hits.get();
+    r.global_hits = c.global_hits.get();
+    r.global_tick_hits = c.global_tick_hits.get();
+    r.overflows = c.overflows.get();
+    r.steals = c.steals.get();
+    r.stolen = c.stolen.get();
+    r.run_next_steals = c.run_next_steals.get();
+    r.in_place_joins = c.in_place_joins.get();
+    r.parks = c.parks.get();
+    r.yields = c.yields.get();
+    r.stacks_bound = c.stack_binds.get();
+    r.stolen_from.reserve(made);
+    for (std::uint32_t i = 0; i < made; ++i) r.stolen_from.push_back(p.stolen_from[i].load(std::memory_order_relaxed));
+    return r;
+}
+
+void count_states(runtime_stats& r) {
+    sched::for_each_descriptor([&](const sched::goroutine& g) {
+        switch (g.state.load(std::memory_order_relaxed)) {
+            case sched::goroutine_state::runnable: ++r.runnable; break;
+            case sched::goroutine_state::running: ++r.running; break;
+            case sched::goroutine_state::waiting: ++r.waiting; break;
+            default: break;
+        }
+    });
+}
+
+}  // namespace
+
+runtime_stats stats() {
+    sched::start_runtime();
+    sched::scheduler& s = sched::the_scheduler;
+    runtime_stats r;
+    r.max_procs = s.max_procs.load(std::memory_order_relaxed);
+    const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
+    r.idle_procs = sched::idle_count(word);
+    r.spinning_threads = sched::spinning_count(word);
+    s.lock.lock();
+    r.threads = s.machine_count.load(std::memory_order_relaxed);
+    r.idle_threads = s.idle_machine_count;
+    s.lock.unlock();
+    r.goroutines = sched::live_goroutines();
+    r.global_queue = s.global_size.load(std::memory_order_relaxed);
+    const stack::arena_stats stacks = stack::stacks.stats();
+    r.stacks_in_use = stacks.slots_in_use;
+    r.stack_bytes_reserved = stacks.reserved_bytes;
+    r.stack_guards = platform::to_string(stacks.kind);
+    count_states(r);
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    r.procs.reserve(made);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        r.procs.push_back(stats_of(*s.processor_at(i), made));
+        r.steals += r.procs.back().steals;
+        r.stolen += r.procs.back().stolen;
+        r.in_place_joins += r.procs.back().in_place_joins;
+        r.overflows += r.procs.back().overflows;
+    }
+    return r;
+}
+
+}  // namespace dunlin::runtime

@@ -1,0 +1,67 @@
+// join.cpp - see join.h.
+//
+// goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the waiter of whoever joins. The end exchanges 1 into
+// it (sched/goroutine.cpp, end_goroutine); the joiner exchanges 0 for his waiter by CAS. Whoever comes second acts: the end wakes the waiter, or the
+// joiner sees 1 and does not park. One joiner at a time: a task handle is not shared.
+#include "park/join.h"
+
+#include "park/waiter.h"
+#include "sched/wake.h"
+
+namespace dunlin::park {
+
+namespace {
+
+constexpr std::uintptr_t ended = 1;
+
+// The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
+sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
+    // A goroutine with a stack of its own size has no group (detail::start): it needs that stack.
+    const auto wanted = [group](const sched::goroutine* g) { return g->group.load(std::memory_order_relaxed) == group; };
+    if (sched::goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
+        if (!wanted(g)) return nullptr;
+        p->run_next.store(nullptr, std::memory_order_relaxed);
+        sched::kept_run_next(p);
+        return g;
+    }
+    return p->queue.pop_youngest_if(wanted);
+}
+
+}  // namespace
+
+bool has_ended(const sched::goroutine* child) noexcept { return child->join.load(std::memory_order_acquire) == ended; }
+
+namespace detail {
+
+bool run_youngest_of(const void* group, const std::source_location& where) noexcept {
+    sched::machine* m = sched::current_machine();
+    if (m == nullptr || !sched::room_for_child(m->current.load(std::memory_order_relaxed))) return false;
+    m = sched::enter(m);
+    sched::processor* p = sched::processor_of(m);
+    sched::goroutine* g = sched::must_look_around(p) ? nullptr : take_youngest_of(p, group);
+    if (g != nullptr) m = sched::run_in_place(m, g, where);
+    sched::leave(m);
+    return g != nullptr;
+}
+
+}  // namespace detail
+
+void wake_joiner(std::uintptr_t raw) noexcept { reinterpret_cast<waiter*>(raw)->wake(); }
+
+void join(sched::goroutine* child, const std::source_location& where) noexcept {
+    if (has_ended(child)) return;
+    if (detail::run_youngest_of(child, where)) return;
+    waiter w;
+    w.enter();
+    w.prepare(sched::wait_reason::task_join, where);
+    std::uintptr_t expected = 0;
+    // Release publishes the waiter; acquire, when the child was quicker, sees its result.
+    if (child->join.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&w), std::memory_order_acq_rel, std::memory_order_acquire)) {
+        w.wait();
+        return;
+    }
+    if (sched::goroutine* self = w.goroutine()) sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(self->state);
+    w.leave();
+}
+
+}  // namespace dunlin::park

@@ -1,0 +1,35 @@
+// join.h - waiting for the end of goroutines, and running those that have not begun on the waiter's own stack.
+#pragma once
+
+#include <source_location>
+
+#include "sched/goroutine.h"
+
+namespace dunlin::park {
+
+// Waits until the joinable goroutine `child` has ended: in place if it has not begun and is the youngest here, else parked.
+// From a goroutine or a plain thread. Everything the child did happens before the return.
+void join(sched::goroutine* child, const std::source_location& where) noexcept;
+
+// True if it has ended.
+bool has_ended(const sched::goroutine* child) noexcept;
+
+// Runs goroutines of `group` that have not begun and are the youngest of this processor, one after the other, while `more()` says so and
+// there is stack left. Returns at once on a plain thread.
+template <class More>
+void run_group_in_place(const void* group, const std::source_location& where, More more) noexcept;
+
+// sched::hooks.wake_joiner.
+void wake_joiner(std::uintptr_t waiter) noexcept;
+
+namespace detail {
+bool run_youngest_of(const void* group, const std::source_location& where) noexcept;
+}
+
+template <class More>
+void run_group_in_place(const void* group, const std::source_location& where, More more) noexcept {
+    while (more() && detail::run_youngest_of(group, where)) {
+    }
+}
+
+}  // namespace dunlin::park

@@ -1,0 +1,35 @@
+#include "platform/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace dunlin::platform {
+
+void end_process(int status) noexcept {
+    // A thread that will never run again may hold stdout's lock; losing its text is better than hanging.
+    if (ftrylockfile(stdout) == 0) {
+        fflush_unlocked(stdout);
+        funlockfile(stdout);
+    }
+    _exit(status);
+}
+
+void check_failed(const char* what, const char* file, int line) noexcept {
+    {
+        text_writer out(STDERR_FILENO);
+        out << "dunlin: internal error: " << what << " (" << file << ':' << line << ")\n"
+            << "    this is a bug in dunlin or memory was overwritten; a core file or a sanitizer build shows which\n";
+    }
+    std::abort();
+}
+
+void fatal(std::string_view what) noexcept {
+    {
+        text_writer out(STDERR_FILENO);
+        out << "fatal: " << what << '\n';
+    }
+    std::abort();
+}
+
+}  // namespace dunlin::platform

@@ -1,0 +1,31 @@
+// check.h - three words for certainty.
+//
+// DUNLIN_CHECK   always on: cheap, and what follows would corrupt the program if it were wrong.
+// DUNLIN_DCHECK  in builds without NDEBUG and under sanitizers: costly, or believed to be impossible.
+// fatal          the program's mistake or ours, said in words; never returns.
+#pragma once
+
+#include <string_view>
+
+#include "platform/text.h"
+
+namespace dunlin::platform {
+
+// Ends the process with `status` and nothing else: no destructors, no atexit handlers. What stdout holds is written if its lock is free.
+[[noreturn]] void end_process(int status) noexcept;
+
+[[noreturn]] void check_failed(const char* what, const char* file, int line) noexcept;
+
+// "fatal: <what>" on stderr, then abort().
+[[noreturn]] void fatal(std::string_view what) noexcept;
+
+#define DUNLIN_CHECK(condition, what) \
+    (__builtin_expect(!!(condition), 1) ? void(0) : ::dunlin::platform::check_failed(what, __FILE__, __LINE__))
+
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DUNLIN_DCHECK(condition, what) DUNLIN_CHECK(condition, what)
+#else
+#define DUNLIN_DCHECK(condition, what) void(sizeof(condition))
+#endif
+
+}  // namespace dunlin::platform

@@ -1,0 +1,24 @@
+// clock.h - the one clock: CLOCK_MONOTONIC in nanoseconds. It does not advance while the machine is suspended.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace dunlin::platform {
+
+inline constexpr std::int64_t time_max = INT64_MAX;
+
+// Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
+inline std::int64_t now_ns() noexcept {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+// now + d, where an overflow means "never": a sleep of the longest duration must not become a short one.
+inline std::int64_t deadline_after(std::int64_t now, std::int64_t duration_ns) noexcept {
+    std::int64_t when;
+    return __builtin_add_overflow(now, duration_ns, &when) ? time_max : when;
+}
+
+}  // namespace dunlin::platform

@@ -1,0 +1,28 @@
+// cpu.h - the few instructions that C++ has no word for, one line per CPU.
+#pragma once
+
+#include <cstddef>
+
+namespace dunlin::platform {
+
+inline constexpr std::size_t cache_line = 64;
+
+// Two lines: the adjacent-line prefetcher of x86 makes neighbours share, so state of different owners stays 128 bytes apart.
+inline constexpr std::size_t false_sharing_range = 128;
+
+// Tells the CPU that this is a spin loop. About 25 ns on the machines measured, 1 ns on others: never count time with it.
+inline void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");
+#endif
+}
+
+inline void prefetch(const void* address) noexcept { __builtin_prefetch(address, 1, 3); }
+
+// A hint that the condition is rare, with the name the rest of the code uses.
+#define DUNLIN_LIKELY(x) __builtin_expect(!!(x), 1)
+#define DUNLIN_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+}  // namespace dunlin::platform

@@ -1,0 +1,37 @@
+#include "platform/futex.h"
+
+#include <cerrno>
+#include <ctime>
+#include <linux/futex.h>
+
+#include "platform/syscall.h"
+
+namespace dunlin::platform {
+
+namespace {
+
+long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* deadline, std::uint32_t mask) noexcept {
+    return raw_syscall(SYS_futex, syscall_arg(&word), operation, value, syscall_arg(deadline), 0, mask);
+}
+
+}  // namespace
+
+void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
+    futex(word, FUTEX_WAIT_PRIVATE, expected, nullptr, 0);
+}
+
+bool futex_wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t deadline_ns) noexcept {
+    if (deadline_ns == no_deadline) {
+        futex_wait(word, expected);
+        return true;
+    }
+    // WAIT_BITSET takes an absolute time of the monotonic clock; plain WAIT takes a duration, which drifts when it is interrupted.
+    const timespec deadline{static_cast<time_t>(deadline_ns / 1'000'000'000), static_cast<long>(deadline_ns % 1'000'000'000)};
+    return futex(word, FUTEX_WAIT_BITSET_PRIVATE, expected, &deadline, FUTEX_BITSET_MATCH_ANY) != -ETIMEDOUT;
+}
+
+void futex_wake(const std::atomic<std::uint32_t>& word, int count) noexcept {
+    raw_syscall(SYS_futex, syscall_arg(&word), FUTEX_WAKE_PRIVATE, count);
+}
+
+}  // namespace dunlin::platform

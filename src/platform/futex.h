@@ -1,0 +1,22 @@
+// futex.h - sleep while a word has a value. Raw system calls: no errno is touched, no libc lock is taken.
+//
+// Both calls are safe in signal handlers and in threads that do not belong to the runtime.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace dunlin::platform {
+
+inline constexpr std::int64_t no_deadline = 0;
+
+// Sleeps while `word` == `expected`. May return early (a signal, a stray wake): callers loop.
+void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
+
+// The same, until `deadline_ns` of the monotonic clock at the latest. Returns false when the deadline passed.
+bool futex_wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t deadline_ns) noexcept;
+
+// Wakes at most `count` sleepers.
+void futex_wake(const std::atomic<std::uint32_t>& word, int count = 1) noexcept;
+
+}  // namespace dunlin::platform

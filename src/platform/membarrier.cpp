@@ -1,0 +1,26 @@
+#include "platform/membarrier.h"
+
+#include "platform/syscall.h"
+
+namespace dunlin::platform {
+
+namespace {
+
+// From linux/membarrier.h, which the oldest supported headers lack.
+constexpr int private_expedited = 1 << 3;
+constexpr int register_private_expedited = 1 << 4;
+
+}  // namespace
+
+bool asymmetric_barriers = false;
+
+void init_barriers(bool allow) noexcept {
+    asymmetric_barriers = allow && raw_syscall(SYS_membarrier, register_private_expedited) == 0;
+}
+
+void heavy_barrier() noexcept {
+    if (asymmetric_barriers) raw_syscall(SYS_membarrier, private_expedited);
+    __sync_synchronize();
+}
+
+}  // namespace dunlin::platform

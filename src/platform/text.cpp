@@ -1,0 +1,92 @@
+#include "platform/text.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "platform/syscall.h"
+
+namespace dunlin::platform {
+
+text_writer& text_writer::operator<<(std::string_view text) noexcept {
+    while (!text.empty()) {
+        if (used_ == sizeof buffer_) {
+            if (fd_ < 0 && into_ == nullptr) break;
+            flush();
+        }
+        const std::size_t n = text.size() < sizeof buffer_ - used_ ? text.size() : sizeof buffer_ - used_;
+        std::memcpy(buffer_ + used_, text.data(), n);
+        used_ += n;
+        text.remove_prefix(n);
+    }
+    return *this;
+}
+
+text_writer& text_writer::operator<<(std::uint64_t value) noexcept {
+    char digits[20];
+    int at = sizeof digits;
+    do {
+        digits[--at] = static_cast<char>('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    return *this << std::string_view(digits + at, sizeof digits - at);
+}
+
+text_writer& text_writer::operator<<(std::int64_t value) noexcept {
+    if (value < 0) return *this << '-' << (~static_cast<std::uint64_t>(value) + 1);
+    return *this << static_cast<std::uint64_t>(value);
+}
+
+text_writer& text_writer::operator<<(const void* address) noexcept {
+    auto value = reinterpret_cast<std::uintptr_t>(address);
+    char digits[18];
+    int at = sizeof digits;
+    do {
+        digits[--at] = "0123456789abcdef"[value & 15];
+        value >>= 4;
+    } while (value != 0);
+    return *this << "0x" << std::string_view(digits + at, sizeof digits - at);
+}
+
+text_writer& text_writer::duration(std::int64_t ns) noexcept {
+    struct unit {
+        std::int64_t size;
+        std::string_view name;
+    };
+    static constexpr unit units[] = {{60'000'000'000, " min"}, {1'000'000'000, " s"}, {1'000'000, " ms"}, {1'000, " us"}};
+    for (const unit& u : units) {
+        if (ns < u.size) continue;
+        *this << ns / u.size;
+        if (ns / u.size < 10) *this << '.' << (ns % u.size) * 10 / u.size;
+        return *this << u.name;
+    }
+    return *this << ns << " ns";
+}
+
+text_writer& text_writer::bytes(std::uint64_t count) noexcept {
+    if (count >= 1 << 20 && count % (1 << 20) == 0) return *this << (count >> 20) << " MiB";
+    if (count >= 1 << 10 && count % (1 << 10) == 0) return *this << (count >> 10) << " KiB";
+    return *this << count << " bytes";
+}
+
+void text_writer::flush() noexcept {
+    if (into_ != nullptr) {
+        try {
+            into_->append(buffer_, used_);
+        } catch (...) {
+        }
+        used_ = 0;
+        return;
+    }
+    if (fd_ < 0) return;
+    const char* from = buffer_;
+    while (used_ > 0) {
+        const long n = raw_syscall(SYS_write, fd_, syscall_arg(from), static_cast<long>(used_));
+        if (n == -EINTR || n == -EAGAIN) continue;
+        if (n <= 0) break;
+        from += n;
+        used_ -= static_cast<std::size_t>(n);
+    }
+    used_ = 0;
+}
+
+}  // namespace dunlin::platform

@@ -1,0 +1,46 @@
+// text.h - build a message without malloc, locale or stdio, so that it can be built in a signal handler or with the heap in ruins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace dunlin::platform {
+
+// A fixed buffer that is written out when it is full, or by flush(). Text past a failed write is dropped.
+class text_writer {
+public:
+    // fd < 0 collects without writing: what does not fit is cut off.
+    explicit text_writer(int fd) noexcept : fd_(fd) {}
+    // Appends to a string. What there is no memory for is dropped.
+    explicit text_writer(std::string& into) noexcept : fd_(-1), into_(&into) {}
+    ~text_writer() { flush(); }
+    text_writer(const text_writer&) = delete;
+    text_writer& operator=(const text_writer&) = delete;
+
+    text_writer& operator<<(std::string_view text) noexcept;
+    text_writer& operator<<(const char* text) noexcept { return *this << (text ? std::string_view(text) : std::string_view("(null)")); }
+    text_writer& operator<<(char c) noexcept { return *this << std::string_view(&c, 1); }
+    text_writer& operator<<(std::int64_t value) noexcept;
+    text_writer& operator<<(std::uint64_t value) noexcept;
+    text_writer& operator<<(int value) noexcept { return *this << static_cast<std::int64_t>(value); }
+    text_writer& operator<<(unsigned value) noexcept { return *this << static_cast<std::uint64_t>(value); }
+    text_writer& operator<<(const void* address) noexcept;
+
+    // A duration as people read it: 850 ns, 3.1 ms, 12 s, 4 min.
+    text_writer& duration(std::int64_t ns) noexcept;
+    // A size as people read it: 512 bytes, 16 KiB, 1 MiB.
+    text_writer& bytes(std::uint64_t count) noexcept;
+
+    void flush() noexcept;
+    std::string_view view() const noexcept { return {buffer_, used_}; }
+
+private:
+    int fd_;
+    std::string* into_ = nullptr;
+    std::size_t used_ = 0;
+    char buffer_[1024];
+};
+
+}  // namespace dunlin::platform

@@ -1,0 +1,145 @@
+#include "platform/thread.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "platform/syscall.h"
+#include "platform/text.h"
+
+namespace dunlin::platform {
+
+namespace {
+
+// The workers' own stacks carry only the scheduler; goroutines bring theirs. Sanitizers want more.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t worker_stack_bytes = 2 << 20;
+#else
+constexpr std::size_t worker_stack_bytes = 256 << 10;
+#endif
+
+// Room for the kernel's frame with every vector register, and for a report to be written.
+constexpr std::size_t signal_stack_bytes = 64 << 10;
+
+thread_local void* our_signal_stack = nullptr;
+sigset_t initial_mask;
+bool mask_known = false;
+
+struct start {
+    void (*main)(void*);
+    void* argument;
+    const char* name;
+};
+
+extern "C" void* dunlin_thread_start(void* raw) {
+    start* s = static_cast<start*>(raw);
+    const start copy = *s;
+    std::free(s);
+    raw_syscall(SYS_prctl, PR_SET_NAME, syscall_arg(copy.name));
+    if (mask_known) pthread_sigmask(SIG_SETMASK, &initial_mask, nullptr);
+    copy.main(copy.argument);
+    return nullptr;
+}
+
+}  // namespace
+
+int start_thread(void (*main)(void*), void* argument, const char* name) noexcept {
+    start* s = static_cast<start*>(std::malloc(sizeof(start)));
+    if (!s) return ENOMEM;
+    *s = {main, argument, name};
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, worker_stack_bytes);
+    // No handler of the program's may run on a thread that is only half made.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    const int error = pthread_create(&thread, &attributes, dunlin_thread_start, s);
+    if (error != 0) std::free(s);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+void remember_signal_mask() noexcept {
+    pthread_sigmask(SIG_SETMASK, nullptr, &initial_mask);
+    mask_known = true;
+}
+
+pid_t thread_id() noexcept { return static_cast<pid_t>(raw_syscall(SYS_gettid)); }
+
+bool is_main_thread() noexcept { return raw_syscall(SYS_gettid) == raw_syscall(SYS_getpid); }
+
+namespace {
+
+// Reads the start of a file under /proc without libc's locks or errno. Returns the length; the text is null-terminated.
+std::size_t read_proc(const char* path, char* text, std::size_t size) noexcept {
+    text[0] = 0;
+    const long fd = raw_syscall(SYS_openat, AT_FDCWD, syscall_arg(path), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    const long n = raw_syscall(SYS_read, fd, syscall_arg(text), static_cast<long>(size - 1));
+    raw_syscall(SYS_close, fd);
+    if (n <= 0) return 0;
+    text[n] = 0;
+    return static_cast<std::size_t>(n);
+}
+
+}  // namespace
+
+unsigned count_threads() noexcept {
+    char text[4096];
+    read_proc("/proc/self/status", text, sizeof text);
+    const char* line = std::strstr(text, "\nThreads:");
+    return line ? static_cast<unsigned>(std::strtoul(line + 9, nullptr, 10)) : 0;
+}
+
+bool thread_is_running(pid_t tid) noexcept {
+    text_writer path(-1);
+    path << "/proc/self/task/" << static_cast<int>(tid) << "/syscall" << std::string_view("\0", 1);
+    char text[64];
+    return read_proc(path.view().data(), text, sizeof text) != 0 && std::strncmp(text, "running", 7) == 0;
+}
+
+void use_exact_timers() noexcept { raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1); }
+
+stack_bounds thread_stack() noexcept {
+    pthread_attr_t attributes;
+    stack_bounds bounds{nullptr, 0};
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return bounds;
+    pthread_attr_getstack(&attributes, &bounds.low, &bounds.size);
+    pthread_attr_destroy(&attributes);
+    return bounds;
+}
+
+void use_signal_stack() noexcept {
+    stack_t current;
+    // A sanitizer installs one of its own and takes it down itself when the thread ends.
+    if (sigaltstack(nullptr, &current) == 0 && !(current.ss_flags & SS_DISABLE)) return;
+    void* memory = mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return;
+    stack_t ours{};
+    ours.ss_sp = memory;
+    ours.ss_size = signal_stack_bytes;
+    sigaltstack(&ours, nullptr);
+    our_signal_stack = memory;
+}
+
+void drop_signal_stack() noexcept {
+    stack_t current;
+    if (our_signal_stack == nullptr || sigaltstack(nullptr, &current) != 0 || current.ss_sp != our_signal_stack) return;
+    stack_t none{};
+    none.ss_flags = SS_DISABLE;
+    sigaltstack(&none, nullptr);
+    munmap(our_signal_stack, signal_stack_bytes);
+    our_signal_stack = nullptr;
+}
+
+}  // namespace dunlin::platform

@@ -1,0 +1,313 @@
+// runtime.cpp - the only file that knows every layer: it wires them, starts them, and stops them.
+#include <cerrno>
+#include <pthread.h>
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <dunlin/dunlin.hpp>
+
+#include "observe/report.h"
+#include "park/join.h"
+#include "platform/check.h"
+#include "platform/clock.h"
+#include "platform/cpu_count.h"
+#include "platform/environment.h"
+#include "platform/futex.h"
+#include "platform/membarrier.h"
+#include "platform/thread.h"
+#include "sched/crash.h"
+#include "sched/freeze.h"
+#include "sched/goroutine.h"
+#include "sched/hooks.h"
+#include "sched/lifetime.h"
+#include "sched/monitor.h"
+#include "sched/os_thread.h"
+#include "sched/processor.h"
+#include "timer/timers.h"
+
+namespace dunlin {
+
+namespace {
+
+using sched::the_scheduler;
+
+platform::futex_lock start_lock;  // start_runtime() and the beginning and end of run()
+
+// ---- settings ------------------------------------------------------------------------------------------------------------------------
+
+unsigned default_max_procs() {
+    for (const char* name : {"DUNLIN_MAXPROCS", "GOMAXPROCS"}) {
+        if (const auto n = platform::environment_number(name, 1, sched::max_procs_limit)) return static_cast<unsigned>(*n);
+    }
+    const unsigned n = platform::processors_for(platform::affinity_cpus(), platform::cpu_quota().cpus());
+    return n < sched::max_procs_limit ? n : sched::max_procs_limit;
+}
+
+// Sanitizers put red zones around every variable: frames are several times as large.
+constexpr unsigned standard_class = stack::sanitizing ? stack::default_class + 2 : stack::default_class;
+
+void check_stack_size(const char* operation, std::size_t bytes) {
+    const std::size_t most = stack::usable_bytes(stack::class_count - 1);
+    if (bytes >= min_stack_size && bytes <= most) return;
+    throw std::invalid_argument(std::string(operation) + ": stack_size " + std::to_string(bytes) + " is not between the minimum of " +
+                                std::to_string(min_stack_size) + " bytes and the maximum of " + std::to_string(most) + " bytes");
+}
+
+unsigned default_stack_class() {
+    const auto bytes = platform::environment_size("DUNLIN_STACK_SIZE", min_stack_size, stack::usable_bytes(stack::class_count - 1));
+    return bytes ? stack::class_for(*bytes) : standard_class;
+}
+
+void choose_guards() {
+    const std::string_view text = platform::environment_text("DUNLIN_STACK_GUARD");
+    if (text.empty()) return;
+    if (const auto kind = platform::parse_guard_kind(text)) {
+        stack::stacks.use_guards(*kind);
+    } else {
+        platform::complain("DUNLIN_STACK_GUARD", text, "is not one of auto, madvise, mprotect, canary, none");
+    }
+}
+
+bool want_asymmetric_barriers() {
+    const std::string_view text = platform::environment_text("DUNLIN_BARRIERS");
+    if (!text.empty() && text != "auto" && text != "symmetric") platform::complain("DUNLIN_BARRIERS", text, "is not one of auto, symmetric");
+    return text != "symmetric";
+}
+
+// ---- the end of the process ----------------------------------------------------------------------------------------------------------
+
+// In the child of a fork only the forking thread exists: there is nothing to stop, and whoever waited would wait for ever.
+std::atomic<bool> forked{false};
+
+void stop_at_exit() noexcept {
+    if (the_scheduler.started.load(std::memory_order_acquire) && !forked.load(std::memory_order_relaxed)) sched::retire_world();
+}
+
+// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an object of the main thread
+// stops the goroutines before the first static destructor can take anything away from them. Other threads that call exit() get as far as the handler.
+struct stopper {
+    bool armed = false;
+    ~stopper() {
+        if (armed) stop_at_exit();
+    }
+};
+thread_local stopper main_thread_stopper;
+
+void arm_stopper() noexcept {
+    if (platform::is_main_thread()) main_thread_stopper.armed = true;
+}
+
+// ---- run -----------------------------------------------------------------------------------------------------------------------------
+
+struct main_call {
+    void (*entry)(void*);
+    void* frame;
+};
+
+std::atomic<std::uint32_t> main_done{0};
+
+void main_entry(void* raw) {
+    const main_call call = *static_cast<main_call*>(raw);
+    call.entry(call.frame);
+}
+
+void main_ended(sched::goroutine* g) noexcept {
+    if (g->flags & sched::goroutine::exiting) {
+        the_scheduler.lock.lock();
+        the_scheduler.main_exited = true;
+        the_scheduler.lock.unlock();
+        return;
+    }
+    the_scheduler.lock.lock();
+    the_scheduler.main_returned = true;
+    the_scheduler.lock.unlock();
+    main_done.store(1, std::memory_order_release);
+    platform::futex_wake(main_done);
+}
+
+void wire() {
+    sched::hooks.wake_joiner = park::wake_joiner;
+    sched::hooks.main_ended = main_ended;
+    sched::hooks.illegal_transition = sched::report_illegal_transition;
+    sched::hooks.deadlock = observe::report_deadlock;
+    if (the_scheduler.events == nullptr) the_scheduler.events = new timer::timer_events;
+}
+
+sched::goroutine* of(detail::goroutine_handle* g) noexcept { return reinterpret_cast<sched::goroutine*>(g); }
+const sched::goroutine* of(const detail::goroutine_handle* g) noexcept { return reinterpret_cast<const sched::goroutine*>(g); }
+
+}  // namespace
+
+namespace sched {
+
+[[gnu::noinline]] static void start_for_the_first_time() {
+    std::unique_lock guard(start_lock);
+    scheduler& s = the_scheduler;
+    if (s.started.load(std::memory_order_acquire)) return;
+    platform::init_barriers(want_asymmetric_barriers());
+    platform::remember_signal_mask();
+    wire();
+    choose_guards();
+    s.default_stack_class = default_stack_class();
+    s.spinning_pays.store(platform::affinity_cpus() > 1, std::memory_order_relaxed);
+    s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    install_crash_handlers();
+    install_freeze_handler();
+    if (!start_monitor()) throw std::system_error(EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");
+    set_max_procs(default_max_procs());
+    observe::read_debug_settings();
+    std::atexit(stop_at_exit);
+    pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+    s.started.store(true, std::memory_order_release);
+}
+
+void start_runtime() {
+    if (DUNLIN_UNLIKELY(!the_scheduler.started.load(std::memory_order_acquire))) start_for_the_first_time();
+}
+
+}  // namespace sched
+
+// ---- the functions behind the headers ------------------------------------------------------------------------------------------------
+
+clock::time_point clock::now() noexcept { return time_point(duration(platform::now_ns())); }
+
+namespace detail {
+
+void throw_null_function(const char* operation) {
+    throw std::invalid_argument(std::string(operation) + ": go of nil func value (the function is null or empty)");
+}
+
+[[gnu::noinline]] static void apply(const go_options& options, sched::goroutine* g) {
+    if (!options.name.empty()) sched::extra_of(g).name = options.name;
+    if (!options.labels.empty()) sched::extra_of(g).labels = options.labels;
+}
+
+new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
+    if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {
+        if (forked.load(std::memory_order_relaxed)) platform::fatal("dunlin is used in the child of a fork(): its threads stayed in the parent (exec first)");
+        sched::start_runtime();
+        arm_stopper();
+    }
+    std::size_t stack_size = 0;
+    if (options != nullptr && options->stack_size != 0) {
+        stack_size = options->stack_size;
+        check_stack_size("dunlin::go", stack_size);
+    }
+    const sched::creation_place place = where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
+    sched::goroutine* g = sched::make_goroutine(bytes, align, stack_size, place);
+    if (DUNLIN_UNLIKELY(options != nullptr)) {
+        try {
+            apply(*options, g);
+        } catch (...) {
+            sched::discard_goroutine(g);
+            throw;
+        }
+    }
+    return {reinterpret_cast<goroutine_handle*>(g), g->frame()};
+}
+
+void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept {
+    sched::goroutine* g = of(n.g);
+    g->entry = entry;
+    if (kind == end_kind::joinable) {
+        g->flags |= sched::goroutine::joinable;
+        group = g;
+    }
+    g->group.store(g->flags & sched::goroutine::own_stack ? nullptr : group, std::memory_order_relaxed);
+    sched::start_goroutine(g);
+}
+
+void discard(new_goroutine n) noexcept { sched::discard_goroutine(of(n.g)); }
+void join(goroutine_handle* g, std::source_location where) noexcept { park::join(of(g), where); }
+bool has_ended(const goroutine_handle* g) noexcept { return park::has_ended(of(g)); }
+void release(goroutine_handle* g) noexcept { sched::release_goroutine(of(g)); }
+unsigned long long id_of(const goroutine_handle* g) noexcept { return of(g)->id; }
+
+void sleep_until(clock::time_point t, std::source_location where) { timer::sleep_until_ns(t.time_since_epoch().count(), where); }
+
+void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where) {
+    if (sched::current_machine() != nullptr) throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");
+    if (options.max_procs > sched::max_procs_limit) {
+        throw std::invalid_argument("dunlin::run: max_procs " + std::to_string(options.max_procs) + " is not between 1 and 1024");
+    }
+    if (options.stack_size != 0) check_stack_size("dunlin::run", options.stack_size);
+    const std::size_t main_stack = options.main_stack_size != 0 ? options.main_stack_size : std::size_t{8} << 20;
+    check_stack_size("dunlin::run (main_stack_size)", main_stack);
+    sched::start_runtime();
+    arm_stopper();
+    sched::scheduler& s = the_scheduler;
+    {
+        std::unique_lock guard(start_lock);
+        s.lock.lock();
+        const bool busy = s.inside_run;
+        s.lock.unlock();
+        if (busy) throw std::logic_error("dunlin::run: another thread is inside run(); use go() or spawn() from there");
+        if (options.max_procs != 0) sched::set_max_procs(options.max_procs);
+        if (options.stack_size != 0) sched::set_default_stack_class(stack::class_for(options.stack_size));
+        sched::goroutine* g = sched::make_goroutine(sizeof(main_call), alignof(main_call), main_stack, sched::creation_place(where));
+        if (!s.main_was_started) g->id = 1;
+        s.main_was_started = true;
+        *static_cast<main_call*>(g->frame()) = {entry, frame};
+        g->entry = main_entry;
+        g->flags |= sched::goroutine::main;
+        main_done.store(0, std::memory_order_relaxed);
+        s.lock.lock();
+        s.inside_run = true;
+        s.main_returned = false;
+        s.lock.unlock();
+        sched::start_goroutine(g);
+    }
+    while (main_done.load(std::memory_order_acquire) == 0) platform::futex_wait(main_done, 0);
+    if (options.report_leaks) observe::report_leaks();
+    sched::retire_world();
+    s.lock.lock();
+    s.inside_run = false;
+    s.lock.unlock();
+}
+
+}  // namespace detail
+
+void yield() noexcept { sched::yield(); }
+void exit_goroutine() { sched::exit_goroutine(); }
+void lock_os_thread() { sched::lock_os_thread(); }
+void unlock_os_thread() noexcept { sched::unlock_os_thread(); }
+
+namespace this_goroutine {
+
+std::uint64_t id() noexcept {
+    const sched::goroutine* g = sched::current_goroutine();
+    return g ? g->id : 0;
+}
+
+std::string name() {
+    const sched::goroutine* g = sched::current_goroutine();
+    return g && g->extra ? g->extra->name : std::string();
+}
+
+void set_name(std::string_view name) { sched::name_current_goroutine(name); }
+
+}  // namespace this_goroutine
+
+namespace runtime {
+
+unsigned max_procs() {
+    sched::start_runtime();
+    return the_scheduler.max_procs.load(std::memory_order_relaxed);
+}
+
+unsigned set_max_procs(unsigned n) {
+    if (n < 1 || n > sched::max_procs_limit) {
+        throw std::invalid_argument("dunlin::runtime::set_max_procs: " + std::to_string(n) + " is not between 1 and " + std::to_string(sched::max_procs_limit));
+    }
+    const unsigned before = max_procs();
+    if (n != before) sched::set_max_procs(n);
+    return before;
+}
+
+std::size_t num_goroutines() { return sched::live_goroutines(); }
+
+}  // namespace runtime
+}  // namespace dunlin

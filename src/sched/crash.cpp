@@ -1,0 +1,183 @@
+// crash.cpp - see crash.h. Everything here may run in a signal handler on the alternate stack, so it allocates nothing itself (demangling does; the
+// worst that can come of it is a shorter report).
+#include "sched/crash.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <exception>
+#include <typeinfo>
+#include <unistd.h>
+
+#include "platform/check.h"
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "sched/goroutine.h"
+#include "stack/trace.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+constexpr std::int64_t report_patience_ns = 10'000'000'000;
+
+struct sigaction previous_segv;
+struct sigaction previous_bus;
+
+std::atomic<bool> claimed{false};
+
+// The first report is the one that counts: another goroutine's at the same moment waits for the end.
+void claim_report() noexcept {
+    if (!claimed.exchange(true)) return;
+    for (;;) pause();
+}
+
+[[noreturn]] void report_overflow(const goroutine* g, const void* address) noexcept {
+    claim_report();
+    {
+        platform::text_writer out(STDERR_FILENO);
+        out << "fatal: stack overflow in ";
+        print_who(out, g);
+        out << ": its stack of ";
+        out.bytes(static_cast<std::uint64_t>(g->stack->usable())) << " is full (touched " << address << ")\n    created at ";
+        print_where(out, g->created_at);
+        out << "\n    what to do: look for endless recursion below; else start it with a larger stack: go(go_options{.stack_size = 1 << 20}, f),\n"
+               "    or give all goroutines one: run_options::stack_size, or DUNLIN_STACK_SIZE=1M in the environment\n";
+        out.flush();
+        stack::print_trace(out, stack::capture_trace(3));
+    }
+    _exit(2);
+}
+
+void pass_on(int signal, siginfo_t* info, void* context, const struct sigaction& previous) noexcept {
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(signal, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(signal);
+    } else {
+        // As if we had never been here: the instruction faults again and the system does what it does.
+        ::signal(signal, SIG_DFL);
+    }
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+    const stack::arena::found place = stack::stacks.lookup(info->si_addr);
+    machine* m = current_machine();
+    const goroutine* g = m ? m->current.load(std::memory_order_relaxed) : nullptr;
+    if (place.in_guard && g != nullptr && g->stack == place.owner) report_overflow(g, info->si_addr);
+    pass_on(signal, info, context, signal == SIGSEGV ? previous_segv : previous_bus);
+}
+
+void print_exception(platform::text_writer& out) noexcept {
+    const std::type_info* type = abi::__cxa_current_exception_type();
+    if (type == nullptr) {
+        out << "an exception that is not of C++";
+        return;
+    }
+    int status = 0;
+    char* readable = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+    out << (readable ? readable : type->name());
+    std::free(readable);
+    out.flush();  // what() is the program's: it may do anything
+    try {
+        throw;
+    } catch (const std::exception& e) {
+        try {
+            out << ": " << e.what();
+        } catch (...) {
+            out << ": (its what() throws)";
+        }
+    } catch (const char* text) {
+        out << ": " << text;
+    } catch (...) {
+    }
+}
+
+}  // namespace
+
+void print_who(platform::text_writer& out, const goroutine* g) noexcept {
+    out << "goroutine " << g->id;
+    if (g->extra && !g->extra->name.empty()) out << " \"" << std::string_view(g->extra->name) << '"';
+}
+
+void print_where(platform::text_writer& out, const std::source_location& where) noexcept {
+    if (where.line() == 0) {
+        out << "an unknown place";
+        return;
+    }
+    const std::string_view path = where.file_name();
+    const std::size_t slash = path.rfind('/');
+    out << (slash == path.npos ? path : path.substr(slash + 1)) << ':' << where.line() << " in " << where.function_name();
+}
+
+void print_where(platform::text_writer& out, creation_place where) noexcept {
+    if (where.code() != nullptr) {
+        stack::print_symbol(out, where.code());
+    } else {
+        print_where(out, where.location());
+    }
+}
+
+void let_reports_finish() noexcept {
+    if (!claimed.load(std::memory_order_acquire)) return;
+    // Unless the report itself hangs: what() may do anything.
+    std::atomic<std::uint32_t> never{0};
+    const std::int64_t until = platform::now_ns() + report_patience_ns;
+    while (platform::now_ns() < until) platform::futex_wait_until(never, 0, until);
+    _exit(2);
+}
+
+void install_crash_handlers() noexcept {
+    struct sigaction ours {};
+    ours.sa_sigaction = on_fault;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&ours.sa_mask);
+    sigaction(SIGSEGV, &ours, &previous_segv);
+    sigaction(SIGBUS, &ours, &previous_bus);
+}
+
+void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept {
+    {
+        platform::text_writer out(STDERR_FILENO);
+        out << "fatal: a goroutine changes state that is not " << name(expected) << "\n    ";
+        print_who(out, g);
+        out << " is " << name(g->state.load()) << ", expected " << name(expected) << " (to become " << name(wanted) << "); last wait: ";
+        const wait_reason reason = g->reason.load();
+        out << (reason == wait_reason::none ? "none" : name(reason)) << " at ";
+        print_where(out, g->waits_at);
+        out << "\n    likely cause: the same waiter was readied twice, or memory was overwritten\n";
+        out.flush();
+        stack::print_trace(out, stack::capture_trace(1), false);
+    }
+    std::abort();
+}
+
+}  // namespace dunlin::sched
+
+namespace dunlin::stack {
+
+// No frame of the goroutine wants the exception; its stack is as it was when it was thrown (stack/invoke.cpp).
+extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
+    using namespace dunlin::sched;
+    claim_report();
+    const goroutine* g = current_goroutine();
+    {
+        platform::text_writer out(STDERR_FILENO);
+        out << "fatal: uncaught exception in ";
+        print_who(out, g);
+        out << ": ";
+        print_exception(out);
+        out << "\n    created at ";
+        print_where(out, g->created_at);
+        out << "\n    thrown at\n";
+        out.flush();
+        print_trace(out, capture_trace(1));
+    }
+    // A handler of the program's may want its say: logging, a core file. The default one would only repeat what stands above.
+    const std::terminate_handler handler = std::get_terminate();
+    if (handler != nullptr && handler != __gnu_cxx::__verbose_terminate_handler && handler != std::abort) handler();
+    platform::end_process(2);
+}
+
+}  // namespace dunlin::stack

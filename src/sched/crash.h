@@ -1,0 +1,23 @@
+// crash.h - reports about a goroutine that ends the process: stack overflow, uncaught exception, misuse.
+#pragma once
+
+#include "platform/text.h"
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// Once: SIGSEGV and SIGBUS are looked at first by us, and passed on to whoever had them when the address is not in a stack's guard.
+void install_crash_handlers() noexcept;
+
+// A report is being written that will end the process: does not return then. For whoever is about to end a run or the process.
+void let_reports_finish() noexcept;
+
+// `goroutine 7 "writer"`
+void print_who(platform::text_writer& out, const goroutine* g) noexcept;
+// `main.cpp:12 in main()`, or "an unknown place"
+void print_where(platform::text_writer& out, const std::source_location& where) noexcept;
+void print_where(platform::text_writer& out, creation_place where) noexcept;
+
+[[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept;
+
+}  // namespace dunlin::sched

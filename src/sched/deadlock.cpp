@@ -1,0 +1,44 @@
+// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to sleep.
+//
+// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none sleeps for timers, none is
+// without a processor in user code), nothing is queued, no timer is armed, there is a goroutine, and every thread of the process is
+// ours or the one that waits in run().
+#include "sched/deadlock.h"
+
+#include "platform/thread.h"
+#include "sched/event_source.h"
+#include "sched/goroutine.h"
+#include "sched/hooks.h"
+#include "sched/monitor.h"
+#include "sched/os_thread.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+unsigned our_threads() noexcept {
+    const scheduler& s = the_scheduler;
+    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + helper_threads();
+    if (s.inside_run) ++count;
+    if (stack::thread_sanitizing) ++count;  // TSan has one of its own
+    return count;
+}
+
+}  // namespace
+
+void check_for_deadlock() noexcept {
+    scheduler& s = the_scheduler;
+    s.deadlock_suspected = false;
+    const std::int64_t asleep = std::int64_t{s.idle_machine_count} + s.condemned_machines + s.locked_machines_waiting;
+    if (asleep != std::int64_t{s.machine_count.load(std::memory_order_relaxed)}) return;
+    if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
+    if (s.global.size() != 0 || s.condemned_machines != 0 || earliest_deadline() != 0) return;
+    if (live_goroutines() == 0 && !s.main_exited) return;
+    if (platform::count_threads() != our_threads()) {
+        s.deadlock_suspected = true;  // until those threads have ended: nobody tells us
+        return;
+    }
+    hooks.deadlock();
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,456 @@
+// find_work.cpp - what runs next, and what a machine does that finds nothing.
+//
+// Order      find_local     on the leaving goroutine's stack, never blocks:
+//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue)
+//              2. due timers of this processor: every 16th time, and when the monitor says so
+//              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
+//              4. the local queue, first in first out
+//            take_global    a batch of the global queue
+//            find_work      on the machine's own stack: all that, then
+//              5. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
+//              6. watch for a few microseconds, since falling asleep and being woken costs more than that
+//              7. retire: wake.h, R1 to R3
+//              8. sleep until the earliest timer of all, if nobody else does; else until handed a processor
+// Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
+//            handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead of 10 with a CAS.
+#include "platform/clock.h"
+#include "sched/event_source.h"
+#include "sched/goroutine.h"
+#include "sched/global_queue.h"
+#include "sched/hooks.h"
+#include "sched/processor.h"
+#include "sched/run_queue_prefetch.h"
+#include "sched/steal_order.h"
+#include "sched/wake.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+constexpr std::uint32_t look_at_events_every = 16;  // a power of two
+// Break-even of a sleep and a wake is about 17 us of CPU; see docs/decisions/006-spinning.md.
+constexpr std::int64_t watch_ns = 20'000;
+
+// Under the lock.
+inline void global_size_changed(scheduler& s) noexcept { s.global_size.store(s.global.size(), std::memory_order_relaxed); }
+
+inline void advance_tick(processor* p) noexcept {
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+[[gnu::noinline]] goroutine* take_one_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    goroutine* g = s.global.pop_front();
+    global_size_changed(s);
+    s.lock.unlock();
+    if (g) {
+        advance_tick(p);
+        p->counts.global_hits.add();
+        p->counts.global_tick_hits.add();
+    }
+    return g;
+}
+
+// Readies what is due here. False: the world stops, and whoever asked for work shall find none.
+[[gnu::noinline]] bool look_at_events(processor* p) noexcept {
+    if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
+    p->events_due.store(false, std::memory_order_relaxed);
+    event_source* events = the_scheduler.events;
+    const std::int64_t deadline = events->next_deadline(p);
+    if (deadline == 0) return true;
+    const std::int64_t now = platform::now_ns();
+    if (now >= deadline) events->collect(p, now);
+    return true;
+}
+
+}  // namespace
+
+// ---- local and global queue ----------------------------------------------------------------------------------------------------------
+
+goroutine* find_local(machine*, processor* p) noexcept {
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(tick % global_tick == 0) && the_scheduler.global_size.load(std::memory_order_relaxed) != 0 &&
+        !the_scheduler.stopping.load(std::memory_order_relaxed)) {
+        if (goroutine* g = take_one_global(p)) return g;
+    }
+    const std::uint64_t executed = p->counts.switches.get();
+    p->counts.switches.add();
+    if (DUNLIN_UNLIKELY(executed % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed))) {
+        if (!look_at_events(p)) return nullptr;
+    }
+    const std::uint8_t over = p->slice_over.load(std::memory_order_relaxed);
+    if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
+        p->run_next.store(nullptr, std::memory_order_relaxed);
+        if (DUNLIN_LIKELY(over != 2)) {
+            if (DUNLIN_UNLIKELY(over == 1)) p->slice_over.store(2, std::memory_order_relaxed);
+            p->counts.run_next_hits.add();
+            kept_run_next(p);
+            return g;
+        }
+        // The chain of those who ready each other has had its time: it queues like everybody else.
+        push_local(p, g);
+    }
+    if (DUNLIN_UNLIKELY(over != 0)) {
+        p->slice_over.store(0, std::memory_order_relaxed);
+        advance_tick(p);  // a new slice begins
+        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0) {
+            if (goroutine* g = take_one_global(p)) return g;
+        }
+    }
+    goroutine* g = p->queue.pop_and_prefetch();
+    if (g) advance_tick(p);
+    return g;
+}
+
+bool may_rotate(processor* p) noexcept {
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    const std::uint64_t executed = p->counts.switches.get();
+    if (executed % look_at_events_every == 0 || p->run_next.load(std::memory_order_relaxed) != nullptr ||
+        p->events_due.load(std::memory_order_relaxed) || p->slice_over.load(std::memory_order_relaxed) != 0 ||
+        (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && tick % global_tick == 0)) {
+        return false;
+    }
+    p->counts.switches.add();
+    p->tick.store(tick + 1, std::memory_order_relaxed);
+    return true;
+}
+
+bool must_look_around(processor* p) noexcept {
+    if (p->slice_over.load(std::memory_order_relaxed) != 0) return true;
+    const std::uint64_t done = p->counts.in_place_joins.get();
+    if (done % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed)) {
+        if (!look_at_events(p)) return true;
+    }
+    return the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && done % global_tick == 0;
+}
+
+goroutine* take_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    goroutine* batch[global_batch_max];
+    s.lock.lock();
+    const std::size_t size = s.global.size();
+    std::size_t want = size / s.max_procs.load(std::memory_order_relaxed) + 1;
+    want = want < size ? want : size;
+    // The rest of the batch goes into the local queue, which the caller has found empty or nearly so.
+    const std::size_t room = run_queue::capacity - p->queue.size();
+    const std::size_t limit = room < global_batch_max ? room + 1 : global_batch_max;
+    if (want > limit) want = limit;
+    std::size_t got = 0;
+    while (got < want) batch[got++] = s.global.pop_front();
+    global_size_changed(s);
+    s.lock.unlock();
+    if (got == 0) return nullptr;
+    advance_tick(p);
+    p->counts.global_hits.add();
+    if (got > 1) {
+        p->queue.push_all(batch + 1, static_cast<std::uint32_t>(got - 1));
+        wake_if_idle();
+    }
+    return batch[0];
+}
+
+void push_global(goroutine_list& list) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    while (goroutine* g = list.pop_front()) s.global.push_back(g);
+    global_size_changed(s);
+    s.lock.unlock();
+}
+
+void push_global(goroutine* g) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    s.global.push_back(g);
+    global_size_changed(s);
+    s.lock.unlock();
+}
+
+[[gnu::noinline]] static void overflow(processor* p, goroutine* g) noexcept {
+    goroutine* half[run_queue::capacity / 2];
+    const std::uint32_t taken = p->queue.take_half(half);
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    for (std::uint32_t i = 0; i < taken; ++i) s.global.push_back(half[i]);
+    s.global.push_back(g);
+    global_size_changed(s);
+    s.lock.unlock();
+    p->counts.overflows.add();
+}
+
+void push_local(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(!p->queue.push(g))) overflow(p, g);
+}
+
+void push_run_next(processor* p, goroutine* g) noexcept {
+    goroutine* before = p->run_next.load(std::memory_order_relaxed);
+    // Release publishes *g to a thief that takes it by the handshake.
+    p->run_next.store(g, std::memory_order_release);
+    p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (before != nullptr) push_local(p, before);
+    submit_barrier();
+    if (before != nullptr) {
+        wake_if_idle();
+    } else {
+        wake_for_run_next(p);
+    }
+}
+
+// ---- stealing ------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and run it with a
+// warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the machine is in user code.
+goroutine* steal_run_next(processor* victim) noexcept {
+    if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
+    const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
+    const std::int64_t until = platform::now_ns() + run_next_backoff_ns;
+    while (platform::now_ns() < until) platform::pause();
+    if (victim->run_next.load(std::memory_order_relaxed) == nullptr || victim->run_next_count.load(std::memory_order_relaxed) != count) return nullptr;
+    if (!victim->retake.try_lock()) return nullptr;
+    goroutine* g = nullptr;
+    machine* owner = victim->owner.load(std::memory_order_relaxed);
+    if (owner != nullptr && take_locked(victim)) {
+        g = victim->run_next.load(std::memory_order_acquire);
+        victim->run_next.store(nullptr, std::memory_order_relaxed);
+        victim->owner.store(owner, std::memory_order_relaxed);
+        owner->p.store(victim, std::memory_order_relaxed);
+        owner->taken.store(0, std::memory_order_release);  // and back: it has noticed nothing, or waits for this lock
+    }
+    victim->retake.unlock();
+    return g;
+}
+
+void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcept {
+    p->counts.steals.add();
+    p->counts.stolen.add(n);
+    auto& cell = p->stolen_from[victim->id];
+    cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept {
+    goroutine* half[run_queue::capacity / 2];
+    if (const std::uint32_t n = victim->queue.take_half(half)) {
+        count_steal(p, victim, n);
+        // The last one stolen is run, the others are published here.
+        if (n > 1) p->queue.push_all(half, n - 1);
+        return half[n - 1];
+    }
+    if (!last_round) return nullptr;
+    goroutine* g = steal_run_next(victim);
+    if (g) {
+        count_steal(p, victim, 1);
+        p->counts.run_next_steals.add();
+        victim->kept_in_a_row = 0;
+    }
+    return g;
+}
+
+// Timers of others: theirs may be busy for long.
+bool collect_from(processor* victim) noexcept {
+    event_source* events = the_scheduler.events;
+    const std::int64_t deadline = events->next_deadline(victim);
+    if (deadline == 0) return false;
+    const std::int64_t now = platform::now_ns();
+    return now >= deadline && events->collect(victim, now) != 0;
+}
+
+goroutine* steal(machine* m, processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (int round = 0; round < steal_rounds; ++round) {
+        const bool last = round == steal_rounds - 1;
+        for (steal_order order(made, m->random.next()); !order.done(); order.next()) {
+            if (s.stopping.load(std::memory_order_relaxed)) return nullptr;
+            processor* victim = s.processor_at(order.position());
+            if (victim == p) continue;
+            if (last && collect_from(victim)) {
+                if (goroutine* g = find_local(m, p)) return g;
+            }
+            if (victim->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+            if (goroutine* g = steal_from(p, victim, last)) return g;
+        }
+    }
+    return nullptr;
+}
+
+// ---- spinning ------------------------------------------------------------------------------------------------------------------------
+
+// Half of the busy processors' number may search at a time; the others would only burn CPU.
+bool may_spin(machine* m) noexcept {
+    if (m->spinning) return true;
+    const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
+    const std::uint32_t procs = the_scheduler.max_procs.load(std::memory_order_relaxed);
+    return procs > 1 && 2 * spinning_count(word) < procs - idle_count(word);
+}
+
+void start_spinning(machine* m) noexcept {
+    if (m->spinning) return;
+    m->spinning = true;
+    the_scheduler.idle_and_spinning.fetch_add(one_spinning, std::memory_order_seq_cst);
+}
+
+// F1 and F2 of wake.h.
+void stop_spinning(machine* m) noexcept {
+    if (!m->spinning) return;
+    m->spinning = false;
+    the_scheduler.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+    wake_if_idle();
+}
+
+// Is there a goroutine in another's run_next? Its owner writes that cache line all the time, so it is looked at rarely; whoever searches then gives it
+// its three microseconds.
+constexpr unsigned look_at_run_next_every = 16;
+bool run_next_waits(const processor* p, std::uint32_t made) noexcept {
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* other = the_scheduler.processor_at(i);
+        if (other != p && other->run_next.load(std::memory_order_relaxed) != nullptr) return true;
+    }
+    return false;
+}
+
+// Step 6. True: something has appeared, search again.
+bool watch_for_work(const processor* p) noexcept {
+    const scheduler& s = the_scheduler;
+    if (!s.spinning_pays.load(std::memory_order_relaxed)) return false;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    const std::int64_t until = platform::now_ns() + watch_ns;
+    unsigned looks = 0;
+    do {
+        for (int i = 0; i < 8; ++i) platform::pause();
+        if (s.global_size.load(std::memory_order_relaxed) != 0) return true;
+        if (s.stopping.load(std::memory_order_relaxed)) return false;
+        for (std::uint32_t i = 0; i < made; ++i) {
+            const processor* other = s.processor_at(i);
+            if (other != p && other->queue.size() != 0) return true;
+        }
+        if (++looks % look_at_run_next_every == 0 && run_next_waits(p, made)) return true;
+    } while (platform::now_ns() < until);
+    return false;
+}
+
+// ---- retiring ------------------------------------------------------------------------------------------------------------------------
+
+// R1: this machine gives its processor up, unless the global queue has something after all.
+goroutine* retire(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    if (s.global.size() != 0 && !s.stopping.load(std::memory_order_relaxed)) {
+        s.lock.unlock();
+        return take_global(processor_of(m));
+    }
+    processor* p = release_processor(m);
+    const bool was_spinning = m->spinning;
+    m->spinning = false;
+    put_idle_processor(p, was_spinning);
+    s.lock.unlock();
+    return nullptr;
+}
+
+// After R3 has found something.
+bool come_back(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
+    s.lock.unlock();
+    if (p == nullptr) return false;
+    give(p, m);
+    start_spinning(m);
+    return true;
+}
+
+// Step 8, one machine at a time: sleeps until the earliest deadline. True: this machine has a processor again.
+//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep     adder: insert; light barrier; read claim and poll_until;
+//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()).
+bool sleep_for_events(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    if (earliest_deadline() == 0) return false;
+    std::uint32_t unclaimed = 0;
+    if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
+    s.poll_until_ns.store(0, std::memory_order_seq_cst);  // 0 reads as "unknown": an adder then always interrupts
+    retire_barrier();
+    const std::int64_t deadline = earliest_deadline();
+    s.poll_until_ns.store(deadline, std::memory_order_seq_cst);
+    if (deadline != 0 && !work_anywhere()) s.events->wait(deadline);
+    s.poller_claimed.store(0, std::memory_order_seq_cst);
+    s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    return come_back(m);
+}
+
+}  // namespace
+
+std::int64_t earliest_deadline() noexcept {
+    const scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    std::int64_t earliest = 0;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const std::int64_t d = s.events->next_deadline(s.processor_at(i));
+        if (d != 0 && (earliest == 0 || d < earliest)) earliest = d;
+    }
+    return earliest;
+}
+
+bool work_anywhere() noexcept {
+    const scheduler& s = the_scheduler;
+    if (s.stopping.load(std::memory_order_relaxed)) return false;
+    if (s.global_size.load(std::memory_order_seq_cst) != 0) return true;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->queue.size() != 0 || p->run_next.load(std::memory_order_seq_cst) != nullptr) return true;
+    }
+    const std::int64_t deadline = earliest_deadline();
+    return deadline != 0 && platform::now_ns() >= deadline;
+}
+
+// ---- the search ----------------------------------------------------------------------------------------------------------------------
+
+goroutine* find_work(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    for (;;) {
+        processor* p = m->p.load(std::memory_order_relaxed);
+        if (p == nullptr) {
+            sleep_until_handed_a_processor(m);
+            continue;
+        }
+        goroutine* g = nullptr;
+        if (!s.stopping.load(std::memory_order_relaxed)) {
+            g = find_local(m, p);
+            if (!g) {
+                look_at_events(p);
+                g = find_local(m, p);
+            }
+            if (!g && s.global_size.load(std::memory_order_relaxed) != 0) g = take_global(p);
+            if (!g && may_spin(m)) {
+                start_spinning(m);
+                g = steal(m, p);
+                if (!g && watch_for_work(p)) continue;
+            }
+            if (!g) g = retire(m);
+        } else {
+            retire(m);
+        }
+        if (g) {
+            stop_spinning(m);
+            return g;
+        }
+        if (m->p.load(std::memory_order_relaxed) != nullptr) continue;
+        retire_barrier();                                    // R2
+        if (work_anywhere() && come_back(m)) continue;       // R3
+        if (sleep_for_events(m)) continue;
+    }
+}
+
+void timer_added(std::int64_t when) noexcept {
+    scheduler& s = the_scheduler;
+    submit_barrier();
+    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) {
+        const std::int64_t until = s.poll_until_ns.load(std::memory_order_seq_cst);
+        if (until == 0 || until > when) s.events->interrupt();
+    } else {
+        wake_if_idle();
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,22 @@
+// hooks.h - what the scheduler asks of the layers above it, wired by runtime.cpp before anything runs (see also event_source.h).
+#pragma once
+
+#include <cstdint>
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+struct upward_hooks {
+    // The waiter in goroutine::join: its goroutine has ended. Inside the runtime.
+    void (*wake_joiner)(std::uintptr_t waiter) noexcept = nullptr;
+    // The main goroutine of run() has ended, by returning or by exit_goroutine(). Inside the runtime.
+    void (*main_ended)(goroutine* g) noexcept = nullptr;
+    // Reports; they do not return.
+    void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
+    void (*deadlock)() noexcept = nullptr;  // under the scheduler lock
+};
+
+extern upward_hooks hooks;
+
+}  // namespace dunlin::sched

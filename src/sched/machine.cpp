@@ -1,0 +1,222 @@
+// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there is.
+#include "sched/machine.h"
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "platform/check.h"
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/deadlock.h"
+#include "sched/event_source.h"
+#include "sched/hooks.h"
+#include "sched/os_thread.h"
+#include "sched/processor.h"
+#include "sched/wake.h"
+
+extern "C" {
+thread_local constinit dunlin::sched::machine* dunlin_current_machine = nullptr;
+}
+
+namespace dunlin::sched {
+
+constinit upward_hooks hooks;
+
+[[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
+
+// ---- taking a processor --------------------------------------------------------------------------------------------------------------
+
+bool take_locked(processor* p, bool patient) noexcept {
+    constexpr int patience = 2000;
+    machine* m = p->owner.load(std::memory_order_relaxed);
+    if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
+    // A look ahead: while the machine is inside, the barrier would be wasted.
+    if (!patient && m->in_runtime.load(std::memory_order_relaxed) != 0) return false;
+    m->taken.store(1, std::memory_order_relaxed);               // T1
+    platform::heavy_barrier();                                  // T2
+    for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
+        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section takes.
+        if (!patient || i == patience) {
+            m->taken.store(0, std::memory_order_relaxed);
+            return false;
+        }
+        platform::pause();
+    }
+    m->p.store(nullptr, std::memory_order_relaxed);             // T4
+    p->owner.store(nullptr, std::memory_order_relaxed);
+    return true;
+}
+
+bool try_take(processor* p) noexcept {
+    p->retake.lock();
+    const bool taken = take_locked(p);
+    p->retake.unlock();
+    return taken;
+}
+
+void give(processor* p, machine* m) noexcept {
+    m->last_p = p;
+    p->retake.lock();
+    p->owner.store(m, std::memory_order_relaxed);
+    m->p.store(p, std::memory_order_relaxed);
+    m->taken.store(0, std::memory_order_release);
+    p->retake.unlock();
+}
+
+processor* release_processor(machine* m) noexcept {
+    processor* p = m->p.load(std::memory_order_relaxed);
+    p->retake.lock();
+    p->owner.store(nullptr, std::memory_order_relaxed);
+    m->p.store(nullptr, std::memory_order_relaxed);
+    p->retake.unlock();
+    return p;
+}
+
+// ---- threads -------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void thread_main(void* raw) noexcept {
+    machine* m = static_cast<machine*>(raw);
+    set_current_machine(m);
+    m->tid = platform::thread_id();
+    m->exceptions = stack::thread_exception_state();
+    m->error_number = &errno;
+    const platform::stack_bounds bounds = platform::thread_stack();
+    m->own_stack = {bounds.low, bounds.size, stack::thread_fiber()};
+    platform::use_exact_timers();
+    platform::use_signal_stack();
+    if (processor* p = m->handed_p) {
+        m->handed_p = nullptr;
+        m->spinning = m->handed_spinning;
+        give(p, m);
+    }
+    machine_main(m);
+    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
+    // thread's business.
+    set_current_machine(nullptr);
+    platform::drop_signal_stack();
+}
+
+// The record of a machine whose thread has ended (wired: os_thread.cpp), on the list of all already; null: none.
+machine* take_ended_record() noexcept {
+    scheduler& s = the_scheduler;
+    std::scoped_lock guard(s.lock);
+    for (machine* m = s.machines.load(std::memory_order_relaxed); m != nullptr && s.ended_machines != 0; m = m->all_next) {
+        if (!m->ended) continue;
+        --s.ended_machines;
+        m->ended = false;
+        m->must_end = false;
+        m->in_runtime.store(1, std::memory_order_relaxed);
+        return m;
+    }
+    return nullptr;
+}
+
+// Under no lock. A new machine that starts with p; null: no thread or no memory.
+machine* make_machine(processor* p, bool spinning, int& error) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    const std::uint32_t count = s.machine_count.load(std::memory_order_relaxed);
+    if (count >= max_machines) {
+        s.lock.unlock();
+        platform::fatal("thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
+    }
+    // Counted before the thread exists: the deadlock check must not overlook a machine that is on its way.
+    s.machine_count.store(count + 1, std::memory_order_relaxed);
+    s.lock.unlock();
+    machine* m = take_ended_record();
+    const bool linked = m != nullptr;
+    if (m == nullptr) m = new (std::nothrow) machine;
+    error = ENOMEM;
+    if (m != nullptr) {
+        if (!linked) m->id = count;
+        m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
+        m->handed_p = p;
+        m->handed_spinning = spinning;
+        error = start_machine_thread(thread_main, m);
+    }
+    s.lock.lock();
+    if (error != 0) s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    if (error == 0 && !linked) {
+        m->all_next = s.machines.load(std::memory_order_relaxed);
+        s.machines.store(m, std::memory_order_release);
+    }
+    if (error != 0 && linked) {
+        m->ended = true;
+        ++s.ended_machines;
+    }
+    s.lock.unlock();
+    if (error != 0 && !linked) delete m;
+    return error == 0 ? m : nullptr;
+}
+
+void report_no_thread(int error) noexcept {
+    static std::atomic<bool> reported{false};
+    if (reported.exchange(true, std::memory_order_relaxed)) return;
+    platform::text_writer out(2);
+    out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << the_scheduler.machine_count.load(std::memory_order_relaxed)
+        << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
+}
+
+machine* pop_idle_machine() noexcept {
+    scheduler& s = the_scheduler;
+    machine* m = s.idle_machines;
+    if (m == nullptr) return nullptr;
+    s.idle_machines = m->idle_next;
+    m->idle_next = nullptr;
+    --s.idle_machine_count;
+    return m;
+}
+
+}  // namespace
+
+void start_machine(processor* p, bool spinning) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = pop_idle_machine();
+    s.lock.unlock();
+    if (m != nullptr) {
+        m->handed_p = p;
+        m->handed_spinning = spinning;
+        // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
+        m->wake_word.store(1, std::memory_order_release);
+        platform::futex_wake(m->wake_word);
+        return;
+    }
+    int error = 0;
+    if (make_machine(p, spinning, error) != nullptr) return;
+    report_no_thread(error);
+    s.lock.lock();
+    if (s.machine_count.load(std::memory_order_relaxed) == 0) {
+        s.lock.unlock();
+        platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
+        platform::end_process(2);
+    }
+    // Those there are find its work by stealing, when they run out of theirs.
+    put_idle_processor(p, spinning);
+    drain_to_global(p);
+    s.lock.unlock();
+    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();  // a thread that only waits for timers
+}
+
+void sleep_until_handed_a_processor(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    m->idle_next = s.idle_machines;
+    s.idle_machines = m;
+    ++s.idle_machine_count;
+    check_for_deadlock();
+    s.lock.unlock();
+    while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);
+    m->wake_word.store(0, std::memory_order_relaxed);
+    processor* p = m->handed_p;
+    m->handed_p = nullptr;
+    m->spinning = m->handed_spinning;
+    give(p, m);
+}
+
+}  // namespace dunlin::sched

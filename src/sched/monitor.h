@@ -1,0 +1,26 @@
+// monitor.h - the thread that watches: no processor, no goroutine, never blocked by either.
+#pragma once
+
+#include <cstdint>
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// Starts it once; false if there is no thread for it.
+bool start_monitor() noexcept;
+
+// 0 or 1: for the deadlock check's arithmetic.
+unsigned monitor_threads() noexcept;
+
+// Somebody took a processor out of "all idle": the monitor must not sleep on. One load when it is awake.
+void wake_monitor() noexcept;
+extern std::atomic<std::uint32_t> monitor_asleep;
+inline void wake_monitor_if_asleep() noexcept {
+    if (DUNLIN_UNLIKELY(monitor_asleep.load(std::memory_order_seq_cst) != 0)) wake_monitor();
+}
+
+// Calls `print` every `period_ms` milliseconds from the monitor's thread (schedtrace). 0: never.
+void set_trace_period(std::int64_t period_ms, void (*print)()) noexcept;
+
+}  // namespace dunlin::sched

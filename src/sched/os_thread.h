@@ -1,0 +1,32 @@
+// os_thread.h - goroutines that are wired to their thread.
+#pragma once
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// The current goroutine and its thread belong to each other until as many unlocks. Throws std::bad_alloc; std::system_error if the helper that
+// starts threads cannot be started.
+void lock_os_thread();
+void unlock_os_thread() noexcept;
+
+// On the scheduler's stack of a machine that is wired to a goroutine which has left: gives the processor away and sleeps until that goroutine is
+// to run again, which is returned; null: it never will (the machine ends).
+goroutine* wait_for_locked(machine* m) noexcept;
+
+// g, taken off a queue by m, is wired to another machine: that one gets m's processor and runs it.
+void hand_to_its_machine(machine* m, goroutine* g) noexcept;
+
+// m's goroutine ended while wired: the thread's state may be anything, so nothing else shall ever run on it. Gives the processor away.
+void retire_machine(machine* m) noexcept;
+
+// The world has ended: the machines that wait for goroutines of it end too. Under the scheduler lock.
+void dismiss_locked_machines() noexcept;
+
+// Starts a machine's thread. From a wired thread, whose affinity, name, namespaces may have been changed, not directly: a thread copies its creator's.
+int start_machine_thread(void (*main)(void*), void* machine) noexcept;
+
+// 0 or 1, for the deadlock check.
+unsigned helper_threads() noexcept;
+
+}  // namespace dunlin::sched

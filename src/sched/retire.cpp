@@ -1,0 +1,80 @@
+// retire.cpp - the end of run(): every goroutine that is left is frozen where it stands.
+//
+// The world is stopped. Then   runnable ones    are taken off their queues;
+//                              waiting ones     are marked, so that a late ready() by a plain thread does nothing;
+//                              computing ones   cannot be marked: their machines are condemned, and lose themselves at the next call into the
+//                                               runtime (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what
+//                                               static destructors have destroyed.
+// Their stacks are never used again: whoever looks at a waiter that lies on one finds it as it was.
+#include "platform/futex.h"
+#include "sched/crash.h"
+#include "sched/descriptors.h"
+#include "sched/event_source.h"
+#include "sched/freeze.h"
+#include "sched/goroutine.h"
+#include "sched/global_queue.h"
+#include "sched/lifetime.h"
+#include "sched/os_thread.h"
+#include "sched/processor.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+// Each region that LeakSanitizer is told of makes it read /proc/self/maps again (0.1 ms): not for everybody in a crowd.
+void keep_for_leak_check(goroutine& g) noexcept {
+    static int kept = 0;
+    if (++kept > 2000) return;
+    stack::count_as_reachable(&g, sizeof g);
+    const stack::slot* s = g.stack;
+    if (s != nullptr) stack::count_as_reachable(s->low(), static_cast<std::size_t>(s->end() - s->low()));
+}
+
+void freeze_descriptor(goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
+    if (state == goroutine_state::runnable || state == goroutine_state::waiting) g.state.store(goroutine_state::frozen, std::memory_order_release);
+}
+
+// Under the lock.
+void condemn_machines() noexcept {
+    scheduler& s = the_scheduler;
+    for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        // Those on the scheduler's stack have nothing to lose and serve the next run().
+        if (m->condemned || m->current.load(std::memory_order_relaxed) == nullptr) continue;
+        m->condemned = true;
+        ++s.condemned_machines;
+    }
+    // Those that wait in enter_slow() for the world to start need wait no longer.
+    s.world_word.fetch_add(1, std::memory_order_release);
+    platform::futex_wake(s.world_word, 1 << 30);
+}
+
+}  // namespace
+
+void retire_world() noexcept {
+    scheduler& s = the_scheduler;
+    let_reports_finish();
+    stop_world();
+    s.lock.lock();
+    condemn_machines();
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    dismiss_locked_machines();
+    for (std::uint32_t i = 0; i < made; ++i) drain_to_global(s.processor_at(i));
+    const std::size_t left = live_goroutines();
+    while (goroutine* g = s.global.pop_front()) freeze_descriptor(*g);
+    while (goroutine* g = s.starved.pop_front()) freeze_descriptor(*g);
+    s.global_size.store(0, std::memory_order_relaxed);
+    s.starved_size.store(0, std::memory_order_relaxed);
+    s.forgotten.fetch_add(left, std::memory_order_relaxed);
+    s.main_exited = false;
+    s.lock.unlock();
+    s.events->forget_all();
+    if (left != 0) for_each_descriptor(freeze_descriptor);
+    stop_condemned_machines();
+    start_world();
+    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread may.
+    if (current_machine() != nullptr) set_current_machine(nullptr);
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,46 @@
+// run_queue_prefetch.h - the owner's operations on its run queue that look ahead: while there is a queue, it is memory that is waited for.
+//
+// The descriptor six places behind the one taken is asked for now, and the stack of the one three places behind, whose descriptor has come meanwhile.
+// Reading those descriptors is a guess (they may be taken and reused by others at any moment), which is all that a prefetch needs.
+// Its effect has not been measured by itself on a quiet machine.
+#pragma once
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+inline void run_queue::prefetch_behind(std::uint64_t w) const noexcept {
+    constexpr std::uint32_t descriptor_ahead = 6, stack_ahead = 3;
+    if (size(w) <= descriptor_ahead) return;
+    const goroutine* far = slots_[(head(w) + descriptor_ahead) % capacity].load(std::memory_order_relaxed);
+    platform::prefetch(far);
+    platform::prefetch(&far->id);
+    platform::prefetch(far->inline_frame);
+    const goroutine* near = slots_[(head(w) + stack_ahead) % capacity].load(std::memory_order_relaxed);
+    if (void* sp = near->stack_hint()) platform::prefetch(sp);
+}
+
+inline goroutine* run_queue::rotate(goroutine* g) noexcept {
+    std::uint64_t w = word_.load(std::memory_order_acquire);
+    goroutine* oldest;
+    do {
+        if (size(w) == 0 || size(w) == capacity) return nullptr;
+        oldest = slots_[head(w)].load(std::memory_order_relaxed);
+        slots_[(head(w) + size(w)) % capacity].store(g, std::memory_order_relaxed);
+    } while (!word_.compare_exchange_weak(w, without_oldest(w, 1) + one_more, std::memory_order_seq_cst, std::memory_order_acquire));
+    prefetch_behind(w);
+    return oldest;
+}
+
+inline goroutine* run_queue::pop_and_prefetch() noexcept {
+    std::uint64_t w = word_.load(std::memory_order_acquire);
+    goroutine* g;
+    do {
+        if (size(w) == 0) return nullptr;
+        g = slots_[head(w)].load(std::memory_order_relaxed);
+    } while (!word_.compare_exchange_weak(w, without_oldest(w, 1), std::memory_order_acq_rel, std::memory_order_acquire));
+    prefetch_behind(w);
+    return g;
+}
+
+}  // namespace dunlin::sched

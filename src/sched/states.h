@@ -1,0 +1,81 @@
+// states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition() checks it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/check.h"
+
+namespace dunlin::sched {
+
+// Goroutine.  Columns: name, text in dumps, whose stack, linked in, may become
+#define DUNLIN_GOROUTINE_STATES(X)                                                                                       \
+    X(dead,     "dead",     "the pool's",      "a free list, or held by its task",  bit(runnable))                       \
+    X(runnable, "runnable", "nobody's",        "exactly one run queue",             bit(running) | bit(frozen))          \
+    X(running,  "running",  "the goroutine's", "nothing",                           bit(runnable) | bit(waiting) | bit(dead) | bit(frozen)) \
+    X(waiting,  "waiting",  "nobody's",        "what it waits on",                  bit(runnable) | bit(running) | bit(frozen)) \
+    X(frozen,   "frozen",   "nobody's",        "nothing; its run() has returned",   0)
+
+enum class goroutine_state : std::uint8_t {
+#define DUNLIN_STATE(name, ...) name,
+    DUNLIN_GOROUTINE_STATES(DUNLIN_STATE)
+#undef DUNLIN_STATE
+};
+
+inline constexpr std::uint8_t goroutine_state_count = 5;
+
+namespace detail {
+
+inline constexpr std::uint8_t dead = 0, runnable = 1, running = 2, waiting = 3, frozen = 4;
+constexpr std::uint8_t bit(std::uint8_t state) { return static_cast<std::uint8_t>(1u << state); }
+
+inline constexpr std::uint8_t may_become[] = {
+#define DUNLIN_STATE(name, text, stack, linked, next) static_cast<std::uint8_t>(next),
+    DUNLIN_GOROUTINE_STATES(DUNLIN_STATE)
+#undef DUNLIN_STATE
+};
+
+}  // namespace detail
+
+constexpr const char* name(goroutine_state state) noexcept {
+    constexpr const char* names[] = {
+#define DUNLIN_STATE(name, text, ...) text,
+        DUNLIN_GOROUTINE_STATES(DUNLIN_STATE)
+#undef DUNLIN_STATE
+    };
+    return names[static_cast<std::uint8_t>(state)];
+}
+
+constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
+    return (detail::may_become[static_cast<std::uint8_t>(from)] >> static_cast<std::uint8_t>(to)) & 1;
+}
+
+// Says which goroutine is in which state where another was expected, and ends the process. In goroutine.cpp.
+[[noreturn]] void illegal_transition(const std::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept;
+
+// The only way a goroutine's state changes.
+//
+// Not a compare-and-swap: at any moment one party alone may change the state (the goroutine while it runs; whoever took it off a run
+// queue; whoever took its waiter off a wait queue), and 4 ns on every switch would pay for finding a bug, not for being right. The
+// load catches the common ones, a goroutine readied twice above all.
+// Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did visible to TSan too.
+template <goroutine_state From, goroutine_state To>
+inline void transition(std::atomic<goroutine_state>& state) noexcept {
+    static_assert(may_become(From, To), "not in the table of states.h");
+    if (__builtin_expect(state.load(std::memory_order_acquire) != From, 0)) illegal_transition(state, From, To);
+    state.store(To, std::memory_order_release);
+}
+
+// Processor. Changed under the scheduler lock, or by the owner under the processor's retake lock.
+//   idle      on the idle list, queues empty            -> running, stopped, dead
+//   running   has a machine                             -> idle, stopped, dead
+//   stopped   held by whoever stopped the world         -> running, idle
+//   dead      beyond max_procs, or never used           -> idle
+enum class processor_state : std::uint8_t { dead, idle, running, stopped };
+
+constexpr const char* name(processor_state state) noexcept {
+    constexpr const char* names[] = {"dead", "idle", "running", "stopped"};
+    return names[static_cast<std::uint8_t>(state)];
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,348 @@
+// types.h - G, M, P and the scheduler: every field, who may touch it. READ FIRST; then goroutine.cpp, the life.
+//
+// Who may touch a field is one of:
+//   owner      the goroutine while it runs / the thread of the machine / the machine that has the processor
+//   lock       whoever holds the named lock
+//   constant   written before anybody else can see it
+//   atomic     anybody; the comment at the field, or the protocol file it names, says what pairs with what
+// What others have a look at without asking is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
+//
+// Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "platform/cpu.h"
+#include "platform/lock.h"
+#include "platform/random.h"
+#include "sched/run_queue.h"
+#include "sched/states.h"
+#include "sched/wait_reason.h"
+#include "stack/arena.h"
+#include "stack/context.h"
+#include "stack/exception_state.h"
+#include "stack/invoke.h"
+#include "stack/sanitizer.h"
+
+namespace dunlin::sched {
+
+struct machine;
+struct processor;
+
+inline constexpr unsigned max_procs_limit = 1024;
+inline constexpr unsigned max_machines = 10'000;           // Go's limit; beyond it the program has lost control of its threads
+inline constexpr unsigned global_tick = 61;                // every 61st tick the global queue goes first: prime, avoids resonance
+inline constexpr std::int64_t run_next_backoff_ns = 3'000; // a thief waits so long before it takes run_next (one of the articles says 3 ms)
+inline constexpr int steal_rounds = 4;
+inline constexpr std::uint32_t global_batch_max = 128;
+inline constexpr unsigned id_batch = 16;
+inline constexpr std::int64_t slice_ns = 10'000'000;
+inline constexpr std::size_t inline_frame_bytes = 64;
+
+// A variable of one owner at a time at which others have a look: loads and stores are relaxed.
+template <class T>
+class owned {
+public:
+    constexpr owned(T value = {}) noexcept : value_(value) {}
+    owned(const owned&) = delete;
+    operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
+    owned& operator=(T value) noexcept {
+        value_.store(value, std::memory_order_relaxed);
+        return *this;
+    }
+    owned& operator=(const owned& other) noexcept { return *this = static_cast<T>(other); }
+    T operator->() const noexcept { return *this; }
+
+private:
+    std::atomic<T> value_;
+};
+
+// ---- goroutine -----------------------------------------------------------------------------------------------------------------------
+
+// What few goroutines have, out of the way of those that have not.
+struct goroutine_extra {
+    std::string name;                                                       // owner; others while the world is stopped
+    std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
+    stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
+    machine* locked_to = nullptr;                                           // owner; whoever takes it off a queue
+    unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()
+};
+
+// Where a goroutine was created: a source location where the caller could give one, else the address of the code.
+class creation_place {
+public:
+    creation_place() = default;
+    explicit creation_place(const std::source_location& where) noexcept : raw_(std::bit_cast<std::uintptr_t>(where)) {}
+    explicit creation_place(const void* code) noexcept : raw_(reinterpret_cast<std::uintptr_t>(code) | is_code) {}
+
+    const void* code() const noexcept { return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr; }
+    std::source_location location() const noexcept { return std::bit_cast<std::source_location>(raw_); }
+
+private:
+    static constexpr std::uintptr_t is_code = std::uintptr_t{1} << 63;  // no address of a program has it
+    std::uintptr_t raw_ = 0;
+};
+static_assert(sizeof(std::source_location) == sizeof(std::uintptr_t));
+
+struct alignas(platform::cache_line) goroutine {
+    enum flag : std::uint8_t {
+        heap_frame = 1,     // the callable did not fit into inline_frame
+        joinable = 2,       // a task holds it: whoever joins gives the descriptor back
+        own_stack = 4,      // a stack of its own size was bound at go(); it cannot be run on another
+        in_place = 8,       // runs on the stack of the goroutine that waits for it
+        main = 16,          // the one that run() waits for
+        locked = 32,        // lock_os_thread(): only its machine may run it
+        exiting = 64,       // exit_goroutine() is unwinding it
+    };
+
+    // First line: all that a switch touches.
+    stack::context context;                     // owner; valid for others when `saved`
+    owned<stack::slot*> stack;                  // owner, or whoever took it off a queue; null: never ran, or ended. Prefetching peeks
+    goroutine* link = nullptr;                  // the list it is on
+    stack::exception_state exceptions;          // owner, while it does not run
+    std::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
+    // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its last instructions on the way
+    // out: whoever executes it waits for this byte. Store-release after the switch pairs with the executor's load-acquire.
+    std::atomic<std::uint8_t> saved{0};
+    std::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
+    std::uint8_t flags = 0;                     // constant after the start, but for in_place/locked/exiting: owner
+    int saved_errno = 0;                        // owner, while it does not run
+
+    // Second line: birth, death and reports.
+    std::uint64_t id = 0;                       // constant after the start
+    void (*entry)(void*) = nullptr;             // constant
+    std::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; else the waiter of whoever joins (park/join.cpp)
+    std::atomic<const void*> group{nullptr};    // until it begins: whoever waits for this may run it in place
+    creation_place created_at;                  // constant
+    std::source_location waits_at;              // owner; dumps while the world is stopped
+    std::int64_t waits_since_ns = 0;            // owner; coarse clock
+    goroutine_extra* extra = nullptr;           // owner
+
+    // Third line: the callable, with its result where there is one, or a pointer to it.
+    alignas(16) std::byte inline_frame[inline_frame_bytes];
+
+    [[no_unique_address]] stack::fake_stack fake;  // owner
+
+    // Where its frames are if it has any; a guess by whoever does not own it.
+    void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
+
+    void* frame() noexcept { return flags & heap_frame ? *reinterpret_cast<void**>(inline_frame) : inline_frame; }
+};
+// A million of them, with a page of stack each, must stay under 4.9 KB apiece.
+static_assert(stack::sanitizing || sizeof(goroutine) == 192);
+
+struct goroutine_list {
+    goroutine* head = nullptr;
+    goroutine* tail = nullptr;
+    std::size_t size = 0;
+
+    void push_back(goroutine* g) noexcept;
+    goroutine* pop_front() noexcept;
+};
+
+// global_queue.h
+class global_queue {
+public:
+    std::size_t size() const noexcept { return size_; }
+    void push_back(goroutine* g) noexcept;
+    goroutine* pop_front() noexcept;
+    void push_front(goroutine_list& list) noexcept;  // the whole list before all others, order kept
+
+private:
+    static constexpr std::size_t block_items = 511;
+    static constexpr std::size_t spare_max = 64;
+    struct block {
+        block* next;
+        goroutine* items[block_items];
+    };
+
+    block* take_block() noexcept;
+    bool add_block_behind() noexcept;
+    void drop_first_block() noexcept;
+
+    block* first_ = nullptr;     // from items[begin_] on
+    block* last_ = nullptr;      // up to items[end_]
+    std::size_t begin_ = 0, end_ = 0;
+    std::size_t size_ = 0;       // spill included
+    goroutine_list spill_;
+    block* spare_ = nullptr;
+    std::size_t spare_count_ = 0;
+};
+
+// ---- counters ------------------------------------------------------------------------------------------------------------------------
+
+// Counts something that one owner at a time does; anybody may read it.
+class counter {
+public:
+    void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+    std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+    void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
+
+private:
+    std::atomic<std::uint64_t> value_{0};
+};
+
+struct processor_counters {
+    counter created;            // goroutines started by this P
+    counter ended;              // goroutines ended on it
+    counter switches;           // goroutines executed, run_next included
+    counter run_next_hits;      // of these, taken from run_next
+    counter global_hits;        // batches taken from the global queue, the 61st tick included
+    counter global_tick_hits;   // of these, by the 61st tick
+    counter overflows;          // half of the queue moved to the global one
+    counter steals;             // successful steals by this P
+    counter stolen;             // goroutines that this P has stolen
+    counter run_next_steals;    // of these, out of a run_next slot
+    counter in_place_joins;     // children run on the waiter's stack
+    counter parks;
+    counter yields;
+    counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
+};
+
+// ---- processor -----------------------------------------------------------------------------------------------------------------------
+
+struct alignas(platform::false_sharing_range) processor {
+    // The owner's line.
+    std::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (machine.h)
+    std::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
+    owned<std::uint32_t> kept_in_a_row;         // owner; thieves and the monitor reset it: times run_next was fetched by its own machine
+    std::int64_t owed_since_ns = 0;             // owner: when the wake for the one in run_next was left to the monitor; 0: not noted
+    std::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
+    std::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
+    // 1, set by the monitor: whoever runs here has had its ten milliseconds. 2: and run_next has had the turn that was promised to it.
+    std::atomic<std::uint8_t> slice_over{0};
+    std::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
+    std::uint32_t free_stack_count = 0;         // owner
+    goroutine* free_goroutines = nullptr;       // owner: the magazine in use
+    goroutine* full_magazine = nullptr;         // owner: one in reserve, or null
+    owned<std::uint32_t> free_goroutine_count;  // owner
+    std::uint64_t next_id = 0;                  // owner: ids left in the batch
+    std::uint64_t last_id = 0;
+
+    run_queue queue;
+
+    // Changed rarely.
+    alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
+    std::atomic<processor_state> state{processor_state::dead};  // scheduler lock
+    std::atomic<machine*> owner{nullptr};       // retake lock
+    platform::futex_lock retake;                // guards owner and owner->p (machine.h, handshake)
+    processor* idle_next = nullptr;             // scheduler lock
+    machine* stopped_from = nullptr;            // whoever stops the world: gets it back
+    void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
+    // The monitor's notes.
+    std::uint32_t seen_tick = 0;                // monitor
+    std::int64_t seen_since_ns = 0;             // monitor
+    std::uint32_t seen_run_next = 0;            // monitor
+
+    processor_counters counts;                  // owner
+    std::unique_ptr<std::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
+};
+
+// ---- machine -------------------------------------------------------------------------------------------------------------------------
+
+struct alignas(platform::false_sharing_range) machine {
+    // The handshake, see machine.h.
+    std::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
+    std::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
+    std::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
+
+    std::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack
+    goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
+    goroutine* next = nullptr;                  // itself: what the context switched to shall run
+    stack::slot* next_stack = nullptr;          // itself: the stack that it starts
+    stack::context scheduler_context;           // itself: where the thread's own stack goes on
+    stack::exception_state* exceptions = nullptr;  // constant: the thread's record
+    int* error_number = nullptr;                // constant: the thread's errno
+    platform::random_source random;             // itself
+
+    processor* last_p = nullptr;                // itself: where to look whether a taker has given up
+    owned<bool> spinning;                       // itself
+    std::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+
+    std::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
+    processor* handed_p = nullptr;              // the waker, before wake_word
+    bool handed_spinning = false;               // the same: the waker has counted it as spinning
+    std::atomic<bool> freeze_asked{false};      // freeze.cpp
+    std::atomic<bool> coming_in{false};         // itself: in enter_slow(), where in_runtime is 0 and a lock may be held; no place to be frozen
+    std::atomic<bool> frozen{false};            // itself, in the signal handler
+    owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
+
+    machine* idle_next = nullptr;               // scheduler lock
+    machine* all_next = nullptr;                // constant after it is linked
+    goroutine* locked_g = nullptr;              // itself: lock_os_thread()
+    bool must_end = false;                      // itself: its goroutine ended wired to it
+    bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
+    std::uint32_t id = 0;                       // constant
+    pid_t tid = 0;                              // constant
+    stack::sanitizer_stack own_stack;           // constant
+    [[no_unique_address]] stack::fake_stack fake;  // itself
+};
+
+// ---- scheduler -----------------------------------------------------------------------------------------------------------------------
+
+struct event_source;
+
+// There is one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
+struct scheduler {
+    // Read by everybody, changed rarely.
+    std::atomic<std::uint32_t> max_procs{0};    // changed under lock
+    std::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
+    std::atomic<processor*> processors[max_procs_limit] = {};
+    event_source* events = nullptr;             // constant after the start
+    std::atomic<unsigned> default_stack_class{stack::default_class};  // changed while the world is stopped
+    std::atomic<bool> started{false};
+    std::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
+    std::atomic<bool> spinning_pays{true};      // false with one CPU
+
+    std::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
+    std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
+
+    // The wake protocol's word (wake.h): idle processors and spinning machines.
+    alignas(platform::false_sharing_range) std::atomic<std::uint32_t> idle_and_spinning{0};
+
+    alignas(platform::false_sharing_range) platform::futex_lock lock;
+    global_queue global;                        // lock
+    std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
+    processor* idle_processors = nullptr;       // lock
+    machine* idle_machines = nullptr;           // lock
+    std::uint32_t idle_machine_count = 0;       // lock
+    std::atomic<std::uint32_t> machine_count{0};  // lock
+    std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
+    goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
+    std::atomic<std::size_t> starved_size{0};   // written under lock
+    goroutine* free_goroutines = nullptr;       // lock
+    std::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
+    std::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
+    std::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
+    std::uint32_t condemned_machines = 0;       // lock
+    std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
+    std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
+
+    // World stop (processor.cpp).
+    std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
+    platform::futex_lock world;                 // held by whoever stops the world
+    bool main_exited = false;                   // lock: main ended by exit_goroutine()
+    bool inside_run = false;                    // lock: a thread waits inside run()
+    bool main_returned = false;                 // lock: and will not wait much longer
+    bool deadlock_suspected = false;            // lock: only a foreign thread spoke against it; the monitor looks again
+    bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
+    std::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and whoever comes out of an idle sleep
+
+    // Who sleeps with the timers (find_work.cpp).
+    alignas(platform::false_sharing_range) std::atomic<std::uint32_t> poller_claimed{0};
+    std::atomic<std::int64_t> poll_until_ns{0};
+
+    processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
+};
+
+extern scheduler the_scheduler;
+
+}  // namespace dunlin::sched

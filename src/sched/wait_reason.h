@@ -1,0 +1,34 @@
+// wait_reason.h - why a goroutine waits: a closed list with stable texts, seen in dumps and deadlock reports. Go's words where Go has them.
+#pragma once
+
+#include <cstdint>
+
+namespace dunlin::sched {
+
+#define DUNLIN_WAIT_REASONS(X)                   \
+    X(none, "")                                  \
+    X(sleep, "sleep")                            \
+    X(task_join, "task join")                    \
+    X(in_place_join, "runs a child in place")    \
+    X(task_group_wait, "task group wait")        \
+    X(wait_group_wait, "sync.WaitGroup.Wait")    \
+    X(semacquire, "semacquire")                  \
+    X(stack_shortage, "no memory for a stack")   \
+    X(parked, "parked")
+
+enum class wait_reason : std::uint8_t {
+#define DUNLIN_REASON(name, text) name,
+    DUNLIN_WAIT_REASONS(DUNLIN_REASON)
+#undef DUNLIN_REASON
+};
+
+constexpr const char* name(wait_reason reason) noexcept {
+    constexpr const char* names[] = {
+#define DUNLIN_REASON(name, text) text,
+        DUNLIN_WAIT_REASONS(DUNLIN_REASON)
+#undef DUNLIN_REASON
+    };
+    return names[static_cast<std::uint8_t>(reason)];
+}
+
+}  // namespace dunlin::sched

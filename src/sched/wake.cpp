@@ -1,0 +1,47 @@
+#include "sched/wake.h"
+
+#include "platform/clock.h"
+#include "sched/machine.h"
+#include "sched/processor.h"
+
+namespace dunlin::sched {
+
+void wake_one() noexcept {
+    scheduler& s = the_scheduler;
+    std::uint32_t word = s.idle_and_spinning.load(std::memory_order_seq_cst);
+    do {  // W1
+        if (idle_count(word) == 0 || spinning_count(word) != 0) return;
+    } while (!s.idle_and_spinning.compare_exchange_weak(word, word + one_spinning, std::memory_order_seq_cst, std::memory_order_seq_cst));
+    s.lock.lock();  // W2
+    processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
+    // Under the lock: nobody may make a processor idle while this count, which nobody will act on, still says that somebody searches.
+    if (p == nullptr) s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+    s.lock.unlock();
+    if (p == nullptr) return;
+    start_machine(p, true);  // W3
+}
+
+namespace {
+
+constexpr std::uint32_t timed_every = 32;
+constexpr std::int64_t worth_a_thread_ns = 10'000;
+
+}  // namespace
+
+void kept_run_next_late(processor* p) noexcept {
+    if (platform::now_ns() - p->owed_since_ns > worth_a_thread_ns) p->kept_in_a_row = 0;
+    p->owed_since_ns = 0;
+}
+
+void owe_wake(processor* p) noexcept {
+    if (p->kept_in_a_row % timed_every == 0) p->owed_since_ns = platform::now_ns();
+    // Read mostly: while everything goes well both flags stay as they are.
+    if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
+        the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+        wake_one();
+    } else if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) {
+        the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,93 @@
+// wake.h - when to start a worker thread, and when to let one sleep.
+//
+// Problem    Work appears on any processor at any moment, and the state is spread out on purpose, so no thread sees all of it. Waking a thread
+//            costs 7 us of the waker's time and 14 to 54 us until it runs: waking too often is as bad as not waking.
+// Guarantee  W1: if a goroutine is runnable and a processor is idle, some machine is spinning (searching), or has yet to re-scan before it
+//            sleeps, or is about to be woken.
+// Data       idle_and_spinning = idle processors << 16 | spinning machines, one atomic word, so that a submitter asks one question.
+// Protocol   submit                                  retire (a machine found nothing)
+//            S1  publish g                           R1  processor onto the idle list (idle += 1) and, if spinning, spinning -= 1:
+//            S2  light barrier                           one atomic step on the word
+//            S3  read the word:                      R2  heavy barrier (membarrier.h: every thread executes a full fence)
+//                idle > 0 and spinning == 0:         R3  re-scan every queue (run_next too) and every timer;
+//                wake one (W-steps)                      something there: take an idle processor, spinning += 1, search again
+//            found (a spinning machine has work)     wake one
+//            F1  spinning -= 1                       W1  CAS spinning 0 -> 1 (failed: somebody else searches, done)
+//            F2  submit's S3, then run g             W2  take an idle processor; none: spinning -= 1, done
+//                                                    W3  a machine for it, which starts spinning
+//            R1 and W2 are under the scheduler lock, the decrement of W2 included: while nobody is going to act on a count of 1, no
+//            processor may become idle.
+//            A push to the global queue needs no S2: it is under that lock, and R1 looks at the queue under it before it gives up.
+// Proof      The fence that R2 makes in the submitter's thread falls before or after S2 in its program order.
+//            After S2: S1 is visible to R3. The retiring machine takes g, or finds no idle processor: then every one has been taken
+//              by a machine that will itself find work or retire after that, and the argument starts again with it.
+//            Before S2: R1 is visible to S3, which sees the idle processor. If spinning is 0 the submitter wakes a machine. If not, another
+//              machine is spinning; it leaves through F (F2 wakes the next one) or through R (its R3 comes after S1, the other case).
+//            W2 finding none is the same as in the first case. In every case somebody acts; both acting costs one needless wake-up.
+// Owed wakes A goroutine readied into an empty run_next is mostly run by the same processor within a microsecond: the one who readied it parks (ping-pong,
+//            request and reply) or joins it. Waking a thread for it costs more than running it. So each processor counts how often in a row its
+//            own machine came for run_next; beyond a threshold S3 leaves the wake to the monitor, if that is attentive (its rounds are 1 ms apart,
+//            which it keeps up only while it is needed). The first of these in a row, and every 32nd, is timed: fetched later than 10 us, it was
+//            worth a thread of its own, and the count starts again. The monitor finds a run_next that has not moved between two rounds, wakes a
+//            machine, and resets the count; so does a thief. W1 then holds after 2 ms at the latest, instead of at once, and only for
+//            goroutines that were mispredicted.
+// Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here everyone re-scans and the submitter may
+//            skip when nothing is idle, which is the common case in a busy program. Hand g to a parked thread: locality is lost. Wake on
+//            every submit: threads start and find nothing. A full fence in S2: 5 of the 20 ns that a spawn and its join take, against 7 to 11 us
+//            in each retirement, which costs as much again for falling asleep. No barriers at all: S3 may be read before S1 is
+//            visible (tests/model/wake_model_test.cpp, variants without S2 or R2, fail).
+// Source     Go 1.24 runtime/proc.go, "Worker thread parking/unparking". Differs as said.
+// Tests      tests/model/wake_model_test.cpp, tests/sched/lost_wakeup_stress_test.cpp
+#pragma once
+
+#include "platform/membarrier.h"
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+inline constexpr std::uint32_t one_idle = 1u << 16;
+inline constexpr std::uint32_t one_spinning = 1;
+
+inline std::uint32_t idle_count(std::uint32_t word) noexcept { return word >> 16; }
+inline std::uint32_t spinning_count(std::uint32_t word) noexcept { return word & 0xffff; }
+
+// S2.
+inline void submit_barrier() noexcept { platform::light_barrier(); }
+// R2.
+inline void retire_barrier() noexcept { platform::heavy_barrier(); }
+
+// W1 to W3.
+void wake_one() noexcept;
+
+// run_next was fetched by its own machine.
+void kept_run_next_late(processor* p) noexcept;
+inline void kept_run_next(processor* p) noexcept {
+    p->kept_in_a_row = p->kept_in_a_row + 1;
+    if (DUNLIN_UNLIKELY(p->owed_since_ns != 0)) kept_run_next_late(p);
+}
+
+// Leaves the wake to the monitor, or wakes at once if that is not attentive (and asks it to be).
+void owe_wake(processor* p) noexcept;
+inline constexpr std::uint32_t kept_before_owing = 32;
+
+// S3. The caller has published work and executed S2.
+inline void wake_if_idle() noexcept {
+    const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
+    if (DUNLIN_UNLIKELY(idle_count(word) != 0 && spinning_count(word) == 0)) wake_one();
+}
+
+// S3 for a goroutine that was put into p's empty run_next.
+[[gnu::always_inline]] inline void wake_for_run_next(processor* p) noexcept {
+    const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
+    if (DUNLIN_LIKELY(idle_count(word) == 0 || spinning_count(word) != 0)) return;
+    if (p->kept_in_a_row < kept_before_owing) {
+        wake_one();
+    } else {
+        owe_wake(p);
+    }
+}
+
+// R3: is there anything that a machine without a processor should come back for?
+bool work_anywhere() noexcept;
+
+}  // namespace dunlin::sched

@@ -1,0 +1,301 @@
+// trace.cpp - see trace.h.
+//
+// Names      A closure's mangled name says where it stands, its template arguments what they are in full; a report needs the first and has no room
+//            for the second. So "main::{lambda()#1}::operator()() const" becomes "main::{lambda()#1}", and long arguments become "<...>".
+// Hidden     Layers below the public interface, the unwinder, and the entries that lead to a goroutine's function (run_detached<F>, std::invoke).
+//            An optimiser inlines F into its entry: then the entry is the only frame there is, and it is shown under F's name.
+// Heap       The demangler needs it. Who overflows in malloc() holds its lock, so then a name is only as much as can be read without: see uses_heap().
+#include "stack/trace.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <cxxabi.h>
+#include <string_view>
+#include <unwind.h>
+
+#include "stack/symbols.h"
+
+extern "C" long dunlin_call_above(const dunlin::stack::context*, long (*)(void*), void*);  // entry_<cpu>.S
+
+namespace dunlin::stack {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+struct collector {
+    trace* into;
+    std::size_t skip;
+};
+
+_Unwind_Reason_Code collect(_Unwind_Context* frame, void* raw) {
+    collector& c = *static_cast<collector*>(raw);
+    trace& t = *c.into;
+    int interrupted = 0;
+    const std::uintptr_t pc = _Unwind_GetIPInfo(frame, &interrupted);
+    if (pc == 0) return _URC_END_OF_STACK;
+    if (interrupted) t.size = 0;  // a handler is not what went wrong, nor is the frame that the kernel made to return from it
+    if (t.size == trace_frames_max) return _URC_END_OF_STACK;
+    if (c.skip > 0) {
+        --c.skip;
+    } else {
+        t.pc[t.size++] = reinterpret_cast<void*>(pc + (interrupted ? 1 : 0));
+    }
+    return _URC_NO_REASON;
+}
+
+long collect_here(void* raw) {
+    _Unwind_Backtrace(collect, raw);
+    return 0;
+}
+
+// ---- names
+
+bool take_prefix(std::string_view& text, std::string_view prefix) noexcept {
+    if (!text.starts_with(prefix)) return false;
+    text.remove_prefix(prefix.size());
+    return true;
+}
+
+// Where the bracket closes that opens at `at`; npos if it does not.
+std::size_t closing(std::string_view text, std::size_t at) noexcept {
+    int depth = 0;
+    for (std::size_t i = at; i < text.size(); ++i) {
+        const char c = text[i];
+        if (c == '<' || c == '(' || c == '{' || c == '[') ++depth;
+        if (c == ')' || c == '}' || c == ']' || (c == '>' && text[i - 1] != '-')) --depth;
+        if (depth == 0) return i;
+    }
+    return text.npos;
+}
+
+// A name of fixed size. What does not fit is cut off, and marked.
+class readable {
+public:
+    std::string_view text() const noexcept { return {text_.data(), size_}; }
+
+    void add(std::string_view more) noexcept {
+        const std::size_t room = limit - size_;
+        std::copy_n(more.begin(), std::min(more.size(), room), text_.begin() + size_);
+        size_ += std::min(more.size(), room);
+        if (more.size() > room) cut();
+    }
+
+    // A demangled name without what only a linker wants to know.
+    void add_demangled(std::string_view name) noexcept {
+        name = name.substr(0, name.find(" [clone "));
+        while (!name.empty() && size_ < limit) {
+            if (take_prefix(name, "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >")) {
+                add("std::string");
+            } else if (take_prefix(name, "operator")) {
+                add("operator");
+                add_some(name, name.find_first_not_of("<=>-"));
+            } else if (ends_with_closure() && take_prefix(name, "::operator()(")) {
+                name.remove_prefix(std::min(name.size(), rest_of_call(name)));
+            } else if (name[0] == '<' && closing(name, 0) != name.npos && closing(name, 0) > arguments_max) {
+                add("<...>");
+                name.remove_prefix(closing(name, 0) + 1);
+            } else {
+                add_some(name, 1);
+            }
+        }
+        if (!name.empty()) cut();
+    }
+
+private:
+    static constexpr std::size_t limit = 120, arguments_max = 48;
+
+    // "{lambda()#1}", and clang's "$_0"
+    bool ends_with_closure() const noexcept {
+        const std::string_view so_far = text();
+        return so_far.ends_with('}') || so_far.substr(0, so_far.find_last_not_of("0123456789") + 1).ends_with("$_");
+    }
+
+    // "int) const::f()" -> 10, the length of "int) const"
+    static std::size_t rest_of_call(std::string_view parameters) noexcept {
+        int depth = 1;
+        std::size_t i = 0;
+        while (i < parameters.size() && depth > 0) {
+            depth += parameters[i] == '(' ? 1 : parameters[i] == ')' ? -1 : 0;
+            ++i;
+        }
+        return parameters.substr(i).starts_with(" const") ? i + 6 : i;
+    }
+
+    void add_some(std::string_view& name, std::size_t count) noexcept {
+        add(name.substr(0, count));
+        name.remove_prefix(std::min(name.size(), count));
+    }
+
+    void cut() noexcept { std::fill_n(text_.begin() + limit - 3, 3, '.'); }
+
+    std::array<char, limit> text_;
+    std::size_t size_ = 0;
+};
+
+// The demangler keeps 70 bytes of stack for every character, and a signal handler has 64 KiB in all.
+constexpr std::size_t mangled_max = 320;
+
+// Of a name that cannot be demangled here: the namespaces, classes and function that it begins with. "_ZN4user5cacheIN..." -> "user::cache<...>"
+void add_outline(readable& out, std::string_view mangled) noexcept {
+    const std::string_view whole = mangled;
+    mangled.remove_prefix(std::min(mangled.find_first_not_of("_ZNKVrRO"), mangled.size()));
+    bool first = true;
+    for (;;) {
+        if (take_prefix(mangled, "St")) {
+            out.add("std");
+        } else {
+            take_prefix(mangled, "L");
+            std::size_t length = 0;
+            while (!mangled.empty() && mangled[0] >= '0' && mangled[0] <= '9' && length < mangled.size()) {
+                length = length * 10 + static_cast<std::size_t>(mangled[0] - '0');
+                mangled.remove_prefix(1);
+            }
+            if (length == 0 || length > mangled.size()) break;
+            if (!first) out.add("::");
+            out.add(mangled.starts_with("_GLOBAL__N") ? "(anonymous namespace)" : mangled.substr(0, length));
+            mangled.remove_prefix(length);
+        }
+        first = false;
+    }
+    out.add(first ? whole : mangled.starts_with('I') ? "<...>"sv : "..."sv);
+}
+
+// ---- frames
+
+enum class part { program, runtime, entry };
+
+// Decided by the mangled name: in a demangled one, what it returns may come first.
+part part_of(std::string_view mangled) noexcept {
+    if (!take_prefix(mangled, "_Z")) {
+        const auto is = [&](std::string_view prefix) { return mangled.starts_with(prefix); };
+        return is("dunlin_") || is("_Unwind_") || is("__cxa_throw") || is("__cxa_rethrow") ? part::runtime : part::program;
+    }
+    mangled.remove_prefix(std::min(mangled.find_first_not_of("ZNKVrRO"), mangled.size()));
+    for (const std::string_view name : {"St6invokeI"sv, "St8__invokeI"sv, "St13__invoke_implI"sv, "St5applyI"sv, "St12__apply_implI"sv}) {
+        if (mangled.starts_with(name)) return part::entry;
+    }
+    if (!take_prefix(mangled, "6dunlin")) return part::program;
+    for (const std::string_view name : {"6detail12run_detachedI"sv, "6detail10bound_callI"sv, "6detail10task_frameI"sv, "3runI"sv}) {
+        if (mangled.starts_with(name)) return part::entry;
+    }
+    if (mangled.find("6member5entryEPv") != mangled.npos) return part::entry;  // of task_group and wait_group
+    for (const std::string_view layer : {"8platform"sv, "5stack"sv, "5sched"sv, "4park"sv, "5timer"sv, "4poll"sv, "7observe"sv, "6detail"sv}) {
+        if (mangled.starts_with(layer)) return part::runtime;
+    }
+    return part::program;
+}
+
+// "void dunlin::detail::run_detached<dunlin::detail::bound_call<main::{lambda()#1}> >(void*)" -> "main::{lambda()#1}". Empty if what is called is a
+// function pointer: then the function has a frame of its own.
+std::string_view called_by_entry(std::string_view name) noexcept {
+    for (;;) {
+        // These two begin with the type of the result.
+        const bool skip_first = name.find("__invoke_impl<") != name.npos || name.starts_with("dunlin::detail::task_frame<");
+        std::size_t begin = name.find('<');
+        if (begin == name.npos || name.find('(') < begin) return {};
+        const std::size_t end = closing(name, begin);
+        if (end == name.npos) return {};
+        const auto next_argument = [&] {
+            std::size_t at = begin + 1;
+            while (at < end && name[at] != ',') at = name[at] == '<' || name[at] == '(' || name[at] == '{' ? closing(name, at) + 1 : at + 1;
+            return std::min(at, end);
+        };
+        if (skip_first) begin = std::min(next_argument() + 1, end - 1);
+        std::string_view argument = name.substr(begin + 1, next_argument() - begin - 1);
+        argument.remove_suffix(argument.size() - 1 - std::min(argument.find_last_not_of(" &"), argument.size() - 1));
+        if (argument.find("(*)") != argument.npos || argument.find("(&)") != argument.npos || argument.find("::*)") != argument.npos) return {};
+        if (!argument.starts_with("dunlin::detail::")) return argument;
+        name = argument;
+    }
+}
+
+struct frame {
+    symbol where;
+    part of;
+    readable name;
+
+    frame(const void* pc, bool demangle) noexcept : where(find_symbol(reinterpret_cast<std::uintptr_t>(pc) - 1)), of(part_of(where.name)) {
+        char* full = nullptr;
+        if (demangle && where.name.starts_with("_Z") && where.name.size() <= mangled_max) {
+            int status = 0;
+            full = abi::__cxa_demangle(where.name.data(), nullptr, nullptr, &status);
+        }
+        if (full != nullptr) {
+            const std::string_view called = of == part::entry ? called_by_entry(full) : std::string_view();
+            if (of == part::entry && called.empty()) of = part::runtime;
+            name.add_demangled(called.empty() ? full : called);
+        } else if (where.name.starts_with("_Z")) {
+            add_outline(name, where.name);
+        } else {
+            name.add(where.name);
+        }
+        std::free(full);
+    }
+};
+
+// Was the computation in the C library or the loader, or in another allocator?
+bool uses_heap(const trace& t) noexcept {
+    if (t.size == 0) return false;
+    const symbol s = find_symbol(reinterpret_cast<std::uintptr_t>(t.pc[0]) - 1);
+    for (const std::string_view library : {"libc."sv, "libc-"sv, "ld-"sv}) {
+        if (s.object.starts_with(library)) return true;
+    }
+    return s.name.find("alloc") != s.name.npos || s.name.ends_with("free");
+}
+
+void print(platform::text_writer& out, const frame& f, const void* pc) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(pc);
+    out << f.name.text();
+    if (const source_line at = find_line(address - 1); at.line != 0) {
+        out << (at.exact ? " at " : " near ") << at.file << ':' << at.line;
+    } else if (!f.where.object.empty()) {
+        out << '+' << reinterpret_cast<const void*>(address - f.where.begin) << " (" << f.where.object << ')';
+    }
+}
+
+}  // namespace
+
+[[gnu::noinline]] trace capture_trace(std::size_t skip) noexcept {
+    trace t;
+    collector c{&t, skip + 1};
+    _Unwind_Backtrace(collect, &c);
+    return t;
+}
+
+trace capture_trace(const context& stopped) noexcept {
+    trace t;
+    collector c{&t, 2};  // collect_here and dunlin_call_above
+    dunlin_call_above(&stopped, collect_here, &c);
+    return t;
+}
+
+void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime) noexcept {
+    const int kept = errno;
+    unsigned number = 0;
+    readable last;
+    const bool demangle = !uses_heap(t);
+    for (std::size_t i = 0; i < t.size; ++i) {
+        const frame f(t.pc[i], demangle);
+        // An entry under the name of the function that it calls, which has just been printed if it was not inlined.
+        const bool repeats = f.of == part::entry && f.name.text() == last.text();
+        if (hide_runtime && (f.of == part::runtime || repeats)) continue;
+        last = f.name;
+        out << "    #" << number++ << ' ' << t.pc[i] << ' ';
+        print(out, f, t.pc[i]);
+        out << '\n';
+    }
+    errno = kept;
+}
+
+void print_symbol(platform::text_writer& out, const void* pc) noexcept {
+    const int kept = errno;
+    print(out, frame(pc, true), pc);
+    errno = kept;
+}
+
+}  // namespace dunlin::stack

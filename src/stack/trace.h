@@ -1,0 +1,34 @@
+// trace.h - stack traces, of the caller and of stopped computations.
+#pragma once
+
+#include <cstddef>
+
+#include "platform/text.h"
+#include "stack/context.h"
+
+namespace dunlin::stack {
+
+inline constexpr std::size_t trace_frames_max = 32;
+
+// Addresses to return to, which may lie just behind a function that ends with the call. For the frame that a signal interrupted: the address
+// behind the one interrupted at, so that pc - 1 is in the function in every case.
+struct trace {
+    void* pc[trace_frames_max];
+    std::size_t size = 0;
+};
+
+// The frames of the caller, innermost first, `skip` of them left out. In a signal handler: of what it interrupted.
+trace capture_trace(std::size_t skip = 0) noexcept;
+
+// The frames of a stopped computation. It must not be switched to meanwhile.
+trace capture_trace(const context& stopped) noexcept;
+
+// One line a frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime
+// itself are left out where `hide_runtime`; of what leads to a goroutine's function, the function is shown. "near app.cpp:17" is a line before a
+// call that was inlined from a header (lines.h). errno stays as it is.
+void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime = true) noexcept;
+
+// "worker(int) at app.cpp:17"
+void print_symbol(platform::text_writer& out, const void* pc) noexcept;
+
+}  // namespace dunlin::stack

@@ -1,0 +1,126 @@
+#include "timer/heap.h"
+
+#include <mutex>
+
+namespace dunlin::timer {
+
+namespace {
+
+constexpr std::size_t arity = 4;
+
+}  // namespace
+
+void timer_heap::place(std::size_t at, entry e) noexcept {
+    entries_[at] = e;
+    e.timer->index = static_cast<std::uint32_t>(at);
+}
+
+void timer_heap::sift_up(std::size_t at, entry e) noexcept {
+    while (at > 0) {
+        const std::size_t parent = (at - 1) / arity;
+        if (entries_[parent].when <= e.when) break;
+        place(at, entries_[parent]);
+        at = parent;
+    }
+    place(at, e);
+}
+
+void timer_heap::sift_down(std::size_t at, entry e) noexcept {
+    const std::size_t n = entries_.size();
+    for (;;) {
+        const std::size_t first = at * arity + 1;
+        if (first >= n) break;
+        std::size_t least = first;
+        const std::size_t last = first + arity < n ? first + arity : n;
+        for (std::size_t i = first + 1; i < last; ++i) {
+            if (entries_[i].when < entries_[least].when) least = i;
+        }
+        if (entries_[least].when >= e.when) break;
+        place(at, entries_[least]);
+        at = least;
+    }
+    place(at, e);
+}
+
+void timer_heap::take_out(std::size_t at) noexcept {
+    entries_[at].timer->armed.store(false, std::memory_order_relaxed);
+    const entry last = entries_.back();
+    entries_.pop_back();
+    if (at < entries_.size()) {
+        if (at > 0 && entries_[(at - 1) / arity].when > last.when) {
+            sift_up(at, last);
+        } else {
+            sift_down(at, last);
+        }
+    }
+    publish_earliest();
+}
+
+void timer_heap::publish_earliest() noexcept {
+    const std::int64_t when = entries_.empty() ? 0 : entries_.front().when;
+    if (earliest_.load(std::memory_order_relaxed) != when) earliest_.store(when, std::memory_order_seq_cst);
+}
+
+bool timer_heap::insert(timer_entry* t) {
+    std::scoped_lock guard(lock_);
+    entries_.push_back({t->when_ns, t});
+    t->heap.store(this, std::memory_order_release);
+    t->armed.store(true, std::memory_order_relaxed);
+    sift_up(entries_.size() - 1, entries_.back());
+    publish_earliest();
+    return t->index == 0;
+}
+
+bool timer_heap::remove(timer_entry* t) noexcept {
+    std::scoped_lock guard(lock_);
+    if (!t->armed.load(std::memory_order_relaxed)) return false;
+    take_out(t->index);
+    return true;
+}
+
+void timer_heap::move_all_to(timer_heap& other) noexcept {
+    std::scoped_lock guard(lock_, other.lock_);
+    try {
+        other.entries_.reserve(other.entries_.size() + entries_.size());
+    } catch (...) {
+        return;
+    }
+    for (const entry& e : entries_) {
+        other.entries_.push_back(e);
+        e.timer->heap.store(&other, std::memory_order_release);
+        other.sift_up(other.entries_.size() - 1, e);
+    }
+    entries_.clear();
+    publish_earliest();
+    other.publish_earliest();
+}
+
+timer_entry* timer_heap::take_due(std::int64_t now_ns) noexcept {
+    std::scoped_lock guard(lock_);
+    if (entries_.empty() || entries_.front().when > now_ns) return nullptr;
+    timer_entry* t = entries_.front().timer;
+    take_out(0);
+    return t;
+}
+
+std::size_t timer_heap::size() const noexcept {
+    std::scoped_lock guard(lock_);
+    return entries_.size();
+}
+
+void timer_heap::clear() noexcept {
+    std::scoped_lock guard(lock_);
+    entries_.clear();
+    publish_earliest();
+}
+
+bool timer_heap::valid() const {
+    std::scoped_lock guard(lock_);
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        if (entries_[i].timer->index != i || entries_[i].timer->when_ns != entries_[i].when) return false;
+        if (i > 0 && entries_[(i - 1) / arity].when > entries_[i].when) return false;
+    }
+    return earliest() == (entries_.empty() ? 0 : entries_.front().when);
+}
+
+}  // namespace dunlin::timer

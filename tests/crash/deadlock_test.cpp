@@ -1,0 +1,95 @@
+// The deadlock report: when it comes, what it says, and when it must not come.
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/build.h"
+#include "support/child.h"
+
+namespace {
+
+constexpr const char* asleep = "fatal: all goroutines are asleep - deadlock!";
+
+std::size_t count(const std::string& text, const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
+    return n;
+}
+
+support::child_result deadlock(const std::string& scenario) { return support::run_child("deadlock", {scenario}); }
+
+class Deadlock : public testing::Test {
+protected:
+    static void expect_report(const support::child_result& r, const std::vector<std::string>& texts) {
+        EXPECT_EQ(r.status, 2) << r;
+        EXPECT_EQ(r.err.rfind(asleep, 0), 0u) << "the report begins with the conclusion\n" << r;
+        for (const std::string& text : texts) EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r;
+    }
+};
+
+TEST_F(Deadlock, ReportListsEveryGoroutineWithItsWaitReasonAndPlace) {
+    const auto r = deadlock("wait_group_never_done");
+    expect_report(r, {"goroutine 1 [sync.WaitGroup.Wait", "\"left behind\" [sync.WaitGroup.Wait", "waits at deadlock.cpp:",
+        "created at deadlock.cpp:", "kind=parked"});
+    EXPECT_EQ(count(r.err, "\ngoroutine "), 2u) << r;
+    EXPECT_EQ(r.out, "waiting\n");
+}
+
+TEST_F(Deadlock, OfTwoThatWaitForEachOther) { expect_report(deadlock("two_wait_for_each_other"), {"[sync.WaitGroup.Wait"}); }
+TEST_F(Deadlock, OfAGroup) { expect_report(deadlock("task_group_never_ends"), {}); }
+TEST_F(Deadlock, OfAJoin) { expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"}); }
+
+TEST_F(Deadlock, IsReportedAtOnce) {
+    const auto r = deadlock("after_a_sleep");
+    expect_report(r, {"goroutine 1 [sync.WaitGroup.Wait"});
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const double late_ms = (static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec) - std::stod(r.out)) / 1e6;
+    // TSan sleeps for a second at exit.
+    EXPECT_LT(late_ms, support::sanitized ? 3000 : 100) << r;
+}
+
+TEST_F(Deadlock, OfAThousandListsAThousand) {
+    const auto r = deadlock("many_goroutines");
+    expect_report(r, {});
+    EXPECT_EQ(count(r.err, "\ngoroutine "), 1001u);
+}
+
+TEST_F(Deadlock, WithManyProcessors) { expect_report(deadlock("with_many_processors"), {}); }
+TEST_F(Deadlock, InALaterRun) { expect_report(deadlock("second_run"), {}); }
+
+TEST_F(Deadlock, InALaterRunDoesNotListWhatTheEarlierOneLeft) {
+    const auto r = deadlock("second_run_after_parked_ones_were_left");
+    expect_report(r, {});
+    EXPECT_EQ(count(r.err, "\ngoroutine "), 1u) << r;
+}
+
+// What joins a thread sees it gone a moment before the kernel does.
+TEST_F(Deadlock, AfterAThreadWasJoinedIsReportedEveryTime) {
+    for (int i = 0; i < support::rounds(50); ++i) {
+        const auto r = support::run_child("deadlock", {"after_a_thread_was_joined"}, {.timeout = std::chrono::seconds(5)});
+        ASSERT_EQ(r.status, 2) << "run " << i << '\n' << r;
+    }
+}
+
+TEST_F(Deadlock, ThatComesToBeWhenTheLastThreadEndsIsReported) {
+    const auto r = support::run_child("deadlock", {"after_the_last_thread_ended"}, {.timeout = std::chrono::seconds(5)});
+    expect_report(r, {});
+}
+
+TEST_F(Deadlock, IsNotConcludedWhileAThreadMaySend) {
+    const auto r = deadlock("thread_sends_later");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "received\n") << r;
+}
+
+TEST_F(Deadlock, IsNotConcludedWithoutRun) {
+    const auto r = deadlock("without_run");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "ended\n") << r;
+    EXPECT_EQ(r.err, "") << r;
+}
+
+}  // namespace

@@ -1,0 +1,277 @@
+// Programs that are ended by an exception, a misuse or an overflow in a goroutine.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+
+#include "support/scenarios.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+void for_ever() {
+    for (;;) dunlin::sleep_for(1h);
+}
+
+int detached() {
+    dunlin::run([] {
+        dunlin::go({.name = "thrower"}, [] { throw std::runtime_error("nobody catches this"); });
+        for_ever();
+    });
+    return 0;
+}
+
+int detached_from_a_thread() {
+    dunlin::go([] { throw std::runtime_error("nobody catches this"); });
+    for (;;) pause();
+}
+
+int in_a_wait_group() {
+    dunlin::run([] {
+        dunlin::wait_group wg;
+        wg.go([] { throw std::runtime_error("nobody catches this"); });
+        wg.wait();
+        for_ever();
+    });
+    return 0;
+}
+
+int of_another_type() {
+    dunlin::run([] {
+        dunlin::go([] { throw 42; });
+        for_ever();
+    });
+    return 0;
+}
+
+int with_a_handler() {
+    std::set_terminate([] {
+        std::printf("my handler: ");
+        try {
+            std::rethrow_exception(std::current_exception());
+        } catch (const std::exception& e) {
+            std::printf("%s\n", e.what());
+        }
+        std::fflush(stdout);
+        _exit(7);
+    });
+    return detached();
+}
+
+// go1.24 testdata/testprog/deadlock.go, PanicLoop and friends: the message itself makes trouble.
+struct yields_in_what : std::exception {
+    const char* what() const noexcept override {
+        for (int i = 0; i < 10; ++i) dunlin::yield();
+        return "it yielded";
+    }
+};
+struct prints_in_what : std::exception {
+    const char* what() const noexcept override {
+        std::fprintf(stderr, "(printing)");
+        std::string text(10'000, 'x');
+        usleep(1000);
+        return "it printed";
+    }
+};
+[[noreturn]] void throw_out() { throw std::runtime_error("out of what()"); }
+struct throws_in_what : std::exception {
+    const char* what() const noexcept override { throw_out(); }
+};
+struct sleeps_in_what : std::exception {
+    const char* what() const noexcept override {
+        dunlin::sleep_for(20ms);
+        return "it slept";
+    }
+};
+
+template <class E>
+int thrown() {
+    dunlin::run({.max_procs = 1}, [] {
+        for (int i = 0; i < 5; ++i) {
+            dunlin::go([] {
+                for (;;) dunlin::yield();
+            });
+        }
+        dunlin::go([] { throw E(); });
+        for_ever();
+    });
+    return 0;
+}
+
+// go1.24 testdata/testprog/crash.go, PanicRace: main returns while another goroutine panics.
+int main_returns_meanwhile() {
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::wait_group wg;
+        wg.add(1);
+        dunlin::go([wg] {
+            // Asked for its text when nobody has caught it: the report has begun.
+            struct last_words : std::exception {
+                mutable dunlin::wait_group wg;
+                const char* what() const noexcept override {
+                    wg.done();
+                    usleep(5000);
+                    return "crash";
+                }
+            } e;
+            e.wg = wg;
+            throw e;
+        });
+        wg.wait();
+    });
+    return 0;
+}
+
+int two_at_once() {
+    dunlin::run({.max_procs = 4}, [] {
+        std::atomic<int> ready{0};
+        for (int i = 0; i < 4; ++i) {
+            dunlin::go([&ready] {
+                ready.fetch_add(1);
+                while (ready.load() < 4) dunlin::yield();
+                throw std::runtime_error("one of four");
+            });
+        }
+        for_ever();
+    });
+    return 0;
+}
+
+// ---- exit_goroutine -------------------------------------------------------------------------------------------------------------------------
+
+struct says_goodbye {
+    const char* text;
+    ~says_goodbye() {
+        std::printf("%s\n", text);
+        std::fflush(stdout);
+    }
+};
+
+int exits_through_noexcept() {
+    dunlin::run([] {
+        dunlin::go([] {
+            const auto stop = []() noexcept { dunlin::exit_goroutine(); };
+            stop();
+        });
+        for_ever();
+    });
+    return 0;
+}
+
+// An exception while exit_goroutine() unwinds, which nobody catches.
+int throws_while_exiting() {
+    dunlin::run([] {
+        dunlin::go([] {
+            says_goodbye guard{"destroyed"};
+            try {
+                dunlin::exit_goroutine();
+            } catch (...) {
+                throw std::runtime_error("after exit");
+            }
+        });
+        for_ever();
+    });
+    return 0;
+}
+
+// ---- misuse ---------------------------------------------------------------------------------------------------------------------------------
+
+int null_function() {
+    dunlin::run([] {
+        void (*f)() = nullptr;
+        dunlin::go(f);
+    });
+    return 0;
+}
+
+// ---- stack overflow -------------------------------------------------------------------------------------------------------------------------
+
+int endless = 1;  // so that compilers do not see it
+
+[[gnu::noinline]] int recurse(int depth) {
+    volatile char room[256];
+    room[0] = static_cast<char>(depth);
+    return endless ? recurse(depth + 1) + room[0] : 0;
+}
+
+int overflow() {
+    dunlin::run([] {
+        dunlin::go({.name = "digger"}, [] { std::printf("%d", recurse(0)); });
+        for_ever();
+    });
+    return 0;
+}
+
+int overflow_of_main() {
+    return dunlin::run([] { return recurse(0); });
+}
+
+int overflow_in_place() {
+    dunlin::run([] { dunlin::spawn([] { return recurse(0); }).get(); });
+    return 0;
+}
+
+int overflow_of_a_small_stack() {
+    dunlin::run([] {
+        dunlin::go({.name = "small", .stack_size = dunlin::min_stack_size}, [] { std::printf("%d", recurse(0)); });
+        for_ever();
+    });
+    return 0;
+}
+
+// A frame wider than a page, which does not touch what it jumps over.
+[[gnu::noinline]] int wide(int depth) {
+    volatile char room[9000];
+    room[0] = static_cast<char>(depth);
+    return endless ? wide(depth + 1) + room[0] : 0;
+}
+
+int overflow_by_wide_frames() {
+    dunlin::run([] {
+        dunlin::go([] { std::printf("%d", wide(0)); });
+        for_ever();
+    });
+    return 0;
+}
+
+int null_pointer() {
+    dunlin::run([] {
+        dunlin::go([] {
+            volatile int* nothing = nullptr;
+            *nothing = 1;
+        });
+        for_ever();
+    });
+    return 0;
+}
+
+constexpr support::scenario all[] = {
+    {"detached", detached},
+    {"detached_from_a_thread", detached_from_a_thread},
+    {"in_a_wait_group", in_a_wait_group},
+    {"of_another_type", of_another_type},
+    {"with_a_handler", with_a_handler},
+    {"yields_in_what", thrown<yields_in_what>},
+    {"prints_in_what", thrown<prints_in_what>},
+    {"throws_in_what", thrown<throws_in_what>},
+    {"sleeps_in_what", thrown<sleeps_in_what>},
+    {"main_returns_meanwhile", main_returns_meanwhile},
+    {"two_at_once", two_at_once},
+    {"exits_through_noexcept", exits_through_noexcept},
+    {"throws_while_exiting", throws_while_exiting},
+    {"null_function", null_function},
+    {"overflow", overflow},
+    {"overflow_of_main", overflow_of_main},
+    {"overflow_in_place", overflow_in_place},
+    {"overflow_of_a_small_stack", overflow_of_a_small_stack},
+    {"overflow_by_wide_frames", overflow_by_wide_frames},
+    {"null_pointer", null_pointer},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return support::choose(argc, argv, all); }

@@ -1,0 +1,110 @@
+// How a program ends that an exception, a misuse or an overflow ends: with a report that names the goroutine, and status 2.
+#include <csignal>
+#include <regex>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/build.h"
+#include "support/child.h"
+
+namespace {
+
+support::child_result crash(const std::string& scenario) { return support::run_child("exception", {scenario}); }
+
+void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
+
+class Uncaught : public testing::Test {};
+
+TEST_F(Uncaught, ExceptionNamesTheGoroutineItsOriginAndWhatItSays) {
+    const auto r = crash("detached");
+    EXPECT_EQ(r.status, 2) << r;
+    expect_in("fatal: uncaught exception in goroutine ", r);
+    expect_in("\"thrower\"", r);
+    expect_in("std::runtime_error: nobody catches this", r);
+    expect_in("created at exception.cpp:", r);
+    expect_in("#0 ", r);
+}
+
+TEST_F(Uncaught, ExceptionOfAGoroutineThatAThreadStarted) {
+    const auto r = crash("detached_from_a_thread");
+    EXPECT_EQ(r.status, 2) << r;
+    expect_in("nobody catches this", r);
+}
+
+TEST_F(Uncaught, ExceptionOfAMemberOfAWaitGroup) {
+    const auto r = crash("in_a_wait_group");
+    EXPECT_EQ(r.status, 2) << r;
+    expect_in("nobody catches this", r);
+}
+
+TEST_F(Uncaught, ExceptionOfAnyType) {
+    const auto r = crash("of_another_type");
+    EXPECT_EQ(r.status, 2) << r;
+    expect_in("uncaught exception in goroutine", r);
+    expect_in("int", r);
+}
+
+TEST_F(Uncaught, ExceptionGoesThroughATerminateHandlerAfterTheReport) {
+    const auto r = crash("with_a_handler");
+    EXPECT_EQ(r.status, 7) << r;
+    EXPECT_EQ(r.out, "my handler: nobody catches this\n") << r;
+    expect_in("uncaught exception in goroutine", r);
+}
+
+TEST_F(Uncaught, ExceptionsOfSeveralAtOnceGiveOneReport) {
+    for (int i = 0; i < support::rounds(50); ++i) {
+        const auto r = crash("two_at_once");
+        ASSERT_EQ(r.status, 2) << r;
+        const auto first = r.err.find("fatal: uncaught exception");
+        ASSERT_NE(first, std::string::npos) << r;
+        EXPECT_EQ(r.err.find("fatal: uncaught exception", first + 1), std::string::npos) << r;
+    }
+}
+
+TEST_F(Uncaught, ExitThroughANoexceptFunctionTerminates) {
+    const auto r = crash("exits_through_noexcept");
+    EXPECT_FALSE(r.timed_out) << r;
+    EXPECT_TRUE(r.signal == SIGABRT || r.status == 2) << r;
+    EXPECT_NE(r.err, "") << r;
+}
+
+TEST_F(Uncaught, ExceptionThrownWhileExitUnwinds) {
+    const auto r = crash("throws_while_exiting");
+    EXPECT_EQ(r.status, 2) << r;
+    expect_in("after exit", r);
+}
+
+class Overflow : public testing::Test {
+protected:
+    void SetUp() override {
+        if (support::sanitized) GTEST_SKIP() << "the sanitizer reports overflows in its own way";
+    }
+    static support::child_result overflow(const std::string& scenario) {
+        const auto r = crash(scenario);
+        EXPECT_EQ(r.status, 2) << r;
+        expect_in("fatal: stack overflow in goroutine ", r);
+        expect_in("created at exception.cpp:", r);
+        return r;
+    }
+};
+
+TEST_F(Overflow, OfADefaultStack) {
+    const auto r = overflow("overflow");
+    expect_in("\"digger\"", r);
+    EXPECT_TRUE(std::regex_search(r.err, std::regex("its stack of [0-9]+ (bytes|KiB) is full"))) << r;
+    expect_in("stack_size", r);
+    expect_in("#0 ", r);
+}
+TEST_F(Overflow, OfTheMainGoroutine) { expect_in("goroutine 1", overflow("overflow_of_main")); }
+TEST_F(Overflow, OfAChildThatRunsInPlace) { overflow("overflow_in_place"); }
+TEST_F(Overflow, OfTheSmallestStack) { expect_in("\"small\"", overflow("overflow_of_a_small_stack")); }
+TEST_F(Overflow, ByFramesWiderThanAPage) { overflow("overflow_by_wide_frames"); }
+
+TEST_F(Overflow, IsNotWhatANullPointerIs) {
+    const auto r = crash("null_pointer");
+    EXPECT_EQ(r.signal, SIGSEGV) << r;
+    EXPECT_EQ(r.err.find("stack overflow"), std::string::npos) << r;
+}
+
+}  // namespace

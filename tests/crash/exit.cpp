@@ -1,0 +1,302 @@
+// Programs that end while goroutines do all kinds of things. They must end at once, with status 0, and without a crash in a static destructor.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <dunlin/dunlin.hpp>
+
+#include "support/scenarios.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// Static objects, of which goroutines make use until the end and whose destructors look whether they are sound.
+struct registry {
+    std::map<std::string, std::string> entries;
+    std::string text = std::string(1000, 'r');
+    std::ostringstream stream;
+    ~registry() {
+        for (const auto& [key, value] : entries) {
+            if (key.size() + value.size() > 100'000) abort();
+        }
+        entries.clear();
+        std::memset(text.data(), 0, text.size());
+    }
+};
+registry the_registry;
+std::vector<std::unique_ptr<std::string>> owners;
+std::atomic<int> started;
+
+void wait_until_started(int n) {
+    while (started.load() < n) dunlin::yield();
+}
+
+// A goroutine of its own map entry; only one goroutine writes.
+void uses_static_objects() {
+    for (int i = 0;; i = (i + 1) % 64) {
+        the_registry.entries["key" + std::to_string(i)] = std::string(static_cast<std::size_t>(i) * 3, 'v');
+        the_registry.stream.str({});
+        the_registry.stream << i << the_registry.text.size();
+        if (the_registry.entries.size() > 1000) abort();
+        if (i == 10) started.fetch_add(1);
+    }
+}
+
+void spins() {
+    started.fetch_add(1);
+    for (;;) asm volatile("");
+}
+
+void parks() {
+    started.fetch_add(1);
+    dunlin::wait_group wg;
+    wg.add(1);
+    wg.wait();
+}
+
+void sleeps() {
+    started.fetch_add(1);
+    dunlin::sleep_for(1h);
+}
+
+void sits_in_a_system_call() {
+    int ends[2];
+    if (pipe(ends) != 0) abort();
+    started.fetch_add(1);
+    char byte;
+    while (read(ends[0], &byte, 1) != 1) {}
+}
+
+void allocates() {
+    started.fetch_add(1);
+    for (std::size_t i = 1;; i = i % 4000 + 1) {
+        std::string s(i, 'x');
+        auto p = std::make_unique<std::string>(s + s);
+        asm volatile("" : : "r"(p.get()) : "memory");
+    }
+}
+
+void prints() {
+    for (int i = 0;; ++i) {
+        std::printf("line %d of a goroutine that prints\n", i);
+        if (i == 10) started.fetch_add(1);
+    }
+}
+
+void prints_to_cout() {
+    for (int i = 0;; ++i) {
+        std::cout << "line " << i << '\n';
+        if (i == 10) started.fetch_add(1);
+    }
+}
+
+void throws() {
+    started.fetch_add(1);
+    for (;;) {
+        try {
+            throw std::runtime_error("again");
+        } catch (const std::exception&) {
+        }
+    }
+}
+
+void spawns() {
+    started.fetch_add(1);
+    for (;;) dunlin::spawn([] { return 1; }).get();
+}
+
+void yields() {
+    started.fetch_add(1);
+    for (;;) dunlin::yield();
+}
+
+// Output to nowhere: a pipe that nobody reads would block.
+void quiet() {
+    if (!std::freopen("/dev/null", "w", stdout)) abort();
+}
+
+template <void (*Body)(), int Count>
+int main_returns() {
+    quiet();
+    dunlin::run({.max_procs = 4}, [] {
+        for (int i = 0; i < Count; ++i) dunlin::go(Body);
+        wait_until_started(Count);
+    });
+    return 0;
+}
+
+int everything_at_once() {
+    quiet();
+    dunlin::run({.max_procs = 16}, [] {
+        void (*const bodies[])() = {uses_static_objects, spins, parks, sleeps, sits_in_a_system_call, allocates, prints, prints_to_cout,
+            throws, spawns, yields};
+        for (auto* body : bodies) dunlin::go([body] { body(); });
+        wait_until_started(static_cast<int>(std::size(bodies)));
+    });
+    return 0;
+}
+
+// Without run(): main() just returns.
+int everything_without_run() {
+    quiet();
+    dunlin::runtime::set_max_procs(16);
+    void (*const bodies[])() = {uses_static_objects, spins, parks, sleeps, sits_in_a_system_call, allocates, prints, prints_to_cout, throws, spawns, yields};
+    for (auto* body : bodies) dunlin::go([body] { body(); });
+    while (started.load() < static_cast<int>(std::size(bodies))) usleep(100);
+    return 0;
+}
+
+int exit_in_a_goroutine() {
+    quiet();
+    dunlin::run({.max_procs = 8}, [] {
+        dunlin::go(uses_static_objects);
+        dunlin::go(allocates);
+        dunlin::go(parks);
+        wait_until_started(3);
+        dunlin::spawn([] { std::exit(0); }).get();
+    });
+    return 1;
+}
+
+int exit_in_a_thread() {
+    quiet();
+    dunlin::run({.max_procs = 8}, [] {
+        dunlin::go(uses_static_objects);
+        dunlin::go(yields);
+        wait_until_started(2);
+        std::thread([] { std::exit(0); }).detach();
+        dunlin::sleep_for(1h);
+    });
+    return 1;
+}
+
+int exit_in_main_goroutine() {
+    quiet();
+    dunlin::run({.max_procs = 8}, [] {
+        dunlin::go(uses_static_objects);
+        dunlin::go(spins);
+        wait_until_started(2);
+        std::exit(0);
+    });
+    return 1;
+}
+
+// A static object whose destructor uses the runtime.
+struct late_user {
+    bool armed = false;
+    ~late_user() {
+        if (!armed) return;
+        dunlin::yield();
+        dunlin::wait_group wg;
+        wg.add(1);
+        wg.done();
+        wg.wait();
+        dunlin::sleep_for(1ms);
+        std::fprintf(stderr, "destroyed, %zu goroutines\n", dunlin::runtime::num_goroutines());
+    }
+};
+late_user the_late_user;
+
+int static_destructor_uses_the_runtime() {
+    the_late_user.armed = true;
+    dunlin::run([] {
+        dunlin::go(parks);
+        wait_until_started(1);
+    });
+    return 0;
+}
+
+int static_destructor_uses_the_runtime_after_exit_in_a_goroutine() {
+    the_late_user.armed = true;
+    dunlin::run([] {
+        dunlin::go(parks);
+        wait_until_started(1);
+        std::exit(0);
+    });
+    return 1;
+}
+
+int static_destructor_uses_the_runtime_without_run() {
+    the_late_user.armed = true;
+    dunlin::go(parks);
+    while (started.load() < 1) usleep(100);
+    return 0;
+}
+
+int exit_handler_uses_the_runtime() {
+    dunlin::go([] {});
+    std::atexit([] {
+        const int answer = dunlin::spawn([] { return 42; }).get();
+        std::fprintf(stderr, "answer %d\n", answer);
+    });
+    return 0;
+}
+
+int quick_exit() {
+    dunlin::run([] {
+        dunlin::go(spins);
+        if (dunlin::runtime::max_procs() > 1) wait_until_started(1);
+        std::quick_exit(0);
+    });
+    return 1;
+}
+
+int nothing() {
+    dunlin::run([] {});
+    return 0;
+}
+
+int leak_report() {
+    dunlin::run({.report_leaks = true}, [] {
+        dunlin::go({.name = "forgotten"}, parks);
+        wait_until_started(1);
+        dunlin::yield();
+    });
+    return 0;
+}
+
+int leak_report_of_none() {
+    dunlin::run({.report_leaks = true}, [] { dunlin::spawn([] {}).get(); });
+    return 0;
+}
+
+constexpr support::scenario all[] = {
+    {"nothing", nothing},
+    {"spin", main_returns<spins, 3>},
+    {"park", main_returns<parks, 100>},
+    {"sleep", main_returns<sleeps, 100>},
+    {"system_call", main_returns<sits_in_a_system_call, 3>},
+    {"allocate", main_returns<allocates, 3>},
+    {"printf", main_returns<prints, 3>},
+    {"cout", main_returns<prints_to_cout, 1>},
+    {"static_objects", main_returns<uses_static_objects, 1>},
+    {"throw", main_returns<throws, 3>},
+    {"spawn", main_returns<spawns, 3>},
+    {"yield", main_returns<yields, 20>},
+    {"everything_at_once", everything_at_once},
+    {"everything_without_run", everything_without_run},
+    {"exit_in_a_goroutine", exit_in_a_goroutine},
+    {"exit_in_a_thread", exit_in_a_thread},
+    {"exit_in_main_goroutine", exit_in_main_goroutine},
+    {"static_destructor_uses_the_runtime", static_destructor_uses_the_runtime},
+    {"static_destructor_uses_the_runtime_after_exit_in_a_goroutine", static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
+    {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
+    {"exit_handler_uses_the_runtime", exit_handler_uses_the_runtime},
+    {"quick_exit", quick_exit},
+    {"leak_report", leak_report},
+    {"leak_report_of_none", leak_report_of_none},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return support::choose(argc, argv, all); }

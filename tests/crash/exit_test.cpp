@@ -1,0 +1,85 @@
+// DLK-10: the end of main() ends the process at once, with status 0, whatever goroutines do, and without a crash in static destructors.
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/build.h"
+#include "support/child.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+support::child_result leave(const std::string& scenario) { return support::run_child("exit", {scenario}, {.timeout = 10s}); }
+
+class Exit : public testing::TestWithParam<const char*> {};
+
+// A thousand runs in all. The machine that runs the tests may stop for a while: one run in a hundred may take longer, but none for ever.
+TEST_P(Exit, IsAtOnceAndWithoutACrash) {
+    constexpr int scenarios = 17;
+    const int runs = support::rounds(1020) / scenarios;
+    int slow = 0;
+    double slowest = 0;
+    for (int i = 0; i < runs; ++i) {
+        const auto r = leave(GetParam());
+        ASSERT_EQ(r.status, 0) << "run " << i << '\n' << r;
+        ASSERT_EQ(r.err, "") << r;
+        if (r.milliseconds() >= (support::sanitized ? 2000 : 200)) ++slow;
+        slowest = std::max(slowest, r.milliseconds());
+    }
+    EXPECT_LE(slow, 1) << "the slowest took " << slowest << " ms";
+}
+
+INSTANTIATE_TEST_SUITE_P(While, Exit, testing::Values("nothing", "spin", "park", "sleep", "system_call", "allocate", "printf", "cout", "static_objects",
+    "throw", "spawn", "yield", "everything_at_once", "everything_without_run", "exit_in_a_goroutine", "exit_in_a_thread", "exit_in_main_goroutine"),
+    [](const auto& info) { return std::string(info.param); });
+
+class StaticDestructors : public testing::Test {};
+
+TEST_F(StaticDestructors, MayUseTheRuntimeAfterRun) {
+    const auto r = leave("static_destructor_uses_the_runtime");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.err, "destroyed, 0 goroutines\n") << r;
+}
+
+TEST_F(StaticDestructors, MayUseTheRuntimeWhenAGoroutineCalledExit) {
+    const auto r = leave("static_destructor_uses_the_runtime_after_exit_in_a_goroutine");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
+}
+
+TEST_F(StaticDestructors, MayUseTheRuntimeWithoutRun) {
+    const auto r = leave("static_destructor_uses_the_runtime_without_run");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
+}
+
+TEST_F(StaticDestructors, AndExitHandlersMayStartGoroutines) {
+    const auto r = leave("exit_handler_uses_the_runtime");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.err, "answer 42\n") << r;
+}
+
+TEST_F(StaticDestructors, QuickExitIsQuick) {
+    const auto r = leave("quick_exit");
+    EXPECT_EQ(r.status, 0) << r;
+}
+
+class Leaks : public testing::Test {};
+
+TEST_F(Leaks, AreNamedWhenAskedFor) {
+    const auto r = leave("leak_report");
+    EXPECT_EQ(r.status, 0) << r;
+    for (const char* text : {"1 goroutine is left when run() returns", "\"forgotten\"", "[sync.WaitGroup.Wait", "exit.cpp:"}) {
+        EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r;
+    }
+}
+
+TEST_F(Leaks, AreNotReportedWhenThereAreNone) {
+    const auto r = leave("leak_report_of_none");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.err, "") << r;
+}
+
+}  // namespace

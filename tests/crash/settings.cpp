@@ -1,0 +1,86 @@
+// Programs that start with one setting or another in their environment.
+#include <cstdio>
+#include <ctime>
+
+#include <dunlin/dunlin.hpp>
+
+#include "support/scenarios.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+int many_goroutines() {
+    int sum = 0;
+    dunlin::run([&] {
+        std::printf("max_procs %u\n", dunlin::runtime::max_procs());
+        std::atomic<int> count{0};
+        dunlin::wait_group wg;
+        for (int i = 0; i < 5000; ++i) wg.go([&count] { count.fetch_add(1); });
+        wg.wait();
+        sum = count.load();
+    });
+    std::printf("sum %d\n", sum);
+    return 0;
+}
+
+// What the settings came to.
+int show() {
+    dunlin::run([] {
+        dunlin::spawn([] {}).get();
+        const auto s = dunlin::runtime::stats();
+        std::printf("max_procs %u\nguards %s\n", s.max_procs, s.stack_guards.c_str());
+    });
+    return 0;
+}
+
+int busy_for_a_second() {
+    dunlin::run([] {
+        const auto until = dunlin::clock::now() + 1050ms;
+        dunlin::wait_group wg;
+        for (int i = 0; i < 8; ++i) {
+            wg.go([until] {
+                while (dunlin::clock::now() < until) dunlin::yield();
+            });
+        }
+        wg.wait();
+    });
+    return 0;
+}
+
+int idle_for_a_second() {
+    dunlin::run([] { dunlin::sleep_for(1050ms); });
+    return 0;
+}
+
+// Prints how much of a CPU the process used in two seconds, in per cent.
+int idle_with_ten_thousand() {
+    dunlin::run([] {
+        dunlin::wait_group gate;
+        gate.add(1);
+        for (int i = 0; i < 10'000; ++i) dunlin::go([gate] { gate.wait(); });
+        while (dunlin::runtime::stats().waiting < 10'000) dunlin::yield();
+        dunlin::sleep_for(200ms);  // what is due after work is done
+        const auto used = [] {
+            timespec t;
+            clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+            return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+        };
+        const double before = used();
+        dunlin::sleep_for(2s);
+        std::printf("%.4f\n", (used() - before) / 2e9 * 100);
+    });
+    return 0;
+}
+
+constexpr support::scenario all[] = {
+    {"many_goroutines", many_goroutines},
+    {"show", show},
+    {"busy_for_a_second", busy_for_a_second},
+    {"idle_for_a_second", idle_for_a_second},
+    {"idle_with_ten_thousand", idle_with_ten_thousand},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return support::choose(argc, argv, all); }

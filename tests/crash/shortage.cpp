@@ -1,0 +1,162 @@
+// Programs that run out of threads, of memory for stacks, of memory for descriptors.
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <new>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+
+#include "support/scenarios.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// From here on no thread of this process can make another: clone and clone3 fail with EAGAIN, as they do at the limit of ulimit -u or pids.max.
+// (RLIMIT_NPROC does not bind root.)
+void forbid_threads() {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof code / sizeof code[0], code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+        std::printf("no seccomp\n");
+        std::exit(77);
+    }
+}
+
+// From here on this process may have so much more address space than it has.
+void limit_memory(std::size_t more) {
+    std::ifstream status("/proc/self/statm");
+    std::size_t pages = 0;
+    status >> pages;
+    const rlimit limit{pages * 4096 + more, pages * 4096 + more};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(77);
+}
+
+int no_first_thread() {
+    forbid_threads();
+    for (int i = 0; i < 2; ++i) {
+        try {
+            dunlin::run([] { std::printf("ran\n"); });
+        } catch (const std::system_error& e) {
+            std::printf("%s\n", e.what());
+        }
+    }
+    return 0;
+}
+
+// Goes on with the threads that there are.
+int no_more_threads() {
+    dunlin::run({.max_procs = 1}, [] {
+        dunlin::spawn([] { dunlin::yield(); }).get();
+        forbid_threads();
+        dunlin::runtime::set_max_procs(8);
+        std::atomic<int> count{0};
+        for (int round = 0; round < 50; ++round) {
+            dunlin::wait_group wg;
+            for (int i = 0; i < 200; ++i) {
+                wg.go([&count, i] {
+                    for (int k = 0; k < i % 5; ++k) dunlin::yield();
+                    if (i % 50 == 0) dunlin::sleep_for(100us);
+                    count.fetch_add(1);
+                });
+            }
+            wg.wait();
+        }
+        std::printf("count %d max_procs %u threads %u\n", count.load(), dunlin::runtime::max_procs(), dunlin::runtime::stats().threads);
+    });
+    return 0;
+}
+
+// More goroutines parked at once than there is memory for stacks. Those that have none wait until others end.
+int no_memory_for_stacks() {
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::spawn([] { dunlin::yield(); }).get();
+        limit_memory(std::size_t{96} << 20);
+        std::atomic<int> count{0};
+        dunlin::wait_group wg;
+        for (int i = 0; i < 3000; ++i) {
+            wg.go([&count] {
+                dunlin::sleep_for(2ms);
+                count.fetch_add(1);
+            });
+        }
+        wg.wait();
+        std::printf("count %d\n", count.load());
+    });
+    return 0;
+}
+
+// A stack of a size of its own that there is no memory for.
+int no_memory_for_a_big_stack() {
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::spawn([] { dunlin::yield(); }).get();
+        limit_memory(std::size_t{96} << 20);
+        for (int i = 0; i < 3; ++i) {
+            try {
+                dunlin::go({.stack_size = std::size_t{512} << 20}, [] {});
+                std::printf("started\n");
+            } catch (const std::bad_alloc&) {
+                std::printf("bad_alloc\n");
+            }
+        }
+        std::printf("%d\n", dunlin::spawn([] { return 5; }).get());
+    });
+    return 0;
+}
+
+// A goroutine with a stack that is not main's: one that is joined at once would run in place.
+void bind_a_stack() {
+    std::atomic<bool> ended{false};
+    dunlin::go([&ended] { ended = true; });
+    while (!ended) dunlin::yield();
+}
+
+// Goroutines that cannot run yet, until there is no memory for another. Those that were started all run.
+int no_memory_for_descriptors() {
+    dunlin::run({.max_procs = 1}, [] {
+        bind_a_stack();
+        limit_memory(std::size_t{64} << 20);
+        static std::size_t started = 0, ended = 0;
+        try {
+            for (;;) {
+                dunlin::go([] { ++ended; });
+                ++started;
+            }
+        } catch (const std::bad_alloc&) {
+            std::printf("bad_alloc after more than 100000: %s\n", started > 100'000 ? "yes" : "no");
+        }
+        while (ended < started) dunlin::yield();
+        // And there is memory again.
+        dunlin::spawn([] {}).get();
+        std::printf("all ended: %s\n", ended == started ? "yes" : "no");
+    });
+    return 0;
+}
+
+constexpr support::scenario all[] = {
+    {"no_first_thread", no_first_thread},
+    {"no_more_threads", no_more_threads},
+    {"no_memory_for_stacks", no_memory_for_stacks},
+    {"no_memory_for_a_big_stack", no_memory_for_a_big_stack},
+    {"no_memory_for_descriptors", no_memory_for_descriptors},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return support::choose(argc, argv, all); }

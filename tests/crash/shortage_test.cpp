@@ -1,0 +1,60 @@
+// No more threads, no more memory: a clear word, and everybody else goes on.
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/build.h"
+#include "support/child.h"
+
+namespace {
+
+std::size_t lines(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+class Shortage : public testing::Test {
+protected:
+    static support::child_result shortage(const std::string& scenario) { return support::run_child("shortage", {scenario}); }
+};
+
+TEST_F(Shortage, OfTheFirstThreadIsASystemErrorAndTheProgramDecides) {
+    if (support::sanitized) GTEST_SKIP() << "the sanitizer makes threads of its own";
+    const auto r = shortage("no_first_thread");
+    if (r.status == 77) GTEST_SKIP() << "seccomp is not available";
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_NE(r.out.find("no thread"), std::string::npos) << r;
+    EXPECT_EQ(r.out.find("ran"), std::string::npos) << r;
+}
+
+TEST_F(Shortage, OfThreadsGoesOnWithThoseThereAreAndSaysSoOnce) {
+    const auto r = shortage("no_more_threads");
+    if (r.status == 77) GTEST_SKIP() << "seccomp is not available";
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out.rfind("count 10000 max_procs 8 threads ", 0), 0u) << r;
+    EXPECT_EQ(lines(r.err), 1u) << r;
+    EXPECT_NE(r.err.find("no more threads"), std::string::npos) << r;
+}
+
+TEST_F(Shortage, OfMemoryForStacksLetsGoroutinesWaitAndSaysSoOnce) {
+    if (support::sanitized) GTEST_SKIP() << "sanitizers need address space without limits";
+    const auto r = shortage("no_memory_for_stacks");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "count 3000\n") << r;
+    EXPECT_EQ(lines(r.err), 1u) << r;
+    EXPECT_NE(r.err.find("no memory for the stack of goroutine"), std::string::npos) << r;
+}
+
+TEST_F(Shortage, OfMemoryForAStackOfItsOwnSizeIsABadAlloc) {
+    if (support::sanitized) GTEST_SKIP() << "sanitizers need address space without limits";
+    const auto r = shortage("no_memory_for_a_big_stack");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "bad_alloc\nbad_alloc\nbad_alloc\n5\n") << r;
+}
+
+TEST_F(Shortage, OfMemoryForDescriptorsIsABadAllocAndNobodyIsLost) {
+    if (support::sanitized) GTEST_SKIP() << "sanitizers need address space without limits";
+    const auto r = shortage("no_memory_for_descriptors");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "bad_alloc after more than 100000: yes\nall ended: yes\n") << r;
+}
+
+}  // namespace

@@ -1,0 +1,56 @@
+# Uses the library as a stranger would: `way` is find_package, add_subdirectory or pkg_config. Run by ctest (tests/CMakeLists.txt).
+cmake_minimum_required(VERSION 3.22)
+
+function(run)
+    execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    message("$ ${ARGV}\n${output}")
+    if(NOT result EQUAL 0)
+        message(FATAL_ERROR "failed with ${result}")
+    endif()
+endfunction()
+
+set(consumer "${CMAKE_CURRENT_LIST_DIR}/consumer")
+set(prefix "${scratch}/a prefix")
+file(REMOVE_RECURSE "${scratch}")
+file(MAKE_DIRECTORY "${scratch}")
+
+set(configure ${CMAKE_COMMAND} -G "${generator}" -S "${consumer}" -B "${scratch}/build"
+    "-DCMAKE_CXX_COMPILER=${compiler}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${launcher}")
+
+if(way STREQUAL "add_subdirectory")
+    run(${configure} "-DDUNLIN_SOURCE=${source}")
+else()
+    run(${CMAKE_COMMAND} --install "${build}" --prefix "${prefix}")
+    file(GLOB_RECURSE installed RELATIVE "${prefix}" "${prefix}/include/*")
+    foreach(file IN LISTS installed)
+        if(NOT file MATCHES "^include/dunlin/")
+            message(FATAL_ERROR "installed outside include/dunlin: ${file}")
+        endif()
+    endforeach()
+endif()
+
+if(way STREQUAL "find_package")
+    run(${configure} "-DCMAKE_PREFIX_PATH=${prefix}" "-DDUNLIN_VERSION=${version}")
+    # A version that is not this one must be refused.
+    execute_process(COMMAND ${configure} "-DCMAKE_PREFIX_PATH=${prefix}" -DDUNLIN_VERSION=0.99 -B "${scratch}/refused"
+        RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+    if(result EQUAL 0)
+        message(FATAL_ERROR "find_package(dunlin 0.99) found version ${version}")
+    endif()
+elseif(way STREQUAL "pkg_config")
+    set(ENV{PKG_CONFIG_PATH} "${prefix}/${libdir}/pkgconfig")
+    execute_process(COMMAND ${pkg_config} --cflags --libs --static dunlin
+        RESULT_VARIABLE result OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT result EQUAL 0)
+        message(FATAL_ERROR "pkg-config does not know dunlin")
+    endif()
+    separate_arguments(flags UNIX_COMMAND "${flags}")
+    file(MAKE_DIRECTORY "${scratch}/build")
+    run(${compiler} -std=c++20 "${consumer}/main.cpp" -o "${scratch}/build/consumer" ${flags})
+    set(ENV{LD_LIBRARY_PATH} "${prefix}/${libdir}")
+endif()
+
+if(NOT way STREQUAL "pkg_config")
+    run(${CMAKE_COMMAND} --build "${scratch}/build")
+endif()
+run("${scratch}/build/consumer")

@@ -1,0 +1,272 @@
+// runtime::dump() and runtime::stats(): what they say about goroutines, at rest and under load.
+#include <algorithm>
+#include <cstdlib>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string dump() {
+    std::ostringstream text;
+    dunlin::runtime::dump(text);
+    return text.str();
+}
+
+std::vector<std::string> headers_of(const std::string& dump) {
+    std::vector<std::string> result;
+    std::istringstream lines(dump);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.rfind("goroutine ", 0) == 0) result.push_back(line);
+    }
+    return result;
+}
+
+class Dump : public support::each_p {};
+EACH_P(Dump);
+
+// The part of a dump that is about the goroutine of that name.
+std::string part_of(const std::string& dump, const std::string& name) {
+    const std::size_t at = dump.find('"' + name + '"');
+    if (at == dump.npos) return "";
+    return dump.substr(at, dump.find("\n\n", at) - at);
+}
+
+TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
+    run([] {
+        dunlin::wait_group gate;
+        gate.add(1);
+        const int waits = __LINE__ + 1;
+        dunlin::task<void> waiter = dunlin::spawn({.name = "waiter", .labels = {{"user", "anna"}, {"request", "12"}}}, [gate] { gate.wait(); });
+        dunlin::task<void> sleeper = dunlin::spawn({.name = "sleeper"}, [] { dunlin::sleep_for(50ms); });
+        dunlin::task<void> joiner = dunlin::spawn({.name = "joiner"}, [gate] {
+            dunlin::task<void> child = dunlin::spawn({.name = "child"}, [gate] { gate.wait(); });
+            dunlin::yield();
+            child.get();
+        });
+        dunlin::task<void> grouper = dunlin::spawn({.name = "grouper"}, [gate] {
+            dunlin::task_group group;
+            group.go({.name = "member"}, [gate] { gate.wait(); });
+            group.wait();
+        });
+        support::eventually([] { return dunlin::runtime::stats().waiting == 6; });
+        const std::string text = dump();
+        const auto expect = [&](const std::string& name, std::vector<std::string> wanted) {
+            const std::string part = part_of(text, name);
+            for (const std::string& w : wanted) EXPECT_NE(part.find(w), std::string::npos) << name << " should have " << w << "\n" << text;
+        };
+        expect("waiter", {"[sync.WaitGroup.Wait", "user=anna", "request=12", "waits at dump_test.cpp:" + std::to_string(waits),
+                          "created at dump_test.cpp:" + std::to_string(waits)});
+        expect("sleeper", {"[sleep", "waits at dump_test.cpp:"});
+        expect("child", {"[sync.WaitGroup.Wait"});
+        expect("joiner", {"waits at dump_test.cpp:"});
+        expect("grouper", {"waits at dump_test.cpp:"});
+        expect("member", {"[sync.WaitGroup.Wait"});
+        // Labels are inherited.
+        EXPECT_EQ(headers_of(text).size(), dunlin::runtime::num_goroutines());
+        gate.done();
+    });
+}
+
+TEST_P(Dump, GoroutinesInheritLabels) {
+    run([] {
+        dunlin::wait_group gate;
+        gate.add(1);
+        dunlin::task<void> parent = dunlin::spawn({.name = "parent", .labels = {{"who", "heir"}}}, [gate] {
+            dunlin::task<void> heir = dunlin::spawn({.name = "heir"}, [gate] { gate.wait(); });
+            dunlin::task<void> other = dunlin::spawn({.name = "other", .labels = {{"own", "yes"}}}, [gate] { gate.wait(); });
+            dunlin::yield();
+            gate.wait();
+        });
+        support::eventually([] { return dunlin::runtime::stats().waiting == 3; });
+        const std::string text = dump();
+        EXPECT_NE(part_of(text, "heir").find("who=heir"), std::string::npos) << text;
+        EXPECT_NE(part_of(text, "other").find("own=yes"), std::string::npos) << text;
+        EXPECT_EQ(part_of(text, "other").find("who=heir"), std::string::npos) << text;
+        gate.done();
+    });
+}
+
+TEST_P(Dump, HeadersHaveOneForm) {
+    run([] {
+        dunlin::wait_group gate;
+        gate.add(1);
+        for (int i = 0; i < 20; ++i) dunlin::go([gate] { gate.wait(); });
+        for (int i = 0; i < 20; ++i) dunlin::go({.name = "n " + std::to_string(i)}, [] { dunlin::sleep_for(20ms); });
+        dunlin::yield();
+        const std::regex form(R"re(goroutine \d+( "[^"]*")? \[[^\]]+\]:)re");
+        for (const std::string& header : headers_of(dump())) EXPECT_TRUE(std::regex_match(header, form)) << header;
+        gate.done();
+    });
+}
+
+// go1.24 src/runtime/pprof/pprof_test.go, TestTracebackAll; OBS-09.
+TEST_P(Dump, IsWellFormedUnderLoad) {
+    run([] {
+        std::atomic<bool> stop{false};
+        dunlin::wait_group load;
+        for (int i = 0; i < 8; ++i) {
+            load.go([&stop] {
+                while (!stop) dunlin::yield();
+            });
+            load.go([&stop] {
+                while (!stop) {
+                    dunlin::wait_group wg;
+                    for (int k = 0; k < 10; ++k) wg.go([] { dunlin::sleep_for(1us); });
+                    wg.wait();
+                }
+            });
+        }
+        const std::regex form(R"re(goroutine \d+( "[^"]*")? \[[^\]]+\]:)re");
+        for (int i = 0; i < support::rounds(1000); ++i) {
+            const std::string text = dump();
+            const auto headers = headers_of(text);
+            ASSERT_GE(headers.size(), 17u) << text;
+            for (const std::string& header : headers) ASSERT_TRUE(std::regex_match(header, form)) << header;
+            if (i % 5 == 0) dunlin::yield();
+        }
+        stop = true;
+        load.wait();
+    });
+}
+
+TEST_P(Dump, FromAPlainThread) {
+    run([] {
+        dunlin::wait_group gate;
+        gate.add(1);
+        for (int i = 0; i < 30; ++i) dunlin::go([gate] { gate.wait(); });
+        support::eventually([] { return dunlin::runtime::stats().waiting == 30; });
+        std::string text;
+        std::thread([&text] { text = dump(); }).join();
+        EXPECT_EQ(headers_of(text).size(), 31u) << text;
+        gate.done();
+    });
+}
+
+class Stats : public support::each_p {};
+EACH_P(Stats);
+
+TEST_P(Stats, CountGoroutinesByState) {
+    run([this] {
+        auto s = dunlin::runtime::stats();
+        EXPECT_EQ(s.max_procs, procs());
+        EXPECT_EQ(s.goroutines, 1u);
+        EXPECT_EQ(s.running, 1u);
+        EXPECT_EQ(s.waiting, 0u);
+        EXPECT_EQ(s.runnable, 0u);
+        dunlin::wait_group gate;
+        gate.add(1);
+        for (int i = 0; i < 100; ++i) dunlin::go([gate] { gate.wait(); });
+        support::eventually([] { return dunlin::runtime::stats().waiting == 100; });
+        s = dunlin::runtime::stats();
+        EXPECT_EQ(s.goroutines, 101u);
+        EXPECT_EQ(s.running, 1u);
+        EXPECT_GE(s.stacks_in_use, 100u);
+        EXPECT_GE(s.procs.size(), procs());
+        gate.done();
+        support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+    });
+}
+
+TEST_P(Stats, CountWhatProcessorsDid) {
+    run([] {
+        const auto sum = [](const dunlin::runtime::runtime_stats& s, std::uint64_t dunlin::runtime::processor_stats::* field) {
+            std::uint64_t n = 0;
+            for (const auto& p : s.procs) n += p.*field;
+            return n;
+        };
+        using p = dunlin::runtime::processor_stats;
+        const auto before = dunlin::runtime::stats();
+        for (int i = 0; i < 1000; ++i) dunlin::spawn([] {}).get();
+        for (int i = 0; i < 500; ++i) dunlin::yield();
+        support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+        const auto after = dunlin::runtime::stats();
+        EXPECT_EQ(sum(after, &p::created) - sum(before, &p::created), 1000u);
+        EXPECT_EQ(sum(after, &p::ended) - sum(before, &p::ended), 1000u);
+        EXPECT_GE(sum(after, &p::yields) - sum(before, &p::yields), 500u);
+        EXPECT_LE(sum(after, &p::in_place_joins) - sum(before, &p::in_place_joins), 1000u);
+        for (const auto& one : after.procs) {
+            std::uint64_t stolen = 0;
+            for (const std::uint64_t n : one.stolen_from) stolen += n;
+            EXPECT_EQ(stolen, one.stolen);
+            EXPECT_LE(one.steals, one.stolen);
+        }
+    });
+}
+
+TEST_P(Stats, SeeStealing) {
+    if (procs() == 1) GTEST_SKIP() << "nobody to steal from";
+    run([] {
+        const auto before = dunlin::runtime::stats().stolen;
+        // Work for all, on the queue of one.
+        while (dunlin::runtime::stats().stolen == before) {
+            dunlin::wait_group wg;
+            for (int i = 0; i < 100; ++i) {
+                wg.go([] {
+                    const auto until = dunlin::clock::now() + 20us;
+                    while (dunlin::clock::now() < until) {}
+                });
+            }
+            wg.wait();
+        }
+    });
+}
+
+// Fairness of yield at P = 1: two that yield are never more than one turn apart.
+class Yield : public support::runtime_test {};
+
+TEST_F(Yield, TwoYieldersAreNeverMoreThanOneTurnApart) {
+    dunlin::run({.max_procs = 1}, [] {
+        const long turns = support::rounds(100'000);
+        long count[2] = {0, 0};
+        long worst = 0;
+        bool both = false;
+        dunlin::wait_group wg;
+        for (int i = 0; i < 2; ++i) {
+            dunlin::go([&, i, wg]() mutable {
+                while (count[i] < turns) {
+                    ++count[i];
+                    if (count[0] > 0 && count[1] > 0 && count[0] < turns && count[1] < turns) {
+                        worst = std::max(worst, std::abs(count[0] - count[1]));
+                        both = true;
+                    }
+                    dunlin::yield();
+                }
+            });
+        }
+        support::eventually([&] { return count[0] == turns && count[1] == turns; });
+        EXPECT_TRUE(both);
+        EXPECT_LE(worst, 1);
+    });
+}
+
+TEST_F(Yield, OfManyGoroutinesGivesEachItsTurn) {
+    dunlin::run({.max_procs = 1}, [] {
+        constexpr int n = 100;
+        std::vector<int> count(n);
+        bool done = false;
+        for (int i = 0; i < n; ++i) {
+            dunlin::go([&, i] {
+                while (!done) {
+                    ++count[static_cast<std::size_t>(i)];
+                    dunlin::yield();
+                }
+            });
+        }
+        for (int i = 0; i < 1000; ++i) dunlin::yield();
+        const auto [least, most] = std::minmax_element(count.begin(), count.end());
+        // The global queue goes first every 61st turn, which moves places.
+        EXPECT_GT(*least, 800);
+        EXPECT_LE(*most - *least, 150);
+        done = true;
+        support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+    });
+}
+
+}  // namespace

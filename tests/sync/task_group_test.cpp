@@ -1,0 +1,198 @@
+// task_group: waits for all, rethrows the first exception, grows while somebody waits.
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class TaskGroup : public support::each_p {};
+EACH_P(TaskGroup);
+
+TEST_P(TaskGroup, WaitReturnsWhenAllMembersHaveEnded) {
+    run([] {
+        for (int round = 0; round < support::rounds(300); ++round) {
+            dunlin::task_group group;
+            std::atomic<int> ended{0};
+            for (int i = 0; i < 100; ++i) {
+                group.go([&ended, i] {
+                    for (int k = 0; k < i % 5; ++k) dunlin::yield();
+                    ended.fetch_add(1);
+                });
+            }
+            group.wait();
+            ASSERT_EQ(ended.load(), 100);
+        }
+    });
+}
+
+TEST_P(TaskGroup, WaitOfAnEmptyGroupReturnsAtOnce) {
+    run([] {
+        dunlin::task_group group;
+        group.wait();
+        group.wait();
+    });
+    dunlin::task_group outside;
+    outside.wait();
+}
+
+TEST_P(TaskGroup, RethrowsTheFirstExceptionAfterAllHaveEnded) {
+    run([] {
+        for (int round = 0; round < support::rounds(500); ++round) {
+            dunlin::task_group group;
+            std::atomic<int> ended{0};
+            std::atomic<bool> thrown{false};
+            group.go([&] {
+                thrown = true;
+                throw std::runtime_error("first");
+            });
+            support::eventually([&] { return thrown.load(); });
+            for (int i = 0; i < 10; ++i) {
+                group.go([&ended, i] {
+                    for (int k = 0; k < i; ++k) dunlin::yield();
+                    ended.fetch_add(1);
+                });
+            }
+            EXPECT_THROW(group.wait(), std::runtime_error);
+            ASSERT_EQ(ended.load(), 10);
+        }
+    });
+}
+
+TEST_P(TaskGroup, RethrowsOneExceptionWhenManyMembersThrow) {
+    run([] {
+        for (int round = 0; round < support::rounds(500); ++round) {
+            dunlin::task_group group;
+            for (int i = 0; i < 20; ++i) {
+                group.go([i] {
+                    if (i % 2 == 0) dunlin::yield();
+                    throw std::runtime_error(std::to_string(i));
+                });
+            }
+            EXPECT_THROW(group.wait(), std::runtime_error);
+            group.wait();  // it was taken
+        }
+    });
+}
+
+TEST_P(TaskGroup, CanBeUsedAgainAfterWaitAndAfterAnException) {
+    run([] {
+        dunlin::task_group group;
+        int count = 0;
+        for (int round = 0; round < 1000; ++round) {
+            group.go([&] { ++count; });
+            if (round % 3 == 0) {
+                group.wait();
+                group.go([] { throw 7; });
+                EXPECT_THROW(group.wait(), int);
+            } else {
+                group.wait();
+            }
+        }
+        EXPECT_EQ(count, 1000);
+    });
+}
+
+TEST_P(TaskGroup, MembersMayAddMembersWhileSomebodyWaits) {
+    struct tree {
+        static void grow(dunlin::task_group& group, std::atomic<int>& nodes, int depth) {
+            nodes.fetch_add(1);
+            if (depth == 0) return;
+            group.go([&group, &nodes, depth] { grow(group, nodes, depth - 1); });
+            if (depth % 2 == 0) dunlin::yield();
+            group.go([&group, &nodes, depth] { grow(group, nodes, depth - 1); });
+        }
+    };
+    run([] {
+        for (int round = 0; round < support::rounds(20); ++round) {
+            dunlin::task_group group;
+            std::atomic<int> nodes{0};
+            group.go([&] { tree::grow(group, nodes, 10); });
+            group.wait();
+            ASSERT_EQ(nodes.load(), (1 << 11) - 1);
+        }
+    });
+}
+
+TEST_P(TaskGroup, DestructorWaitsAndDropsExceptions) {
+    run([] {
+        for (int round = 0; round < support::rounds(2000); ++round) {
+            std::atomic<int> ended{0};
+            {
+                dunlin::task_group group;
+                group.go([&] {
+                    dunlin::yield();
+                    ended.fetch_add(1);
+                });
+                group.go([] { throw 1; });
+            }
+            ASSERT_EQ(ended.load(), 1);
+        }
+    });
+}
+
+TEST_P(TaskGroup, AMemberThatExitsIsNotAnError) {
+    run([] {
+        dunlin::task_group group;
+        bool after = false;
+        group.go([] { dunlin::exit_goroutine(); });
+        group.go([&] { after = true; });
+        group.wait();
+        EXPECT_TRUE(after);
+        // And does not hide an exception that comes later.
+        group.go([] { dunlin::exit_goroutine(); });
+        group.wait();
+        group.go([] { throw 3; });
+        EXPECT_THROW(group.wait(), int);
+    });
+}
+
+TEST_P(TaskGroup, MembersTakeOptionsAndArguments) {
+    run([] {
+        dunlin::task_group group;
+        std::string seen;
+        group.go({.name = "member", .stack_size = 64 << 10}, [&seen](const std::string& s,
+            int n) { seen = dunlin::this_goroutine::name() + s + std::to_string(n); },
+                 "-", 5);
+        group.wait();
+        EXPECT_EQ(seen, "member-5");
+        EXPECT_THROW(group.go({.stack_size = 1}, [] {}), std::invalid_argument);
+        group.wait();
+    });
+}
+
+TEST_P(TaskGroup, ServesPlainThreads) {
+    run([] {
+        std::atomic<bool> ended{false};
+        std::thread thread([&] {
+            for (int i = 0; i < support::rounds(1000); ++i) {
+                dunlin::task_group group;
+                int sum[4] = {};
+                for (int k = 0; k < 4; ++k) group.go([&sum, k] { sum[k] = k; });
+                group.wait();
+                EXPECT_EQ(sum[0] + sum[1] + sum[2] + sum[3], 6);
+            }
+            ended = true;
+        });
+        support::eventually([&] { return ended.load(); });
+        thread.join();
+    });
+}
+
+TEST_P(TaskGroup, MayBeDestroyedAsSoonAsWaitHasReturned) {
+    run([] {
+        for (int i = 0; i < support::rounds(20'000); ++i) {
+            auto group = std::make_unique<dunlin::task_group>();
+            group->go([] {});
+            group->go([] { dunlin::yield(); });
+            group->wait();
+            group.reset();
+        }
+    });
+}
+
+}  // namespace

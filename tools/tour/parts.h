@@ -1,0 +1,62 @@
+// parts.h - the parts of the tour, in order, and what several of them need.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <dunlin/dunlin.hpp>
+
+#include "report.h"
+
+namespace tour {
+
+void who_we_are(const options&);
+void a_million_goroutines(const options&);
+void files(const options&);
+void stealing(const options&);
+void lifo_slot(const options&);
+void fairness(const options&);
+void overflow(const options&);
+void joins_in_place(const options&);
+void sleeping(const options&);
+void failures(const options&);
+
+/// Dies in the way that is named, as a child of failures(). Returns only if it did not die.
+int die(std::string_view how);
+
+/// A counter of one processor, as it has grown between two stats(). Processors may have been added meanwhile.
+inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after, std::size_t p,
+    std::uint64_t dunlin::runtime::processor_stats::*counter) {
+    if (p >= after.procs.size()) return 0;
+    return after.procs[p].*counter - (p < before.procs.size() ? before.procs[p].*counter : 0);
+}
+
+/// The same for all processors together.
+inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after,
+    std::uint64_t dunlin::runtime::processor_stats::*counter) {
+    std::uint64_t sum = 0;
+    for (std::size_t p = 0; p < after.procs.size(); ++p) sum += growth(before, after, p, counter);
+    return sum;
+}
+
+/// Waits until the main goroutine is the only one. Who has called done() has still a few instructions to go before he is counted as ended.
+inline void settle() {
+    const stopwatch watch;
+    while (dunlin::runtime::num_goroutines() > 1 && watch.elapsed() < std::chrono::seconds(2)) {
+        dunlin::sleep_for(std::chrono::microseconds(100));
+    }
+}
+
+/// While it lives there is one processor, so that the order in which things happen is the scheduler's choice and not chance.
+class one_processor {
+public:
+    one_processor() : before_(dunlin::runtime::set_max_procs(1)) { dunlin::yield(); }
+    ~one_processor() { dunlin::runtime::set_max_procs(before_); }
+    one_processor(const one_processor&) = delete;
+    one_processor& operator=(const one_processor&) = delete;
+
+private:
+    unsigned before_;
+};
+
+}  // namespace tour
