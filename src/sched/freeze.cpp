@@ -34,7 +34,9 @@ namespace {
 constexpr int freeze_signal = SIGURG;
 constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
-constexpr std::int64_t patience_ns = 20'000'000;
+// ThreadSanitizer makes a thread tens of times slower and keeps its signals back, but tells of every access after the exit.
+constexpr std::int64_t patience_ns = stack::thread_sanitizing ? 500'000'000 : 20'000'000;
+constexpr std::int64_t settled_ns = 2'000'000;
 
 struct code_range {
     std::uintptr_t begin, end;
@@ -48,12 +50,13 @@ std::size_t untouchable_count = 0;
 struct sigaction previous;
 std::atomic<std::uint32_t> never{0};
 
+// ThreadSanitizer is not among them: it keeps a signal until the thread leaves one of its functions, and calls the handler there.
 bool must_not_stop_in(const char* library) noexcept {
     const char* slash = std::strrchr(library, '/');
     const char* name = slash ? slash + 1 : library;
     for (const char* prefix : {"libc.", "libc-", "ld-linux", "ld-musl", "libgcc_s", "libpthread", "libstdc++", "libc++", "libunwind",
         "libjemalloc", "libtcmalloc",
-                               "libmimalloc", "libasan", "libtsan", "libubsan", "liblsan", "libclang_rt"}) {
+                               "libmimalloc", "libasan", "libubsan", "liblsan", "libclang_rt"}) {
         if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return true;
     }
     return false;
@@ -104,10 +107,15 @@ void for_each_asked(F f) noexcept {
     }
 }
 
-// False: it sleeps in the kernel.
+// False: it has been asleep in the kernel for a while. A moment's sleep (a contended lock, a page fault) does not count: it comes out and runs.
 bool ask(machine* m) noexcept {
-    if (!platform::thread_is_running(m->tid)) return false;
-    m->asked_ns = platform::now_ns();
+    const std::int64_t now = platform::now_ns();
+    m->asked_ns = now;
+    if (!platform::thread_is_running(m->tid)) {
+        if (m->asleep_since_ns == 0) m->asleep_since_ns = now;
+        return now - m->asleep_since_ns < settled_ns;
+    }
+    m->asleep_since_ns = 0;
     platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, freeze_signal);
     return true;
 }

@@ -274,6 +274,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::atomic<bool> coming_in{false};         // itself: in enter_slow(), where in_runtime is 0 and a lock may be held; no place to be frozen
     std::atomic<bool> frozen{false};            // itself, in the signal handler
     owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
+    owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
 
     machine* idle_next = nullptr;               // scheduler lock
     machine* all_next = nullptr;                // constant after it is linked
