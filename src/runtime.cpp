@@ -1,7 +1,9 @@
 // runtime.cpp - the only file that knows every layer: it wires them, starts them, and stops them.
 #include <cerrno>
 #include <pthread.h>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -18,6 +20,7 @@
 #include "platform/futex.h"
 #include "platform/membarrier.h"
 #include "platform/thread.h"
+#include "sched/blocking.h"
 #include "sched/crash.h"
 #include "sched/freeze.h"
 #include "sched/goroutine.h"
@@ -25,7 +28,9 @@
 #include "sched/lifetime.h"
 #include "sched/monitor.h"
 #include "sched/os_thread.h"
+#include "sched/preempt.h"
 #include "sched/processor.h"
+#include "sched/thread_maker.h"
 #include "timer/timers.h"
 
 namespace dunlin {
@@ -68,6 +73,42 @@ void choose_guards() {
         stack::stacks.use_guards(*kind);
     } else {
         platform::complain("DUNLIN_STACK_GUARD", text, "is not one of auto, madvise, mprotect, canary, none");
+    }
+}
+
+// Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one that hangs.
+bool under_valgrind() noexcept {
+    const char* preloaded = std::getenv("LD_PRELOAD");
+    return preloaded != nullptr && std::strstr(preloaded, "vgpreload") != nullptr;
+}
+
+void choose_preemption() {
+    using sched::preemption;
+    if (under_valgrind()) sched::preemption_mode = preemption::take;
+    const std::string_view text = platform::environment_text("DUNLIN_PREEMPTION");
+    if (text == "off") {
+        sched::preemption_mode = preemption::off;
+    } else if (text == "take") {
+        sched::preemption_mode = preemption::take;
+    } else if (text == "signal") {
+        sched::preemption_mode = preemption::signal;
+    } else if (!text.empty()) {
+        platform::complain("DUNLIN_PREEMPTION", text, "is not one of signal, take, off");
+    }
+    const std::string_view number = platform::environment_text("DUNLIN_PREEMPTION_SIGNAL");
+    if (number.empty()) return;
+    const auto signal = platform::parse_number(number);
+    // Not what the kernel sends for faults, nor what cannot be caught, nor libc's own (32, 33).
+    const auto usable = [](std::uint64_t n) {
+        for (const int no : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, 32, 33}) {
+            if (n == static_cast<std::uint64_t>(no)) return false;
+        }
+        return n >= 1 && n <= 64;
+    };
+    if (signal && usable(*signal)) {
+        sched::preemption_signal = static_cast<int>(*signal);
+    } else {
+        platform::complain("DUNLIN_PREEMPTION_SIGNAL", number, "is not the number of a signal that a program can handle");
     }
 }
 
@@ -151,12 +192,15 @@ namespace sched {
     platform::remember_signal_mask();
     wire();
     choose_guards();
+    choose_preemption();
     s.default_stack_class = default_stack_class();
     s.spinning_pays.store(platform::affinity_cpus() > 1, std::memory_order_relaxed);
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
     install_crash_handlers();
     install_freeze_handler();
-    if (!start_monitor()) throw std::system_error(EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");
+    if (!start_monitor() || !start_thread_maker()) {
+        throw std::system_error(EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");
+    }
     set_max_procs(default_max_procs());
     observe::read_debug_settings();
     std::atexit(stop_at_exit);
@@ -269,6 +313,23 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
 }
 
 }  // namespace detail
+
+namespace detail {
+
+blocking_scope::blocking_scope(blocking_site& site) noexcept : site_(site) {
+    const sched::blocking_entry entry = sched::begin_blocking(site.score);
+    handed_on_at_ = entry.handed_on_at_ns;
+    reason_before_ = static_cast<unsigned char>(entry.reason_before);
+}
+
+blocking_scope::~blocking_scope() { sched::end_blocking(site_.score, {handed_on_at_, static_cast<sched::wait_reason>(reason_before_)}); }
+
+}  // namespace detail
+
+no_preempt::no_preempt() noexcept : outermost_(sched::begin_no_preempt()) {}
+no_preempt::~no_preempt() {
+    if (outermost_) sched::end_no_preempt();
+}
 
 void yield() noexcept { sched::yield(); }
 void exit_goroutine() { sched::exit_goroutine(); }

@@ -1,6 +1,7 @@
 // dunlin.hpp - everything.
 #pragma once
 
+#include <dunlin/blocking.hpp>
 #include <dunlin/clock.hpp>
 #include <dunlin/config.hpp>
 #include <dunlin/go.hpp>

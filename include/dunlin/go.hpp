@@ -193,7 +193,7 @@ void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location
 /// keep per-thread state on purpose (graphics contexts, namespaces, set-uid). On a plain thread: nothing.
 /// If the goroutine ends wired, its thread ends too, and with it whatever was done to it.
 /// Cost      Each park and each wake-up of a wired goroutine is two switches of threads.
-/// Throws    std::bad_alloc, std::system_error. Source: runtime.LockOSThread.
+/// Throws    std::bad_alloc. Source: runtime.LockOSThread.
 DUNLIN_API void lock_os_thread();
 /// Undoes one lock_os_thread(); nothing if there was none.
 DUNLIN_API void unlock_os_thread() noexcept;

@@ -41,7 +41,27 @@ struct processor_stats {
     std::uint64_t in_place_joins = 0;   ///< children run on the stack of who waited for them
     std::uint64_t parks = 0, yields = 0;
     std::uint64_t stacks_bound = 0;     ///< stacks taken because the goroutine before was parked on its own
+    std::uint64_t blocking_calls = 0;   ///< calls of blocking() begun on it
+    std::uint64_t hand_offs = 0;        ///< of these, at whose beginning it was handed to another thread at once
     std::vector<std::uint64_t> stolen_from;  ///< goroutines stolen, by the victim's id
+};
+
+/// Processors that changed hands because a goroutine blocked its thread or computed for long.
+struct hand_off_stats {
+    std::uint64_t blocking_calls = 0;   ///< calls of blocking()
+    std::uint64_t at_once = 0;          ///< of these, handed on at the beginning
+    std::uint64_t from_blocking = 0;    ///< processors that the monitor took from a blocking() that lasted
+    std::uint64_t from_blocked = 0;     ///< from threads that slept in the kernel unannounced
+    std::uint64_t from_hogs = 0;        ///< from goroutines that had used up their time slice
+    std::uint64_t urgent = 0;           ///< of these, before its end, for somebody just woken
+    std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
+    std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
+    std::size_t preempted_now = 0;      ///< of these, now
+    std::uint64_t thaws = 0;            ///< let go on without a processor, because others seemed to wait for a lock of theirs
+    std::uint64_t given_back = 0;       ///< idle processors given to threads that computed without one
+    std::uint64_t returns_idle = 0;     ///< goroutines that came to the runtime without a processor and found an idle one
+    std::uint64_t returns_queued = 0;   ///< that found none, and queued
+    std::uint64_t threads_ended = 0;    ///< threads given back because they had nothing to do
 };
 
 /// Counts since the program began. Each number is exact; numbers of busy processors are not of the same instant.
@@ -52,12 +72,13 @@ struct runtime_stats {
     unsigned threads = 0;           ///< threads that run goroutines
     unsigned idle_threads = 0;
     std::size_t goroutines = 0;     ///< alive
-    std::size_t runnable = 0, running = 0, waiting = 0;  ///< by state; costs a walk over all descriptors
+    std::size_t runnable = 0, running = 0, waiting = 0, preempted = 0;  ///< by state; costs a walk over all descriptors
     std::size_t global_queue = 0;
     std::size_t stacks_in_use = 0;  ///< handed out, the processors' reserves included
     std::size_t stack_bytes_reserved = 0;
     std::string stack_guards;       ///< "madvise", "mprotect", "canary" or "none"
     std::uint64_t steals = 0, stolen = 0, in_place_joins = 0, overflows = 0;
+    hand_off_stats hand_offs;
     std::vector<processor_stats> procs;
 };
 

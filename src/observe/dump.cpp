@@ -39,6 +39,8 @@ void write_header(platform::text_writer& out, const goroutine& g) noexcept {
             out << ", ";
             out.duration(waited);
         }
+    } else if (state == goroutine_state::running && g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
+        out << name(sched::wait_reason::blocking_call);
     } else {
         out << name(state);
         if (g.flags & goroutine::in_place) out << ", in place";

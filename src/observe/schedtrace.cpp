@@ -76,9 +76,7 @@ void write_trace(platform::text_writer& out, bool detail) noexcept {
     sched::scheduler& s = the_scheduler;
     const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
     const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
-    s.lock.lock();
     const std::uint32_t idle_threads = s.idle_machine_count;
-    s.lock.unlock();
     out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs << " idleprocs=" << sched::idle_count(word)
         << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads() << " spinningthreads=" << sched::spinning_count(word)
         << " needspinning=0 idlethreads=" << idle_threads << " runqueue=" << s.global_size.load(std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include "sched/descriptors.h"
 #include "sched/goroutine.h"
 #include "sched/lifetime.h"
+#include "sched/machine.h"
 #include "sched/wake.h"
 
 namespace dunlin::runtime {
@@ -33,9 +34,33 @@ processor_stats stats_of(const sched::processor& p, std::uint32_t made) {
     r.parks = c.parks.get();
     r.yields = c.yields.get();
     r.stacks_bound = c.stack_binds.get();
+    r.blocking_calls = c.blocking_calls.get();
+    r.hand_offs = c.hand_offs.get();
     r.stolen_from.reserve(made);
     for (std::uint32_t i = 0; i < made; ++i) r.stolen_from.push_back(p.stolen_from[i].load(std::memory_order_relaxed));
     return r;
+}
+
+stack::arena_stats stats_of_stacks() {
+    const sched::unstoppable_section section;  // they have a lock
+    return stack::stacks.stats();
+}
+
+void copy_hand_offs(hand_off_stats& r) {
+    const sched::scheduler& s = sched::the_scheduler;
+    const sched::hand_off_counters& c = s.hand_offs;
+    r.from_blocking = c.from_blocking.get();
+    r.from_blocked = c.from_blocked.get();
+    r.from_hogs = c.from_hogs.get();
+    r.urgent = c.urgent.get();
+    r.signals = c.freeze_signals.get();
+    r.preemptions = c.preemptions.get();
+    r.preempted_now = s.preempted_size.load(std::memory_order_relaxed);
+    r.thaws = c.thaws.get();
+    r.given_back = c.given_back.get();
+    r.returns_idle = c.returns_idle.get();
+    r.returns_queued = c.returns_queued.get();
+    r.threads_ended = c.threads_ended.get();
 }
 
 void count_states(runtime_stats& r) {
@@ -44,6 +69,7 @@ void count_states(runtime_stats& r) {
             case sched::goroutine_state::runnable: ++r.runnable; break;
             case sched::goroutine_state::running: ++r.running; break;
             case sched::goroutine_state::waiting: ++r.waiting; break;
+            case sched::goroutine_state::preempted: ++r.preempted; break;
             default: break;
         }
     });
@@ -59,13 +85,12 @@ runtime_stats stats() {
     const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
     r.idle_procs = sched::idle_count(word);
     r.spinning_threads = sched::spinning_count(word);
-    s.lock.lock();
     r.threads = s.machine_count.load(std::memory_order_relaxed);
     r.idle_threads = s.idle_machine_count;
-    s.lock.unlock();
     r.goroutines = sched::live_goroutines();
     r.global_queue = s.global_size.load(std::memory_order_relaxed);
-    const stack::arena_stats stacks = stack::stacks.stats();
+    copy_hand_offs(r.hand_offs);
+    const stack::arena_stats stacks = stats_of_stacks();
     r.stacks_in_use = stacks.slots_in_use;
     r.stack_bytes_reserved = stacks.reserved_bytes;
     r.stack_guards = platform::to_string(stacks.kind);
@@ -78,6 +103,8 @@ runtime_stats stats() {
         r.stolen += r.procs.back().stolen;
         r.in_place_joins += r.procs.back().in_place_joins;
         r.overflows += r.procs.back().overflows;
+        r.hand_offs.blocking_calls += r.procs.back().blocking_calls;
+        r.hand_offs.at_once += r.procs.back().hand_offs;
     }
     return r;
 }

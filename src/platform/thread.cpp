@@ -4,10 +4,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "platform/syscall.h"
@@ -108,7 +110,47 @@ bool thread_is_running(pid_t tid) noexcept {
     return read_proc(path.view().data(), text, sizeof text) != 0 && std::strncmp(text, "running", 7) == 0;
 }
 
+std::int64_t thread_cpu_ns(pid_t tid) noexcept {
+    // The clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED below the complement of its number (linux/posix-timers.h).
+    timespec t{};
+    const long clock = static_cast<long>((~static_cast<unsigned>(tid) << 3) | 6u);
+    if (raw_syscall(SYS_clock_gettime, static_cast<int>(clock), syscall_arg(&t)) != 0) return 0;
+    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+std::uint64_t thread_sleeps(pid_t tid) noexcept {
+    text_writer path(-1);
+    path << "/proc/self/task/" << static_cast<int>(tid) << "/status" << std::string_view("\0", 1);
+    char text[4096];
+    read_proc(path.view().data(), text, sizeof text);
+    const char* line = std::strstr(text, "\nvoluntary_ctxt_switches:");
+    return line ? std::strtoull(line + 25, nullptr, 10) : 0;
+}
+
+thread_use this_thread_use() noexcept {
+    timespec t{};
+    rusage used{};
+    raw_syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, syscall_arg(&t));
+    raw_syscall(SYS_getrusage, RUSAGE_THREAD, syscall_arg(&used));
+    return {static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec, static_cast<std::uint64_t>(used.ru_nvcsw)};
+}
+
 void use_exact_timers() noexcept { raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1); }
+
+void use_short_turns() noexcept {
+    // linux/sched/types.h, which cannot be included beside <sched.h>.
+    struct {
+        std::uint32_t size, policy;
+        std::uint64_t flags;
+        std::int32_t nice;
+        std::uint32_t priority;
+        std::uint64_t runtime, deadline, period;
+    } attributes{};
+    constexpr std::uint32_t other = 0;
+    if (raw_syscall(SYS_sched_getattr, 0, syscall_arg(&attributes), sizeof attributes, 0) != 0 || attributes.policy != other) return;
+    attributes.runtime = 100'000;
+    raw_syscall(SYS_sched_setattr, 0, syscall_arg(&attributes), 0);
+}
 
 stack_bounds thread_stack() noexcept {
     pthread_attr_t attributes;

@@ -23,8 +23,25 @@ unsigned count_threads() noexcept;
 // Does the thread of this process execute, or wait for a CPU? False: it sleeps in the kernel, or is gone. 6 us.
 bool thread_is_running(pid_t tid) noexcept;
 
+// CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
+std::int64_t thread_cpu_ns(pid_t tid) noexcept;
+
+// How often a thread of this process has gone to sleep in the kernel by itself; 0 when it cannot be told. 10 us.
+std::uint64_t thread_sleeps(pid_t tid) noexcept;
+
+// The same two of the calling thread; safe in signal handlers.
+struct thread_use {
+    std::int64_t cpu_ns;
+    std::uint64_t sleeps;
+};
+thread_use this_thread_use() noexcept;
+
 // Sleeps of this thread end within a microsecond of their time instead of within fifty.
 void use_exact_timers() noexcept;
+
+// The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux 6.12 and later; elsewhere
+// nothing). Its share of the CPU stays the same.
+void use_short_turns() noexcept;
 
 // The calling thread's stack as it was created.
 struct stack_bounds {

@@ -27,8 +27,14 @@ struct sigaction previous_bus;
 
 std::atomic<bool> claimed{false};
 
+// Whoever reports is not to be stopped half-way.
+void hold_still() noexcept {
+    if (machine* m = current_machine()) m->unstoppable = m->unstoppable + 1;
+}
+
 // The first report is the one that counts: another goroutine's at the same moment waits for the end.
 void claim_report() noexcept {
+    hold_still();
     if (!claimed.exchange(true)) return;
     for (;;) pause();
 }

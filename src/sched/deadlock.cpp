@@ -10,7 +10,7 @@
 #include "sched/goroutine.h"
 #include "sched/hooks.h"
 #include "sched/monitor.h"
-#include "sched/os_thread.h"
+#include "sched/thread_maker.h"
 
 namespace dunlin::sched {
 
@@ -18,7 +18,7 @@ namespace {
 
 unsigned our_threads() noexcept {
     const scheduler& s = the_scheduler;
-    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + helper_threads();
+    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
     if (s.inside_run) ++count;
     if (stack::thread_sanitizing) ++count;  // TSan has one of its own
     return count;
@@ -29,7 +29,7 @@ unsigned our_threads() noexcept {
 void check_for_deadlock() noexcept {
     scheduler& s = the_scheduler;
     s.deadlock_suspected = false;
-    const std::int64_t asleep = std::int64_t{s.idle_machine_count} + s.condemned_machines + s.locked_machines_waiting;
+    const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
     if (asleep != std::int64_t{s.machine_count.load(std::memory_order_relaxed)}) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
     if (s.global.size() != 0 || s.condemned_machines != 0 || earliest_deadline() != 0) return;

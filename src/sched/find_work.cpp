@@ -8,7 +8,8 @@
 //            take_global    a batch of the global queue
 //            find_work      on the machine's own stack: all that, then
 //              5. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
-//              6. watch for a few microseconds, since falling asleep and being woken costs more than that
+//              6. a preempted goroutine gets the processor, on its own thread (preempt.h); else
+//                 watch for a few microseconds, since falling asleep and being woken costs more than that
 //              7. retire: wake.h, R1 to R3
 //              8. sleep until the earliest timer of all, if nobody else does; else until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
@@ -18,6 +19,7 @@
 #include "sched/goroutine.h"
 #include "sched/global_queue.h"
 #include "sched/hooks.h"
+#include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
 #include "sched/steal_order.h"
@@ -71,7 +73,7 @@ inline void advance_tick(processor* p) noexcept {
 goroutine* find_local(machine*, processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(tick % global_tick == 0) && the_scheduler.global_size.load(std::memory_order_relaxed) != 0 &&
-        !the_scheduler.stopping.load(std::memory_order_relaxed)) {
+        !the_scheduler.stopping.load(std::memory_order_relaxed) && !turn_of_preempted(p)) {
         if (goroutine* g = take_one_global(p)) return g;
     }
     const std::uint64_t executed = p->counts.switches.get();
@@ -80,6 +82,7 @@ goroutine* find_local(machine*, processor* p) noexcept {
         if (!look_at_events(p)) return nullptr;
     }
     const std::uint8_t over = p->slice_over.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(over == 3)) return nullptr;  // find_work() knows whose turn it is
     if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
         p->run_next.store(nullptr, std::memory_order_relaxed);
         if (DUNLIN_LIKELY(over != 2)) {
@@ -336,7 +339,7 @@ bool watch_for_work(const processor* p) noexcept {
 goroutine* retire(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    if (s.global.size() != 0 && !s.stopping.load(std::memory_order_relaxed)) {
+    if ((s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return take_global(processor_of(m));
     }
@@ -394,7 +397,7 @@ std::int64_t earliest_deadline() noexcept {
 bool work_anywhere() noexcept {
     const scheduler& s = the_scheduler;
     if (s.stopping.load(std::memory_order_relaxed)) return false;
-    if (s.global_size.load(std::memory_order_seq_cst) != 0) return true;
+    if (s.global_size.load(std::memory_order_seq_cst) != 0 || s.preempted_size.load(std::memory_order_seq_cst) != 0) return true;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         const processor* p = s.processor_at(i);
@@ -406,13 +409,24 @@ bool work_anywhere() noexcept {
 
 // ---- the search ----------------------------------------------------------------------------------------------------------------------
 
+void look_for_a_processor(machine* m) noexcept {
+    retire_barrier();
+    if (work_anywhere()) come_back(m);
+}
+
 goroutine* find_work(machine* m) noexcept {
     scheduler& s = the_scheduler;
     for (;;) {
         processor* p = m->p.load(std::memory_order_relaxed);
         if (p == nullptr) {
             sleep_until_handed_a_processor(m);
+            if (m->must_end) return nullptr;
             continue;
+        }
+        if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
+            p->slice_over.store(0, std::memory_order_relaxed);
+            stop_spinning(m);
+            if (give_turn_to_preempted(m)) continue;
         }
         goroutine* g = nullptr;
         if (!s.stopping.load(std::memory_order_relaxed)) {
@@ -425,7 +439,11 @@ goroutine* find_work(machine* m) noexcept {
             if (!g && may_spin(m)) {
                 start_spinning(m);
                 g = steal(m, p);
-                if (!g && watch_for_work(p)) continue;
+                if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && watch_for_work(p)) continue;
+            }
+            if (!g && s.preempted_size.load(std::memory_order_relaxed) != 0) {
+                stop_spinning(m);
+                if (give_turn_to_preempted(m)) continue;
             }
             if (!g) g = retire(m);
         } else {

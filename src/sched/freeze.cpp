@@ -2,21 +2,17 @@
 //
 // Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes would use them. Its thread must
 //            stand still, but not where it holds a lock that the exiting thread wants: malloc's, stdio's, the loader's.
-// Protocol   A signal (SIGURG, as Go's preemption: ignored by default, used by nobody, passed on by debuggers) is sent to the thread. Its handler looks
-//            where the thread was interrupted. In the program's own code, or in a library other than libc, the loader and their like: it never
-//            returns. In one of those three: it returns, and the thread is asked again a millisecond later.
+// Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used by nobody, passed on by debuggers) is sent
+//            to the thread. Its handler looks where the thread was interrupted. Where it may stop (safe_place.h) it never
+//            returns. Elsewhere it returns, and the thread is asked again a millisecond later.
 //            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
 //            has returned, and catches it when it comes out.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running until the process is gone.
-//            Statically linked, libc cannot be told from the program: then nobody is frozen in code
-//            below the end of the text segment, that is, nobody at all.
+//            Statically linked, libc cannot be told from the program: then nobody is frozen at all.
 #include "sched/freeze.h"
 
 #include <atomic>
 #include <csignal>
-#include <cstdint>
-#include <cstring>
-#include <link.h>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -24,6 +20,8 @@
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/current.h"
+#include "sched/preempt.h"
+#include "sched/safe_place.h"
 #include "stack/sanitizer.h"
 #include "stack/signal_frame.h"
 
@@ -31,68 +29,31 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr int freeze_signal = SIGURG;
 constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
 // ThreadSanitizer makes a thread tens of times slower and keeps its signals back, but tells of every access after the exit.
 constexpr std::int64_t patience_ns = stack::thread_sanitizing ? 500'000'000 : 20'000'000;
 constexpr std::int64_t settled_ns = 2'000'000;
 
-struct code_range {
-    std::uintptr_t begin, end;
-};
-
-// Where nobody is frozen. Filled once, before the handler is installed.
-constexpr std::size_t max_ranges = 32;
-code_range untouchable[max_ranges];
-std::size_t untouchable_count = 0;
-
 struct sigaction previous;
 std::atomic<std::uint32_t> never{0};
 
-// ThreadSanitizer is not among them: it keeps a signal until the thread leaves one of its functions, and calls the handler there.
-bool must_not_stop_in(const char* library) noexcept {
-    const char* slash = std::strrchr(library, '/');
-    const char* name = slash ? slash + 1 : library;
-    for (const char* prefix : {"libc.", "libc-", "ld-linux", "ld-musl", "libgcc_s", "libpthread", "libstdc++", "libc++", "libunwind",
-        "libjemalloc", "libtcmalloc",
-                               "libmimalloc", "libasan", "libubsan", "liblsan", "libclang_rt"}) {
-        if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return true;
+void pass_on(int signal, siginfo_t* info, void* context) noexcept {
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(signal, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(signal);
     }
-    return false;
-}
-
-int note_library(dl_phdr_info* info, std::size_t, void*) {
-    // The vdso has no name worth trusting, and no locks.
-    if (info->dlpi_name == nullptr || !must_not_stop_in(info->dlpi_name)) return 0;
-    for (int i = 0; i < info->dlpi_phnum && untouchable_count < max_ranges; ++i) {
-        const auto& segment = info->dlpi_phdr[i];
-        if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
-        const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
-        untouchable[untouchable_count++] = {begin, begin + segment.p_memsz};
-    }
-    return 0;
-}
-
-bool may_stop_at(std::uintptr_t pc) noexcept {
-    for (std::size_t i = 0; i < untouchable_count; ++i) {
-        if (pc >= untouchable[i].begin && pc < untouchable[i].end) return false;
-    }
-    return untouchable_count != 0;
 }
 
 void on_signal(int signal, siginfo_t* info, void* context) {
     machine* m = current_machine();
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
-        if (previous.sa_flags & SA_SIGINFO) {
-            previous.sa_sigaction(signal, info, context);
-        } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-            previous.sa_handler(signal);
-        }
+        if (!stop_if_asked(info, context)) pass_on(signal, info, context);
         return;
     }
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
-    if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->coming_in.load(std::memory_order_relaxed)) return;
+    if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
     m->frozen.store(true, std::memory_order_release);
     for (;;) platform::futex_wait(never, 0);
@@ -116,19 +77,19 @@ bool ask(machine* m) noexcept {
         return now - m->asleep_since_ns < settled_ns;
     }
     m->asleep_since_ns = 0;
-    platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, freeze_signal);
+    platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
     return true;
 }
 
 }  // namespace
 
 void install_freeze_handler() noexcept {
-    dl_iterate_phdr(note_library, nullptr);
+    note_unsafe_places();
     struct sigaction ours {};
     ours.sa_sigaction = on_signal;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
     sigfillset(&ours.sa_mask);
-    sigaction(freeze_signal, &ours, &previous);
+    sigaction(preemption_signal, &ours, &previous);
 }
 
 void stop_condemned_machines() noexcept {

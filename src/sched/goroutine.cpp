@@ -16,6 +16,8 @@
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
+//  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone (lost_processor.cpp)
+//  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to running in the same handler
 //
 // Two moments are hard.
 //
@@ -42,6 +44,7 @@
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/hooks.h"
+#include "sched/monitor.h"
 #include "sched/os_thread.h"
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
@@ -170,6 +173,7 @@ void start_goroutine(goroutine* g) noexcept {
         the_scheduler.global_size.store(the_scheduler.global.size(), std::memory_order_relaxed);
         the_scheduler.lock.unlock();
         wake_if_idle();
+        call_monitor_if_all_stuck();
     }
 }
 
@@ -249,6 +253,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 [[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
     goroutine* next = find_local(m, p);
     if (next != nullptr || the_scheduler.global_size.load(std::memory_order_relaxed) == 0) return next;
+    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) return nullptr;
     return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
 }
 
@@ -356,6 +361,8 @@ namespace {
 
 }  // namespace
 
+[[gnu::noinline]] machine* leave_queued(machine* m, goroutine* self) noexcept { return switch_away(m, self, nullptr); }
+
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept {
     goroutine* self = m->current.load(std::memory_order_relaxed);
     self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
@@ -416,6 +423,7 @@ void ready(goroutine* g) noexcept {
     if (m == nullptr) {
         push_global(g);
         wake_if_idle();
+        call_monitor_if_all_stuck();
         return;
     }
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
@@ -468,6 +476,11 @@ constexpr std::uint64_t yields_per_exchange = 8;
 [[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
+        push_local(p, self);
+        next = nullptr;
+        return true;
+    }
     const bool others = the_scheduler.global_size.load(std::memory_order_relaxed) != 0;
     if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
         next = exchange_with_global(p, self);
@@ -604,6 +617,7 @@ void execute(machine* m, goroutine* g) noexcept {
             }
         } else if (g == nullptr) {
             g = find_work(m);
+            if (g == nullptr) continue;  // must_end
         }
         if (DUNLIN_UNLIKELY((g->flags & goroutine::locked) && g->extra->locked_to != m)) {
             hand_to_its_machine(m, g);
@@ -611,66 +625,6 @@ void execute(machine* m, goroutine* g) noexcept {
             execute(m, g);
         }
     }
-}
-
-// The goroutine lost its processor (machine.h, E3). It is running, outside of any queue.
-[[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
-    scheduler& s = the_scheduler;
-    goroutine* self = m->current.load(std::memory_order_relaxed);
-    for (;;) {
-        // Whoever took it may be about to give up (T3), or waits for us to come out: he holds the lock until he knows.
-        m->coming_in.store(true, std::memory_order_relaxed);
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler on this thread (freeze.cpp)
-        m->in_runtime.store(0, std::memory_order_release);                    // S1
-        m->last_p->retake.lock();                                             // S2
-        m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
-        const bool have_it = m->p.load(std::memory_order_relaxed) != nullptr;
-        m->last_p->retake.unlock();
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        m->coming_in.store(false, std::memory_order_relaxed);
-        if (have_it) return m;
-        s.lock.lock();
-        if (m->condemned) {
-            // The goroutine is lost; the machine is as good as new, and nobody is to freeze it any more.
-            m->condemned = false;
-            --s.condemned_machines;
-            m->freeze_asked.store(false, std::memory_order_release);
-            if (m->locked_g != nullptr) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4
-            m->locked_g = nullptr;
-            m->current.store(nullptr, std::memory_order_relaxed);  // start_world() asks, under this lock, whether to give it its processor back
-            s.lock.unlock();
-            abandon(m, self);
-        }
-        if (m->p.load(std::memory_order_acquire) != nullptr) {  // start_world() has given it back meanwhile, under this lock
-            s.lock.unlock();
-            return m;
-        }
-        const std::uint32_t world = s.world_word.load(std::memory_order_relaxed);
-        if (s.stopping.load(std::memory_order_relaxed)) {
-            s.lock.unlock();
-            platform::futex_wait(s.world_word, world);
-            continue;
-        }
-        if (processor* p = take_idle_processor()) {
-            s.lock.unlock();
-            give(p, m);
-            return m;
-        }
-        self->saved.store(0, std::memory_order_relaxed);
-        transition<goroutine_state::running, goroutine_state::runnable>(self->state);
-        s.global.push_back(self);
-        s.global_size.store(s.global.size(), std::memory_order_relaxed);
-        s.lock.unlock();
-        return switch_away(m, self, nullptr);
-    }
-}
-
-void abandon(machine* m, goroutine* self) noexcept {
-    self->state.store(goroutine_state::frozen, std::memory_order_release);
-    m->leaving = nullptr;
-    *m->exceptions = {};
-    stack::before_last_switch(m->own_stack);
-    stack::jump_context(&m->scheduler_context);
 }
 
 void illegal_transition(const std::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept {

@@ -50,6 +50,12 @@ bool may_rotate(processor* p) noexcept;
 // Is there room below for a child that expects a stack of its own?
 bool room_for_child(const goroutine* self) noexcept;
 
+// `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the machine it runs on then.
+machine* leave_queued(machine* m, goroutine* self) noexcept;
+
+// Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nobody.
+inline bool turn_of_preempted(const processor* p) noexcept { return p->slice_over.load(std::memory_order_relaxed) == 3; }
+
 // Ends the current goroutine: destructors run, then it is dead.
 [[noreturn]] void exit_goroutine();
 
@@ -65,7 +71,7 @@ void name_current_goroutine(std::string_view name);
 goroutine* find_local(machine* m, processor* p) noexcept;
 // One batch from the global queue, the first of which is returned.
 goroutine* take_global(processor* p) noexcept;
-// The whole search, on the machine's own stack; sleeps until there is something. On return the machine has a processor.
+// The whole search, on the machine's own stack; sleeps until there is something. On return the machine has a processor. Null: it is to end.
 goroutine* find_work(machine* m) noexcept;
 
 // Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.

@@ -15,6 +15,7 @@
 #include "sched/hooks.h"
 #include "sched/os_thread.h"
 #include "sched/processor.h"
+#include "sched/thread_maker.h"
 #include "sched/wake.h"
 
 extern "C" {
@@ -24,6 +25,8 @@ thread_local constinit dunlin::sched::machine* dunlin_current_machine = nullptr;
 namespace dunlin::sched {
 
 constinit upward_hooks hooks;
+
+constinit thread_local bool may_create_threads = true;
 
 [[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
 
@@ -93,6 +96,8 @@ void thread_main(void* raw) noexcept {
         m->handed_p = nullptr;
         m->spinning = m->handed_spinning;
         give(p, m);
+    } else {
+        look_for_a_processor(m);  // somebody may have had work and a processor but no thread
     }
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
@@ -168,30 +173,85 @@ machine* pop_idle_machine() noexcept {
     if (m == nullptr) return nullptr;
     s.idle_machines = m->idle_next;
     m->idle_next = nullptr;
-    --s.idle_machine_count;
+    s.idle_machine_count = s.idle_machine_count - 1;
     return m;
 }
 
 }  // namespace
 
-void start_machine(processor* p, bool spinning) noexcept {
+void machine_list::push_back(machine* m) noexcept {
+    m->idle_next = nullptr;
+    (tail != nullptr ? tail->idle_next : head) = m;
+    tail = m;
+    ++size;
+}
+
+void machine_list::push_front(machine* m) noexcept {
+    m->idle_next = head;
+    head = m;
+    if (tail == nullptr) tail = m;
+    ++size;
+}
+
+machine* machine_list::pop_front() noexcept {
+    machine* m = head;
+    if (m == nullptr) return nullptr;
+    head = m->idle_next;
+    if (head == nullptr) tail = nullptr;
+    m->idle_next = nullptr;
+    --size;
+    return m;
+}
+
+bool start_idle_machine(processor* p, bool spinning) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     machine* m = pop_idle_machine();
     s.lock.unlock();
-    if (m != nullptr) {
-        m->handed_p = p;
-        m->handed_spinning = spinning;
-        // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
-        m->wake_word.store(1, std::memory_order_release);
-        platform::futex_wake(m->wake_word);
+    if (m == nullptr) return false;
+    m->handed_p = p;
+    m->handed_spinning = spinning;
+    // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
+    m->wake_word.store(1, std::memory_order_release);
+    platform::futex_wake(m->wake_word);
+    return true;
+}
+
+void make_spare_machines(unsigned count) noexcept {
+    for (int error = 0; count != 0; --count) {
+        if (make_machine(nullptr, false, error) != nullptr) continue;
+        report_no_thread(error);
         return;
     }
+}
+
+void end_idle_machines(unsigned count) noexcept {
+    scheduler& s = the_scheduler;
+    for (; count != 0; --count) {
+        s.lock.lock();
+        machine* m = pop_idle_machine();
+        s.lock.unlock();
+        if (m == nullptr) return;
+        m->must_end = true;
+        m->wake_word.store(1, std::memory_order_release);
+        platform::futex_wake(m->wake_word);
+        s.hand_offs.threads_ended.add();
+    }
+}
+
+void start_machine(processor* p, bool spinning) noexcept {
+    scheduler& s = the_scheduler;
+    if (start_idle_machine(p, spinning)) return;
     int error = 0;
-    if (make_machine(p, spinning, error) != nullptr) return;
-    report_no_thread(error);
+    if (!may_create_threads) {
+        want_spare_machine(platform::now_ns());
+    } else if (make_machine(p, spinning, error) != nullptr) {
+        return;
+    } else {
+        report_no_thread(error);
+    }
     s.lock.lock();
-    if (s.machine_count.load(std::memory_order_relaxed) == 0) {
+    if (error != 0 && s.machine_count.load(std::memory_order_relaxed) == 0) {
         s.lock.unlock();
         platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
         platform::end_process(2);
@@ -208,13 +268,14 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     s.lock.lock();
     m->idle_next = s.idle_machines;
     s.idle_machines = m;
-    ++s.idle_machine_count;
+    s.idle_machine_count = s.idle_machine_count + 1;
     check_for_deadlock();
     s.lock.unlock();
     while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);
     m->wake_word.store(0, std::memory_order_relaxed);
     processor* p = m->handed_p;
     m->handed_p = nullptr;
+    if (p == nullptr) return;  // to end (must_end)
     m->spinning = m->handed_spinning;
     give(p, m);
 }

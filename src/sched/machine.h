@@ -13,7 +13,8 @@
 //            enter_slow                                   patient: at T3, wait a while for in_runtime to become 0: the machine cannot
 //            S1  in_runtime = 0                               enter again, T1 stands
 //            S2  lock p->retake: no taker is at work
-//            S3  in_runtime = 1; m->p says who has it (`taken` does not: a patient taker may have raised it again)
+//            S3  in_runtime = 1; m->p says who has it (`taken` does not: a patient taker may have raised it again).
+//                Another processor than the one whose lock is held: somebody gave it to us meanwhile; from S1 again with its lock.
 // Proof      T2 is a full fence in the machine's thread too, somewhere in its program order. If it falls after E1, T3 sees in_runtime = 1 (or a
 //            later L1, which releases everything the machine did). If it falls before E1, E3 sees the 1 of T1.
 //            In neither case do both go on. A machine that sees `taken` takes p->retake, which waits until the taker has decided.
@@ -66,8 +67,42 @@ processor* release_processor(machine* m) noexcept;
 // idle list and the shortage is reported once.
 void start_machine(processor* p, bool spinning) noexcept;
 
-// Puts this machine, which has no processor, to sleep until somebody hands it one.
+// False on the monitor's thread: creating a thread allocates, and the monitor must not wait for the allocator (thread_maker.h).
+extern constinit thread_local bool may_create_threads;
+
+// Takes an idle processor for m, which has none, if there is work for it. find_work.cpp.
+void look_for_a_processor(machine* m) noexcept;
+
+// Puts this machine, which has no processor, to sleep until somebody hands it one, or tells it to end (must_end).
 void sleep_until_handed_a_processor(machine* m) noexcept;
+
+// The same with an idle machine only; false if there is none. Never allocates, never creates a thread: the monitor's way.
+bool start_idle_machine(processor* p, bool spinning) noexcept;
+
+// Makes `count` machines without processors, for later. Not from the monitor.
+void make_spare_machines(unsigned count) noexcept;
+// Ends at most `count` machines of the idle list.
+void end_idle_machines(unsigned count) noexcept;
+
+// A section outside enter()/leave() in which this thread may hold a lock of the runtime: no signal stops it there.
+class unstoppable_section {
+public:
+    unstoppable_section() noexcept : m_(current_machine()) {
+        if (m_ == nullptr) return;
+        m_->unstoppable = m_->unstoppable + 1;
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler on this thread
+    }
+    ~unstoppable_section() {
+        if (m_ == nullptr) return;
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        m_->unstoppable = m_->unstoppable - 1;
+    }
+    unstoppable_section(const unstoppable_section&) = delete;
+    unstoppable_section& operator=(const unstoppable_section&) = delete;
+
+private:
+    machine* m_;
+};
 
 // Switches from goroutine `self` to the thread's own stack for good: it never runs again (its run() has returned).
 [[noreturn]] void abandon(machine* m, goroutine* self) noexcept;

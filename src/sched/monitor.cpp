@@ -1,9 +1,10 @@
 // monitor.cpp - what must be done on time although every processor may be busy with one goroutine.
 //
-// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, let starved goroutines try again, give back
-//            the memory of stacks that nobody used, end slices, pay the wakes that were left to it (wake.h), print the trace. Then sleep
-//            until the earliest timer of a busy processor, at least
-//            1 ms, and twice as long after each 50 rounds without effect, at most 10 ms.
+// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, take processors from threads that block or compute
+//            and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try again, give back
+//            the memory of stacks and the threads that nobody used, print the trace. Then sleep until something is due: a timer of a busy processor, the
+//            end of a slice; 1 ms while somebody waits for a processor that is stuck, and twice as long after each 50 rounds without effect, at
+//            most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep (call_monitor).
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
 // Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one: 0 % CPU in an idle process.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
@@ -17,6 +18,8 @@
 #include "sched/event_source.h"
 #include "sched/freeze.h"
 #include "sched/goroutine.h"
+#include "sched/hand_off.h"
+#include "sched/machine.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -32,11 +35,13 @@ constexpr unsigned rounds_before_doubling = 50;
 constexpr unsigned idle_rounds_before_sleep = 10;
 constexpr std::int64_t deadlock_again_ns = 250 * ms;  // 20 us of reading /proc: 0.01 % of a CPU
 constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
+constexpr std::int64_t end_threads_after_ns = 1000 * ms;
+constexpr std::uint32_t spare_threads = 4;
 constexpr std::int64_t trim_every_ns = 1000 * ms;
 constexpr std::size_t trim_slots_max = 30'000;  // 50 ms of system calls at most
 
 std::atomic<unsigned> threads{0};
-std::atomic<std::uint32_t> tick_word{0};  // never changes: to sleep on with a deadline
+std::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
 std::atomic<std::int64_t> trace_period_ns{0};
 std::atomic<void (*)()> print_trace{nullptr};
 
@@ -47,6 +52,7 @@ struct rounds {
     unsigned rounds_without_owing = rounds_of_attention;
     std::int64_t next_trim_ns = 0;
     std::int64_t next_trace_ns = 0;
+    std::int64_t next_thread_end_ns = 0;
 };
 
 bool all_idle() noexcept {
@@ -75,25 +81,6 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     return wake_at;
 }
 
-// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it is one slice, and when that
-// has lasted ten milliseconds the others in the queue have their turn (find_local).
-void tell_of_ended_slices(rounds& r, std::int64_t now) noexcept {
-    const scheduler& s = the_scheduler;
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) {
-        processor* p = s.processor_at(i);
-        const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-        if (p->state.load(std::memory_order_relaxed) != processor_state::running || tick != p->seen_tick) {
-            p->seen_tick = tick;
-            p->seen_since_ns = now;
-        } else if (now - p->seen_since_ns >= slice_ns) {
-            if (p->slice_over.load(std::memory_order_relaxed) == 0) p->slice_over.store(1, std::memory_order_relaxed);
-            p->seen_since_ns = now;
-            r.without_effect = 0;
-        }
-    }
-}
-
 // The goroutines in run_next whose wake was left to us: if one is still the same as in the last round, its processor does not get around to it.
 void pay_owed_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
@@ -107,11 +94,11 @@ void pay_owed_wakes(rounds& r) noexcept {
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         const std::uint32_t count = p->run_next_count.load(std::memory_order_relaxed);
-        if (count == p->seen_run_next && p->run_next.load(std::memory_order_relaxed) != nullptr) {
+        if (count == p->notes.run_next && p->run_next.load(std::memory_order_relaxed) != nullptr) {
             p->kept_in_a_row = 0;
             wake_if_idle();
         }
-        p->seen_run_next = count;
+        p->notes.run_next = count;
     }
 }
 
@@ -148,31 +135,65 @@ void sleep_until_busy() noexcept {
     monitor_asleep.store(0, std::memory_order_seq_cst);
 }
 
+// Threads that nobody has needed for a second are given back, half of them at a time; a few stay.
+void end_spare_threads(rounds& r, std::int64_t now) noexcept {
+    const std::uint32_t idle = the_scheduler.idle_machine_count;
+    const std::uint32_t keep = the_scheduler.max_procs.load(std::memory_order_relaxed) + spare_threads;
+    if (idle <= keep) {
+        r.next_thread_end_ns = 0;
+    } else if (r.next_thread_end_ns == 0) {
+        r.next_thread_end_ns = now + end_threads_after_ns;
+    } else if (now >= r.next_thread_end_ns) {
+        end_idle_machines((idle - keep + 1) / 2);
+        r.next_thread_end_ns = now + end_threads_after_ns / 10;
+    }
+}
+
+// When to look again.
+std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) noexcept {
+    if (o.effect || o.stuck) {
+        r.without_effect = 0;
+        r.period_ns = shortest_ns;
+    } else if (++r.without_effect % rounds_before_doubling == 0 && r.period_ns < longest_ns) {
+        r.period_ns *= 2;
+    }
+    const std::int64_t now = platform::now_ns();
+    std::int64_t wake_at = now + r.period_ns;
+    // A processor that is stuck does not look at its timers.
+    const std::int64_t timer_from = the_scheduler.all_stuck.load(std::memory_order_relaxed) ? o.now_ns : now + shortest_ns;
+    if (next_timer > timer_from && next_timer < wake_at) wake_at = next_timer;
+    if (o.look_again_ns != 0 && o.look_again_ns < wake_at) wake_at = o.look_again_ns;
+    return wake_at;
+}
+
 void one_round(rounds& r) noexcept {
-    std::int64_t now = platform::now_ns();
-    the_scheduler.coarse_now_ns.store(now, std::memory_order_relaxed);
-    const std::int64_t next_timer = tell_of_due_timers(r, now);
-    tell_of_ended_slices(r, now);
+    scheduler& s = the_scheduler;
+    outlook o;
+    o.now_ns = platform::now_ns();
+    s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
+    const std::uint32_t calls = call_word.load(std::memory_order_acquire);
+    const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
+    look_at_processors(o);
+    look_at_strays(o);
     pay_owed_wakes(r);
     feed_starved();
     freeze_again();
-    trim_stacks(r, now);
-    trace(r, now);
+    trim_stacks(r, o.now_ns);
+    end_spare_threads(r, o.now_ns);
+    trace(r, o.now_ns);
     r.idle = all_idle() ? r.idle + 1 : 0;
-    if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
+    if (r.idle >= idle_rounds_before_sleep && r.next_thread_end_ns == 0 && trace_period_ns.load(std::memory_order_relaxed) == 0) {
         sleep_until_busy();
         r = {};
         return;
     }
-    if (++r.without_effect % rounds_before_doubling == 0 && r.period_ns < longest_ns) r.period_ns *= 2;
-    now = platform::now_ns();
-    std::int64_t wake_at = now + r.period_ns;
-    if (next_timer > now + shortest_ns && next_timer < wake_at) wake_at = next_timer;
-    platform::futex_wait_until(tick_word, 0, wake_at);
+    platform::futex_wait_until(call_word, calls, end_of_sleep(r, o, next_timer));
 }
 
 void monitor_main(void*) {
     platform::use_exact_timers();
+    platform::use_short_turns();
+    may_create_threads = false;
     rounds r;
     for (;;) one_round(r);
 }
@@ -191,6 +212,12 @@ unsigned monitor_threads() noexcept { return threads.load(std::memory_order_rela
 void wake_monitor() noexcept {
     monitor_asleep.store(0, std::memory_order_seq_cst);
     platform::futex_wake(monitor_asleep);
+}
+
+void call_monitor() noexcept {
+    the_scheduler.urgent.store(true, std::memory_order_release);
+    call_word.fetch_add(1, std::memory_order_release);
+    platform::futex_wake(call_word);
 }
 
 void set_trace_period(std::int64_t period_ms, void (*print)()) noexcept {

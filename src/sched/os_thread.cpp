@@ -4,16 +4,13 @@
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
 //            3  When another machine finds it in a queue, it gives its own processor to the wired machine: hand_to_its_machine().
 //            4  When it ends wired, its thread ends with it: whatever it did to the thread goes away. (Go: the same.)
-//            5  Threads are never copies of a wired one: those that it would create are created by a helper thread, which is as clean as the process
-//               was when the first goroutine was wired.
+//            5  Threads are never copies of a wired one: those that it would create are created by the thread maker (thread_maker.h).
 //            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread away from under the waiter,
 //               which goes on elsewhere.
 // Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main goroutine of run() has no thread of its own.
 #include "sched/os_thread.h"
 
 #include <memory>
-#include <mutex>
-#include <system_error>
 
 #include "platform/futex.h"
 #include "platform/thread.h"
@@ -22,56 +19,12 @@
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
 #include "sched/processor.h"
+#include "sched/thread_maker.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
 
 namespace {
-
-// One request at a time; both sides sleep on `turn`.
-struct helper {
-    platform::futex_lock users;
-    std::atomic<std::uint32_t> turn{0};  // 0 free, 1 asked, 2 answered
-    std::atomic<unsigned> threads{0};
-    void (*main)(void*) = nullptr;
-    void* argument = nullptr;
-    int result = 0;
-};
-helper the_helper;
-
-void helper_main(void*) {
-    helper& h = the_helper;
-    for (;;) {
-        for (std::uint32_t t; (t = h.turn.load(std::memory_order_acquire)) != 1;) platform::futex_wait(h.turn, t);
-        h.result = platform::start_thread(h.main, h.argument, "dunlin-m");
-        h.turn.store(2, std::memory_order_release);
-        platform::futex_wake(h.turn, 2);
-    }
-}
-
-void start_helper() {
-    helper& h = the_helper;
-    std::scoped_lock guard(h.users);
-    if (h.threads.load() != 0) return;
-    h.threads.store(1);
-    if (const int error = platform::start_thread(helper_main, nullptr, "dunlin-helper")) {
-        h.threads.store(0);
-        throw std::system_error(error, std::generic_category(), "dunlin::lock_os_thread: no thread for the helper that starts threads");
-    }
-}
-
-int ask_helper(void (*main)(void*), void* argument) noexcept {
-    helper& h = the_helper;
-    std::scoped_lock guard(h.users);
-    h.main = main;
-    h.argument = argument;
-    h.turn.store(1, std::memory_order_release);
-    platform::futex_wake(h.turn, 2);
-    for (std::uint32_t t; (t = h.turn.load(std::memory_order_acquire)) != 2;) platform::futex_wait(h.turn, t);
-    const int result = h.result;
-    h.turn.store(0, std::memory_order_release);
-    return result;
-}
 
 // To whoever can use it: a machine if there is anything to run, else the idle list.
 void give_processor_away(machine* m) noexcept {
@@ -97,7 +50,6 @@ void give_processor_away(machine* m) noexcept {
 
 void lock_os_thread() {
     if (current_machine() == nullptr) return;  // a plain thread is wired to itself
-    start_helper();
     auto spare = std::make_unique<goroutine_extra>();
     machine* m = enter(current_machine());
     goroutine* self = m->current.load(std::memory_order_relaxed);
@@ -182,10 +134,8 @@ void dismiss_locked_machines() noexcept {
 
 int start_machine_thread(void (*main)(void*), void* machine_) noexcept {
     const machine* self = current_machine();
-    if (self != nullptr && self->locked_g != nullptr) return ask_helper(main, machine_);
+    if (self != nullptr && self->locked_g != nullptr) return make_thread_elsewhere(main, machine_);
     return platform::start_thread(main, machine_, "dunlin-m");
 }
-
-unsigned helper_threads() noexcept { return the_helper.threads.load(std::memory_order_relaxed); }
 
 }  // namespace dunlin::sched

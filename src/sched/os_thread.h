@@ -5,8 +5,7 @@
 
 namespace dunlin::sched {
 
-// The current goroutine and its thread belong to each other until as many unlocks. Throws std::bad_alloc; std::system_error if the helper that
-// starts threads cannot be started.
+// The current goroutine and its thread belong to each other until as many unlocks. Throws std::bad_alloc.
 void lock_os_thread();
 void unlock_os_thread() noexcept;
 
@@ -25,8 +24,5 @@ void dismiss_locked_machines() noexcept;
 
 // Starts a machine's thread. From a wired thread, whose affinity, name, namespaces may have been changed, not directly: a thread copies its creator's.
 int start_machine_thread(void (*main)(void*), void* machine) noexcept;
-
-// 0 or 1, for the deadlock check.
-unsigned helper_threads() noexcept;
 
 }  // namespace dunlin::sched

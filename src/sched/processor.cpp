@@ -45,11 +45,15 @@ bool has_local_work(const processor* p) noexcept {
 
 }  // namespace
 
-processor* take_idle_processor() noexcept {
+processor* take_idle_processor(const processor* preferred) noexcept {
     scheduler& s = the_scheduler;
-    processor* p = s.idle_processors;
-    if (p == nullptr) return nullptr;
-    s.idle_processors = p->idle_next;
+    if (s.idle_processors == nullptr) return nullptr;
+    processor** link = &s.idle_processors;
+    if (preferred != nullptr && preferred->state.load(std::memory_order_relaxed) == processor_state::idle) {
+        while (*link != preferred) link = &(*link)->idle_next;
+    }
+    processor* p = *link;
+    *link = p->idle_next;
     p->idle_next = nullptr;
     p->state.store(processor_state::running, std::memory_order_relaxed);
     s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
@@ -85,6 +89,9 @@ void drain_to_global(processor* p) noexcept {
 
 void stop_world() noexcept {
     scheduler& s = the_scheduler;
+    // Who stops the world must not be stopped himself before it goes on.
+    if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     s.world.lock();
     s.lock.lock();
     s.stopping.store(true, std::memory_order_seq_cst);
@@ -156,6 +163,8 @@ void start_world() noexcept {
     if (s.global_size.load(std::memory_order_relaxed) != 0) wake_if_idle();
     timer_added(platform::now_ns());
     s.world.unlock();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (machine* self = current_machine()) self->unstoppable = self->unstoppable - 1;
 }
 
 void set_default_stack_class(unsigned size_class) noexcept {

@@ -5,8 +5,8 @@
 
 namespace dunlin::sched {
 
-// Under the scheduler lock: the most recently idled processor, or null. Now in state running, without an owner.
-processor* take_idle_processor() noexcept;
+// Under the scheduler lock: `preferred` if it is idle, else the most recently idled processor, or null. Now in state running, without an owner.
+processor* take_idle_processor(const processor* preferred = nullptr) noexcept;
 
 // Under the scheduler lock: p has no owner. To the idle list; to the stopper while the world stops; away when it is beyond max_procs.
 // `was_spinning`: its machine stops spinning in the same step (R1 of wake.h).

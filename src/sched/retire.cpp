@@ -4,7 +4,8 @@
 //                              waiting ones     are marked, so that a late ready() by a plain thread does nothing;
 //                              computing ones   cannot be marked: their machines are condemned, and lose themselves at the next call into the
 //                                               runtime (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what
-//                                               static destructors have destroyed.
+//                                               static destructors have destroyed;
+//              preempted ones   stand still already; but for those that may hold a lock of libc's, which go on like computing ones.
 // Their stacks are never used again: whoever looks at a waiter that lies on one finds it as it was.
 #include "platform/futex.h"
 #include "sched/crash.h"
@@ -15,6 +16,7 @@
 #include "sched/global_queue.h"
 #include "sched/lifetime.h"
 #include "sched/os_thread.h"
+#include "sched/preempt.h"
 #include "sched/processor.h"
 
 namespace dunlin::sched {
@@ -33,7 +35,9 @@ void keep_for_leak_check(goroutine& g) noexcept {
 void freeze_descriptor(goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
-    if (state == goroutine_state::runnable || state == goroutine_state::waiting) g.state.store(goroutine_state::frozen, std::memory_order_release);
+    if (state == goroutine_state::runnable || state == goroutine_state::waiting || state == goroutine_state::preempted) {
+        g.state.store(goroutine_state::frozen, std::memory_order_release);
+    }
 }
 
 // Under the lock.
@@ -64,6 +68,7 @@ void retire_world() noexcept {
     const std::size_t left = live_goroutines();
     while (goroutine* g = s.global.pop_front()) freeze_descriptor(*g);
     while (goroutine* g = s.starved.pop_front()) freeze_descriptor(*g);
+    abandon_preempted();
     s.global_size.store(0, std::memory_order_relaxed);
     s.starved_size.store(0, std::memory_order_relaxed);
     s.forgotten.fetch_add(left, std::memory_order_relaxed);

@@ -12,8 +12,9 @@ namespace dunlin::sched {
 #define DUNLIN_GOROUTINE_STATES(X)                                                                                       \
     X(dead,     "dead",     "the pool's",      "a free list, or held by its task",  bit(runnable))                       \
     X(runnable, "runnable", "nobody's",        "exactly one run queue",             bit(running) | bit(frozen))          \
-    X(running,  "running",  "the goroutine's", "nothing",                           bit(runnable) | bit(waiting) | bit(dead) | bit(frozen)) \
+    X(running,  "running",  "the goroutine's", "nothing",                           bit(runnable) | bit(waiting) | bit(dead) | bit(preempted) | bit(frozen)) \
     X(waiting,  "waiting",  "nobody's",        "what it waits on",                  bit(runnable) | bit(running) | bit(frozen)) \
+    X(preempted, "preempted", "its thread's, inside a signal handler", "the queue of the preempted", bit(running) | bit(frozen)) \
     X(frozen,   "frozen",   "nobody's",        "nothing; its run() has returned",   0)
 
 enum class goroutine_state : std::uint8_t {
@@ -22,11 +23,11 @@ enum class goroutine_state : std::uint8_t {
 #undef DUNLIN_STATE
 };
 
-inline constexpr std::uint8_t goroutine_state_count = 5;
+inline constexpr std::uint8_t goroutine_state_count = 6;
 
 namespace detail {
 
-inline constexpr std::uint8_t dead = 0, runnable = 1, running = 2, waiting = 3, frozen = 4;
+inline constexpr std::uint8_t dead = 0, runnable = 1, running = 2, waiting = 3, preempted = 4, frozen = 5;
 constexpr std::uint8_t bit(std::uint8_t state) { return static_cast<std::uint8_t>(1u << state); }
 
 inline constexpr std::uint8_t may_become[] = {

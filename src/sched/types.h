@@ -45,6 +45,7 @@ inline constexpr int steal_rounds = 4;
 inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 16;
 inline constexpr std::int64_t slice_ns = 10'000'000;
+inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
 
 // A variable of one owner at a time at which others have a look: loads and stores are relaxed.
@@ -59,6 +60,8 @@ public:
         return *this;
     }
     owned& operator=(const owned& other) noexcept { return *this = static_cast<T>(other); }
+    owned& operator|=(T bits) noexcept { return *this = static_cast<T>(*this | bits); }
+    owned& operator&=(T bits) noexcept { return *this = static_cast<T>(*this & bits); }
     T operator->() const noexcept { return *this; }
 
 private:
@@ -101,6 +104,7 @@ struct alignas(platform::cache_line) goroutine {
         main = 16,          // the one that run() waits for
         locked = 32,        // lock_os_thread(): only its machine may run it
         exiting = 64,       // exit_goroutine() is unwinding it
+        pinned = 128,       // inside a no_preempt scope
     };
 
     // First line: all that a switch touches.
@@ -113,7 +117,7 @@ struct alignas(platform::cache_line) goroutine {
     // out: whoever executes it waits for this byte. Store-release after the switch pairs with the executor's load-acquire.
     std::atomic<std::uint8_t> saved{0};
     std::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
-    std::uint8_t flags = 0;                     // constant after the start, but for in_place/locked/exiting: owner
+    owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/exiting/pinned: owner; the monitor looks
     int saved_errno = 0;                        // owner, while it does not run
 
     // Second line: birth, death and reports.
@@ -205,6 +209,26 @@ struct processor_counters {
     counter parks;
     counter yields;
     counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
+    counter blocking_calls;     // calls of blocking()
+    counter hand_offs;          // of these, at whose beginning the processor was handed on at once
+};
+
+// What the monitor (monitor.cpp, hand_off.cpp) has seen of a processor.
+struct monitor_notes {
+    std::uint32_t tick = 0;
+    std::int64_t tick_since_ns = 0;
+    std::uint32_t run_next = 0;
+    // Since when there has been no sign that the machine came to the scheduler: the goroutine that runs is the same.
+    machine* owner = nullptr;
+    std::uint64_t progress = 0;
+    std::int64_t stuck_since_ns = 0;
+    std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
+    std::uint32_t blocking_tick = 0;
+    // First look at a machine that is stuck: its CPU time, and how often it had slept by then.
+    bool sampled = false;
+    std::int64_t sampled_ns = 0;
+    std::int64_t sampled_cpu_ns = 0;
+    std::uint64_t sampled_sleeps = 0;
 };
 
 // ---- processor -----------------------------------------------------------------------------------------------------------------------
@@ -217,7 +241,8 @@ struct alignas(platform::false_sharing_range) processor {
     std::int64_t owed_since_ns = 0;             // owner: when the wake for the one in run_next was left to the monitor; 0: not noted
     std::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     std::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
-    // 1, set by the monitor: whoever runs here has had its ten milliseconds. 2: and run_next has had the turn that was promised to it.
+    // Set by the monitor. 1: whoever runs here has had its ten milliseconds. 2: and run_next has had the turn that was promised to it.
+    // 3: it is the turn of a preempted goroutine (preempt.h).
     std::atomic<std::uint8_t> slice_over{0};
     std::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
     std::uint32_t free_stack_count = 0;         // owner
@@ -237,16 +262,25 @@ struct alignas(platform::false_sharing_range) processor {
     processor* idle_next = nullptr;             // scheduler lock
     machine* stopped_from = nullptr;            // whoever stops the world: gets it back
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
-    // The monitor's notes.
-    std::uint32_t seen_tick = 0;                // monitor
-    std::int64_t seen_since_ns = 0;             // monitor
-    std::uint32_t seen_run_next = 0;            // monitor
+    owned<std::int64_t> slice_used_ns;          // whoever gives it to a preempted goroutine: what that has used of its slice; the monitor takes it
+    monitor_notes notes;                        // monitor
 
     processor_counters counts;                  // owner
     std::unique_ptr<std::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 };
 
 // ---- machine -------------------------------------------------------------------------------------------------------------------------
+
+// What the monitor has seen of a machine from which it took the processor.
+struct stray_notes {
+    machine* next = nullptr;                    // the monitor's list of them
+    bool listed = false;
+    std::int64_t next_look_ns = 0;
+    std::int64_t wait_ns = 0;                   // between two looks, growing
+    std::int64_t since_ns = 0;                  // begin of the time over which it is judged
+    std::int64_t cpu_ns = 0;
+    std::uint64_t sleeps = 0;
+};
 
 struct alignas(platform::false_sharing_range) machine {
     // The handshake, see machine.h.
@@ -263,7 +297,7 @@ struct alignas(platform::false_sharing_range) machine {
     int* error_number = nullptr;                // constant: the thread's errno
     platform::random_source random;             // itself
 
-    processor* last_p = nullptr;                // itself: where to look whether a taker has given up
+    owned<processor*> last_p;                   // itself, or who gives it one: where to look whether a taker has given up
     owned<bool> spinning;                       // itself
     std::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
 
@@ -271,15 +305,29 @@ struct alignas(platform::false_sharing_range) machine {
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
     std::atomic<bool> freeze_asked{false};      // freeze.cpp
-    std::atomic<bool> coming_in{false};         // itself: in enter_slow(), where in_runtime is 0 and a lock may be held; no place to be frozen
+    owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     std::atomic<bool> frozen{false};            // itself, in the signal handler
     owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
     owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
 
-    machine* idle_next = nullptr;               // scheduler lock
+    machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
     machine* all_next = nullptr;                // constant after it is linked
     goroutine* locked_g = nullptr;              // itself: lock_os_thread()
-    bool must_end = false;                      // itself: its goroutine ended wired to it
+    // Without a processor (hand_off.h, preempt.h).
+    std::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
+    std::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
+    std::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
+    owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
+    std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without; 4 asked to stop
+    bool stopped_in_library = false;            // itself, under the scheduler lock: it may hold a lock that others want
+    // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
+    owned<std::int64_t> resumed_ns, resumed_cpu_ns;
+    owned<std::uint64_t> resumed_sleeps;
+    std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
+    owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
+    stray_notes notes;                          // monitor
+
+    bool must_end = false;                      // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
     std::uint32_t id = 0;                       // constant
     pid_t tid = 0;                              // constant
@@ -287,7 +335,32 @@ struct alignas(platform::false_sharing_range) machine {
     [[no_unique_address]] stack::fake_stack fake;  // itself
 };
 
+struct machine_list {  // linked by idle_next
+    machine* head = nullptr;
+    machine* tail = nullptr;
+    std::uint32_t size = 0;
+
+    void push_back(machine* m) noexcept;
+    void push_front(machine* m) noexcept;
+    machine* pop_front() noexcept;
+};
+
 // ---- scheduler -----------------------------------------------------------------------------------------------------------------------
+
+// What stats() tells of processors that changed hands. All but the last three: the monitor.
+struct hand_off_counters {
+    counter from_blocking;      // processors taken from threads in a blocking() that lasted
+    counter from_blocked;       // from threads that slept in the kernel unannounced
+    counter from_hogs;          // from goroutines that had used up their slice
+    counter urgent;             // of these, before its end, because somebody had just been woken
+    counter freeze_signals;
+    counter thaws;              // preempted goroutines let go without a processor, because somebody seemed to wait for a lock of theirs
+    counter given_back;         // processors given to threads that computed without one
+    counter threads_ended;
+    counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
+    counter returns_idle;       // ends of a blocking call that found an idle processor; scheduler lock
+    counter returns_queued;     // that found none and queued; scheduler lock
+};
 
 struct event_source;
 
@@ -305,6 +378,8 @@ struct scheduler {
 
     std::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
     std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
+    std::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
+    std::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) std::atomic<std::uint32_t> idle_and_spinning{0};
@@ -314,11 +389,14 @@ struct scheduler {
     std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
     machine* idle_machines = nullptr;           // lock
-    std::uint32_t idle_machine_count = 0;       // lock
+    owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
     std::atomic<std::uint32_t> machine_count{0};  // lock
     std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
     goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
     std::atomic<std::size_t> starved_size{0};   // written under lock
+    machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
+    std::atomic<std::uint32_t> preempted_size{0};  // written under lock
+    std::int64_t preempted_since_ns = 0;        // lock: when one of them last had a turn, or they began to wait
     goroutine* free_goroutines = nullptr;       // lock
     std::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     std::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
@@ -330,6 +408,7 @@ struct scheduler {
     // World stop (processor.cpp).
     std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
     platform::futex_lock world;                 // held by whoever stops the world
+    hand_off_counters hand_offs;
     bool main_exited = false;                   // lock: main ended by exit_goroutine()
     bool inside_run = false;                    // lock: a thread waits inside run()
     bool main_returned = false;                 // lock: and will not wait much longer

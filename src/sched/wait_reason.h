@@ -14,6 +14,7 @@ namespace dunlin::sched {
     X(wait_group_wait, "sync.WaitGroup.Wait")    \
     X(semacquire, "semacquire")                  \
     X(stack_shortage, "no memory for a stack")   \
+    X(blocking_call, "blocking call")            \
     X(parked, "parked")
 
 enum class wait_reason : std::uint8_t {

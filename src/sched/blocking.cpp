@@ -1,0 +1,99 @@
+// blocking.cpp - see blocking.h.
+//
+// Problem    A call may take 100 ns or a second, and nobody knows before. Handing the processor on costs 5 to 10 us and a thread's wake-up; keeping it
+//            costs the others the whole time of the call.
+// Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick) and leaves the runtime with its
+//                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: two stores.
+//                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
+//            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
+// Score      0 to 3 for each place. Up when the processor was gone at the end, or the call that was handed on at once took longer than what
+//            handing on costs; down when not. From 2 on it is handed on at once.
+// Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
+#include "sched/blocking.h"
+
+#include "platform/clock.h"
+#include "sched/goroutine.h"
+#include "sched/processor.h"
+#include "sched/wake.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+constexpr unsigned char hand_on_from = 2, highest = 3;
+constexpr std::int64_t worth_handing_on_ns = 30'000;
+
+bool somebody_waits_for(const processor* p) noexcept {
+    const scheduler& s = the_scheduler;
+    return p->run_next.load(std::memory_order_relaxed) != nullptr || p->queue.size() != 0 || s.global_size.load(std::memory_order_relaxed) != 0 ||
+           s.preempted_size.load(std::memory_order_relaxed) != 0;
+}
+
+// From here on the thread is without a processor, as if the monitor had taken it: the next enter() finds `taken`.
+void hand_on_at_once(machine* m) noexcept {
+    processor* p = release_processor(m);
+    m->taken.store(1, std::memory_order_relaxed);
+    p->counts.hand_offs.add();
+    start_machine(p, false);
+}
+
+void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
+    const unsigned char before = score.load(std::memory_order_relaxed);
+    if (lasted ? before < highest : before > 0) score.store(static_cast<unsigned char>(lasted ? before + 1 : before - 1), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+blocking_entry begin_blocking(const std::atomic<unsigned char>& score) noexcept {
+    blocking_entry entry;
+    machine* m = current_machine();
+    if (m == nullptr) return entry;
+    m = enter(m);
+    processor* p = processor_of(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    entry.reason_before = self->reason.load(std::memory_order_relaxed);
+    self->waits_since_ns = the_scheduler.coarse_now_ns.load(std::memory_order_relaxed);
+    m->blocking_tick = m->blocking_tick + 1;
+    self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
+    p->counts.blocking_calls.add();
+    if (DUNLIN_UNLIKELY(score.load(std::memory_order_relaxed) >= hand_on_from) && somebody_waits_for(p) && m->locked_g == nullptr) {
+        entry.handed_on_at_ns = platform::now_ns();
+        hand_on_at_once(m);
+    }
+    leave(m);
+    return entry;
+}
+
+void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry) noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) return;
+    bool lasted = m->taken.load(std::memory_order_relaxed) != 0;
+    if (entry.handed_on_at_ns != 0) lasted = platform::now_ns() - entry.handed_on_at_ns >= worth_handing_on_ns;
+    m->current.load(std::memory_order_relaxed)->reason.store(entry.reason_before, std::memory_order_relaxed);
+    m = enter(m);
+    leave(m);
+    if (DUNLIN_UNLIKELY(lasted || score.load(std::memory_order_relaxed) != 0)) learn(score, lasted);
+}
+
+bool begin_no_preempt() noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) return false;
+    m = enter(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    const bool outermost = !(self->flags & goroutine::pinned);
+    self->flags |= goroutine::pinned;
+    leave(m);
+    return outermost;
+}
+
+void end_no_preempt() noexcept {
+    machine* m = enter(current_machine());
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    self->flags &= static_cast<std::uint8_t>(~goroutine::pinned);
+    const bool others_have_waited = m->preempt_later.load(std::memory_order_relaxed);
+    if (others_have_waited) m->preempt_later.store(false, std::memory_order_relaxed);
+    leave(m);
+    if (others_have_waited) yield();
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,24 @@
+// blocking.h - calls that a goroutine announces as blocking.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+struct blocking_entry {
+    std::int64_t handed_on_at_ns = 0;  // 0: the processor was not handed on at once
+    wait_reason reason_before = wait_reason::none;
+};
+
+// The beginning and the end of a call. `score` remembers how long calls of this place take. Any thread; nothing on plain ones.
+blocking_entry begin_blocking(const std::atomic<unsigned char>& score) noexcept;
+void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry) noexcept;
+
+// A no_preempt scope. begin: false if the goroutine is in one already, or this is a plain thread.
+bool begin_no_preempt() noexcept;
+void end_no_preempt() noexcept;
+
+}  // namespace dunlin::sched

@@ -1,0 +1,370 @@
+// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of libc's.
+//
+// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes while others wait.
+// Looks      Each round (1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and in-place joins tell whether its
+//            machine has come to the scheduler since the last look. If so all is well. If not, it is stuck, and:
+//              in blocking()             taken at the second look if somebody waits, after 10 ms if nobody does (so that the monitor may sleep)
+//              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
+//              computing                 taken when it has computed 10 ms while somebody waits, or 1 ms if somebody has just been woken:
+//                                        by a timer that is due here, or from outside while all processors were stuck
+//            Taking is the handshake of machine.h: no signal, no help. The thread goes on as a stray.
+// Hand on    To an idle machine if anybody is runnable; else to a preempted goroutine's machine; if there is no idle machine to a
+//            preempted one all the same (nobody may be kept waiting for a new thread, see preempt.h); else to the idle list. New threads are made
+//            by the thread maker, in advance.
+// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What sleeps is looked at
+//            less and less often.
+// Turns      When the runnable ones have had their share since a preempted goroutine last ran (10 ms for each of them, divided by the number of the
+//            preempted, 2 to 100 ms in all), slice_over = 3 tells a processor that it is the turn of a preempted one.
+#include "sched/hand_off.h"
+
+#include <algorithm>
+
+#include "platform/clock.h"
+#include "platform/thread.h"
+#include "sched/event_source.h"
+#include "sched/global_queue.h"
+#include "sched/machine.h"
+#include "sched/preempt.h"
+#include "sched/processor.h"
+#include "sched/thread_maker.h"
+#include "sched/wake.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t blocking_grace_ns = 20'000;
+constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
+constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
+constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
+
+machine* strays = nullptr;  // linked by notes.next
+
+void note_stray(machine* m) noexcept {
+    stray_notes& n = m->notes;
+    n.next_look_ns = 0;
+    n.wait_ns = shortest_look_ns;
+    n.since_ns = 0;
+    if (n.listed) return;
+    n.listed = true;
+    n.next = strays;
+    strays = m;
+}
+
+bool has_local_work(const processor* p) noexcept {
+    return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool timer_is_due(const processor* p, std::int64_t now) noexcept {
+    const std::int64_t deadline = the_scheduler.events->next_deadline(p);
+    return deadline != 0 && deadline <= now;
+}
+
+// ---- taking and handing on -----------------------------------------------------------------------------------------------------------
+
+// p has no machine and is ours.
+void hand_on(processor* p, const outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size.load(std::memory_order_relaxed) != 0;
+    p->slice_over.store(0, std::memory_order_relaxed);
+    if (!s.stopping.load(std::memory_order_relaxed)) {
+        if (wanted && start_idle_machine(p, false)) return;
+        if (resume_one_with(p)) return;
+    }
+    s.lock.lock();
+    const bool stopping = s.stopping.load(std::memory_order_relaxed);
+    put_idle_processor(p, false);
+    if (!stopping && has_local_work(p)) drain_to_global(p);
+    s.lock.unlock();
+    // R2 and R3 of wake.h, for somebody who cannot search himself.
+    retire_barrier();
+    if (work_anywhere()) wake_if_idle();
+    if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
+}
+
+// True: there is somebody to hand p on to.
+bool can_hand_on(const outlook& o) noexcept {
+    const scheduler& s = the_scheduler;
+    if (s.idle_machine_count < 2) want_spare_machine(o.now_ns);
+    return s.idle_machine_count != 0 || o.preempted != 0;
+}
+
+// `used_ns` of its slice are to be counted when its turn comes again.
+bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcept {
+    p->retake.lock();
+    const bool taken = p->owner.load(std::memory_order_relaxed) == m && take_locked(p, computes);
+    if (taken) {
+        m->slice_used_ns = used_ns;
+        m->stray.store(true, std::memory_order_relaxed);  // before the lock is free: enter_slow() clears it after it has had the lock
+    }
+    p->retake.unlock();
+    return taken;
+}
+
+// ---- one processor -------------------------------------------------------------------------------------------------------------------
+
+// A sum that changes whenever the machine comes to the scheduler.
+std::uint64_t progress_of(const processor* p) noexcept {
+    return p->tick.load(std::memory_order_relaxed) + p->counts.switches.get() + p->counts.in_place_joins.get() + p->counts.parks.get();
+}
+
+// True: its goroutine was resumed in the midst of a computation, so it is known to be one that computes.
+bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t now) noexcept {
+    monitor_notes& n = p->notes;
+    n.owner = m;
+    n.progress = progress;
+    n.stuck_since_ns = now;
+    n.slice_began_ns = now;
+    n.sampled = false;
+    if (m == nullptr) return false;
+    n.blocking_tick = m->blocking_tick;
+    if (m->resumed_ns == 0) return false;
+    n.slice_began_ns = m->resumed_ns - p->slice_used_ns;
+    n.sampled = true;
+    n.sampled_ns = m->resumed_ns;
+    n.sampled_cpu_ns = m->resumed_cpu_ns;
+    n.sampled_sleeps = m->resumed_sleeps;
+    p->slice_used_ns = 0;
+    m->resumed_ns = 0;
+    return true;
+}
+
+void sample(monitor_notes& n, const machine* m, std::int64_t now) noexcept {
+    n.sampled = true;
+    n.sampled_ns = now;
+    n.sampled_cpu_ns = platform::thread_cpu_ns(m->tid);
+    n.sampled_sleeps = platform::thread_sleeps(m->tid);
+}
+
+// In a blocking() for how long? Zero: not, or not the same as at the last look.
+void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
+    monitor_notes& n = p->notes;
+    const std::uint32_t tick = m->blocking_tick;
+    if (tick != n.blocking_tick) {
+        n.blocking_tick = tick;
+        n.stuck_since_ns = o.now_ns;
+        n.slice_began_ns = o.now_ns;
+        if (o.somebody_waits) o.look_again_ns = o.now_ns + blocking_grace_ns;
+        return;
+    }
+    const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
+    if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
+    if (o.somebody_waits && !can_hand_on(o)) return;
+    if (!take(p, m, 0, false)) return;
+    the_scheduler.hand_offs.from_blocking.add();
+    o.effect = true;
+    hand_on(p, o);
+}
+
+void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
+    const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
+    if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
+        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted(note_stray);
+        return;
+    }
+    if (!o.somebody_waits && lasts < idle_grace_ns) return;
+    if (o.somebody_waits && !can_hand_on(o)) return;
+    if (!take(p, m, 0, false)) return;
+    the_scheduler.hand_offs.from_blocked.add();
+    o.effect = true;
+    note_stray(m);
+    hand_on(p, o);
+}
+
+void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    monitor_notes& n = p->notes;
+    if (!n.sampled) sample(n, m, o.now_ns);
+    const std::int64_t age = o.now_ns - n.slice_began_ns;
+    const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
+    const std::int64_t due = n.slice_began_ns + (urgent ? short_slice_ns : slice_ns);
+    if (o.now_ns < due) {
+        if (o.look_again_ns == 0 || due < o.look_again_ns) o.look_again_ns = due;
+        return;
+    }
+    if (g->flags & goroutine::pinned) {
+        m->preempt_later.store(true, std::memory_order_relaxed);
+        return;
+    }
+    // Its own time, not that during which the kernel ran others.
+    const std::int64_t computed = platform::thread_cpu_ns(m->tid) - n.sampled_cpu_ns;
+    if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
+    if (!can_hand_on(o)) return;
+    const bool stoppable = preemption_mode == preemption::signal && computed >= computing_ns && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
+    if (!take(p, m, age < slice_ns ? age : 0, true)) return;
+    s.hand_offs.from_hogs.add();
+    if (age < slice_ns) s.hand_offs.urgent.add();
+    o.effect = true;
+    note_stray(m);
+    if (stoppable) {
+        ask_to_stop(m);
+        wait_until_stopped(m);
+    }
+    hand_on(p, o);
+    if (o.urgent) {
+        o.urgent = false;
+        s.urgent.store(false, std::memory_order_relaxed);
+    }
+}
+
+void look_at(processor* p, outlook& o) noexcept {
+    machine* m = p->owner.load(std::memory_order_acquire);
+    const std::uint64_t progress = progress_of(p);
+    monitor_notes& n = p->notes;
+    if (m == nullptr || m != n.owner || progress != n.progress) {
+        if (!begin_notes(p, m, progress, o.now_ns)) return;
+    }
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    if (g == nullptr) return;  // it searches
+    if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) return look_at_blocking(p, m, o);
+    if (!o.somebody_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;
+    if (!platform::thread_is_running(m->tid)) return look_at_sleeping(p, m, o);
+    if (!o.somebody_waits || preemption_mode == preemption::off) return;
+    o.stuck = true;
+    look_at_computing(p, m, g, o);
+}
+
+// ---- whose turn ----------------------------------------------------------------------------------------------------------------------
+
+void tell_whose_turn(outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    if (o.preempted == 0) return;
+    const std::int64_t share = std::clamp(slice_ns * std::int64_t{o.runnable + 1} / o.preempted, 2 * ms, 100 * ms);
+    if (o.now_ns - s.preempted_since_ns < share) return;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        // One that runs others, not one that a preempted goroutine has just been given.
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
+        const machine* m = p->owner.load(std::memory_order_acquire);
+        if (m == nullptr || m->resumed_ns != 0) continue;
+        p->slice_over.store(3, std::memory_order_relaxed);
+        o.effect = true;
+        return;
+    }
+}
+
+// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it is one slice, and when that
+// has lasted ten milliseconds the others in the queue have their turn (find_local).
+void look_at_slice(processor* p, outlook& o) noexcept {
+    monitor_notes& n = p->notes;
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    if (tick != n.tick) {
+        n.tick = tick;
+        n.tick_since_ns = o.now_ns;
+    } else if (o.now_ns - n.tick_since_ns >= slice_ns) {
+        if (p->slice_over.load(std::memory_order_relaxed) == 0) p->slice_over.store(1, std::memory_order_relaxed);
+        n.tick_since_ns = o.now_ns;
+        o.effect = true;
+    }
+}
+
+}  // namespace
+
+void look_at_processors(outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    bool due = false;
+    std::size_t runnable = s.global_size.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+        runnable += p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr);
+        due = due || timer_is_due(p, o.now_ns);
+    }
+    o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
+    o.preempted = s.preempted_size.load(std::memory_order_relaxed);
+    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    o.urgent = s.urgent.load(std::memory_order_relaxed);
+    tell_whose_turn(o);
+    bool all_stuck = true;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) {
+            p->notes.owner = nullptr;
+            p->notes.tick_since_ns = o.now_ns;
+            continue;
+        }
+        look_at_slice(p, o);
+        look_at(p, o);
+        if (p->notes.stuck_since_ns == o.now_ns) all_stuck = false;
+    }
+    all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);
+    if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
+}
+
+// ---- strays --------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// There is an idle processor and nobody else who wants it.
+bool give_back(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) && !s.stopping.load(std::memory_order_relaxed) &&
+                     s.global.size() == 0;
+    processor* p = may ? take_idle_processor(m->last_p) : nullptr;
+    if (p != nullptr) {
+        m->stray.store(false, std::memory_order_relaxed);
+        give(p, m);  // last_p before p: enter_slow() compares them (machine.h, S3)
+        s.hand_offs.given_back.add();
+    }
+    s.lock.unlock();
+    return p != nullptr;
+}
+
+// Looks again later and later, up to a limit.
+void look_later(stray_notes& n, std::int64_t now, std::int64_t longest) noexcept {
+    n.next_look_ns = now + n.wait_ns;
+    n.wait_ns = std::min(2 * n.wait_ns, longest);
+}
+
+void look_at_stray(machine* m, outlook& o) noexcept {
+    stray_notes& n = m->notes;
+    if (o.now_ns < n.next_look_ns) return;
+    const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
+    const std::int64_t computed = cpu - n.cpu_ns;
+    const bool first = n.since_ns == 0;
+    if (!first && computed < (o.now_ns - n.since_ns) / 20) {  // it sleeps
+        n.cpu_ns = cpu;
+        n.since_ns = o.now_ns;
+        n.sleeps = 0;
+        return look_later(n, o.now_ns, longest_asleep_wait_ns);
+    }
+    if (!first && idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_relaxed)) != 0 && give_back(m)) {
+        o.effect = true;
+        return;
+    }
+    if (preemption_mode != preemption::signal) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
+    if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
+        ask_to_stop(m);
+        return look_later(n, o.now_ns, longest_stop_wait_ns);
+    }
+    n.cpu_ns = cpu;
+    n.since_ns = o.now_ns;
+    n.sleeps = sleeps;
+    n.wait_ns = 2 * shortest_look_ns;
+    look_later(n, o.now_ns, longest_stop_wait_ns);
+}
+
+}  // namespace
+
+void look_at_strays(outlook& o) noexcept {
+    for (machine** link = &strays; *link != nullptr;) {
+        machine* m = *link;
+        if (m->stray.load(std::memory_order_relaxed)) {
+            look_at_stray(m, o);
+            if (m->notes.wait_ns <= longest_stop_wait_ns) o.stuck = true;
+            link = &m->notes.next;
+        } else {
+            *link = m->notes.next;
+            m->notes.listed = false;
+        }
+    }
+}
+
+}  // namespace dunlin::sched

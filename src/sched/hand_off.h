@@ -1,0 +1,26 @@
+// hand_off.h - the monitor looks at every processor and every stray thread, and moves processors to where they are of use.
+#pragma once
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// What the monitor has found in this round.
+struct outlook {
+    std::int64_t now_ns = 0;
+    std::uint32_t runnable = 0;     // goroutines in queues, roughly
+    std::uint32_t preempted = 0;
+    bool somebody_waits = false;    // these, or timers that are due; and no processor is idle
+    bool urgent = false;            // work was brought from outside while nobody came to look
+    bool effect = false;            // something was done: the next round soon
+    bool stuck = false;             // a processor makes no progress although somebody waits: the next round soon
+    std::int64_t look_again_ns = 0; // a slice ends then, or a short one; 0: no such moment
+};
+
+// One look at every processor: slices, blocking calls, threads that sleep in the kernel, goroutines that compute.
+void look_at_processors(outlook& o) noexcept;
+
+// One look at the threads that run without a processor.
+void look_at_strays(outlook& o) noexcept;
+
+}  // namespace dunlin::sched

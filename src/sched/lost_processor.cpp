@@ -1,0 +1,93 @@
+// lost_processor.cpp - a goroutine comes to the runtime and its processor is gone.
+//
+// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops (processor.cpp), or because its run() has
+// returned (retire.cpp). In this order the goroutine gets: the processor that it had, if it is idle; any idle one; a place in the global queue.
+#include "platform/futex.h"
+#include "sched/global_queue.h"
+#include "sched/goroutine.h"
+#include "sched/processor.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+// S1 to S3 of machine.h. True: a processor is ours after all.
+bool ask_for_it_back(machine* m) noexcept {
+    for (;;) {
+        processor* had = m->last_p;
+        m->in_runtime.store(0, std::memory_order_release);                    // S1
+        had->retake.lock();                                                   // S2
+        m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
+        platform::light_barrier();
+        processor* now = m->p.load(std::memory_order_acquire);
+        had->retake.unlock();
+        if (now == nullptr || now == had) return now != nullptr;
+    }
+}
+
+// The goroutine is lost; the machine is as good as new, and nobody is to freeze it any more. Under the lock, which it gives back.
+[[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
+    scheduler& s = the_scheduler;
+    m->condemned = false;
+    --s.condemned_machines;
+    m->freeze_asked.store(false, std::memory_order_release);
+    m->stray.store(false, std::memory_order_relaxed);
+    if (m->locked_g != nullptr) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4
+    m->locked_g = nullptr;
+    m->current.store(nullptr, std::memory_order_relaxed);  // start_world() asks, under this lock, whether to give it its processor back
+    s.lock.unlock();
+    abandon(m, self);
+}
+
+}  // namespace
+
+[[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    for (;;) {
+        // Whoever took it may be about to give up (T3), or waits for us to come out: he holds the lock until he knows.
+        bool have_it;
+        {
+            unstoppable_section section;
+            have_it = ask_for_it_back(m);
+        }
+        if (have_it) return m;
+        s.lock.lock();
+        if (m->condemned) lose_goroutine(m, self);
+        if (m->p.load(std::memory_order_acquire) != nullptr) {  // given back meanwhile, under this lock
+            s.lock.unlock();
+            return m;
+        }
+        const std::uint32_t world = s.world_word.load(std::memory_order_relaxed);
+        if (s.stopping.load(std::memory_order_relaxed)) {
+            s.lock.unlock();
+            platform::futex_wait(s.world_word, world);
+            continue;
+        }
+        m->stray.store(false, std::memory_order_relaxed);
+        m->rejects = 0;
+        if (processor* p = take_idle_processor(m->last_p)) {
+            s.hand_offs.returns_idle.add();
+            s.lock.unlock();
+            give(p, m);
+            return m;
+        }
+        s.hand_offs.returns_queued.add();
+        self->saved.store(0, std::memory_order_relaxed);
+        transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+        s.global.push_back(self);
+        s.global_size.store(s.global.size(), std::memory_order_relaxed);
+        s.lock.unlock();
+        return leave_queued(m, self);
+    }
+}
+
+void abandon(machine* m, goroutine* self) noexcept {
+    self->state.store(goroutine_state::frozen, std::memory_order_release);
+    m->leaving = nullptr;
+    *m->exceptions = {};
+    stack::before_last_switch(m->own_stack);
+    stack::jump_context(&m->scheduler_context);
+}
+
+}  // namespace dunlin::sched

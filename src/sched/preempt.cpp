@@ -1,0 +1,183 @@
+#include "sched/preempt.h"
+
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/syscall.h"
+#include "platform/thread.h"
+#include "sched/machine.h"
+#include "sched/processor.h"
+#include "sched/safe_place.h"
+#include "stack/signal_frame.h"
+
+namespace dunlin::sched {
+
+preemption preemption_mode = preemption::signal;
+int preemption_signal = SIGURG;
+
+namespace {
+
+constexpr std::uint32_t rejects_max = 10;
+constexpr std::uint32_t asked = 4;  // resume_word between the signal and the handler
+constexpr std::int64_t stop_patience_ns = 300'000;
+
+void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
+
+// Under the lock.
+machine* pop_preempted(scheduler& s) noexcept {
+    machine* m = s.preempted.pop_front();
+    if (m == nullptr) return nullptr;
+    size_changed(s);
+    s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
+    return m;
+}
+
+void resume(machine* m, processor* p) noexcept {
+    p->slice_used_ns = m->slice_used_ns;
+    p->slice_over.store(0, std::memory_order_relaxed);
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    m->handed_p = p;
+    // Release publishes handed_p and what the processor's last owner did; pairs with the acquire in sleep_preempted().
+    m->resume_word.store(1, std::memory_order_release);
+    platform::futex_wake(m->resume_word);
+}
+
+// May the thread stop here? In the handler.
+bool is_stoppable(machine* m, void* context) noexcept {
+    if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
+    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    if (g == nullptr || (g->flags & goroutine::pinned)) return false;
+    m->stopped_in_library = !may_stop_at(stack::interrupted_pc(context));
+    if (!m->stopped_in_library) return true;
+    m->rejects = m->rejects + 1;
+    return m->rejects > rejects_max;
+}
+
+// Queues the machine as preempted; false if it need not stop: it has a processor again. The state is that of the goroutine.
+bool queue_preempted(machine* m, goroutine* g) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) {
+        s.lock.unlock();
+        return false;
+    }
+    const bool stopping = s.stopping.load(std::memory_order_relaxed);
+    processor* p = stopping ? nullptr : take_idle_processor();
+    m->stray.store(false, std::memory_order_relaxed);
+    if (p == nullptr) {
+        transition<goroutine_state::running, goroutine_state::preempted>(g->state);
+        m->resume_word.store(0, std::memory_order_release);
+        if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
+        if (m->slice_used_ns != 0) {
+            s.preempted_since_ns = 0;  // the rest of its slice is due as soon as those have run for whom it was stopped
+            s.preempted.push_front(m);
+        } else {
+            s.preempted.push_back(m);
+        }
+        size_changed(s);
+        s.hand_offs.preemptions.add();
+    }
+    s.lock.unlock();
+    platform::futex_wake(m->resume_word);  // the monitor
+    if (p != nullptr) give(p, m);
+    return p == nullptr;
+}
+
+// Until it is this goroutine's turn.
+void sleep_preempted(machine* m, goroutine* g) noexcept {
+    std::uint32_t how;
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == 0) platform::futex_wait(m->resume_word, 0);
+    if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) {
+        transition<goroutine_state::preempted, goroutine_state::running>(g->state);
+    }
+    if (how != 1) return;
+    const platform::thread_use use = platform::this_thread_use();
+    m->resumed_cpu_ns = use.cpu_ns;
+    m->resumed_sleeps = use.sleeps;
+    m->resumed_ns = platform::now_ns();
+    processor* p = m->handed_p;
+    m->handed_p = nullptr;
+    give(p, m);
+}
+
+}  // namespace
+
+void ask_to_stop(machine* m) noexcept {
+    m->resume_word.store(asked, std::memory_order_relaxed);
+    m->preempt_asked.store(true, std::memory_order_release);
+    the_scheduler.hand_offs.freeze_signals.add();
+    platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
+}
+
+void wait_until_stopped(machine* m) noexcept {
+    const std::int64_t until = platform::now_ns() + stop_patience_ns;
+    while (m->resume_word.load(std::memory_order_acquire) == asked && platform::futex_wait_until(m->resume_word, asked, until)) {}
+}
+
+bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
+    machine* m = current_machine();
+    if (m == nullptr || info->si_code != SI_TKILL || !m->preempt_asked.exchange(false, std::memory_order_acquire)) return false;
+    stack::repeat_interrupted_call(context);
+    if (!is_stoppable(m, context)) {
+        m->resume_word.store(0, std::memory_order_relaxed);
+        platform::futex_wake(m->resume_word);  // the monitor need not wait for us
+        return true;
+    }
+    m->rejects = 0;
+    goroutine* g = m->current.load(std::memory_order_relaxed);
+    // From here to the end as if inside the runtime: whoever gives us a processor finds `taken` as it is and leaves it to us.
+    m->in_runtime.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (queue_preempted(m, g)) sleep_preempted(m, g);
+    m->in_runtime.store(0, std::memory_order_release);
+    return true;
+}
+
+bool resume_one_with(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s);
+    s.lock.unlock();
+    if (m == nullptr) return false;
+    resume(m, p);
+    return true;
+}
+
+bool give_turn_to_preempted(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* f = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s);
+    s.lock.unlock();
+    if (f == nullptr) return false;
+    resume(f, release_processor(m));
+    return true;
+}
+
+void thaw_preempted(void (*on_stray)(machine* m)) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    while (machine* m = pop_preempted(s)) {
+        m->stray.store(true, std::memory_order_relaxed);
+        on_stray(m);
+        s.hand_offs.thaws.add();
+        m->resume_word.store(2, std::memory_order_release);
+        platform::futex_wake(m->resume_word);
+    }
+    s.lock.unlock();
+}
+
+void abandon_preempted() noexcept {
+    scheduler& s = the_scheduler;
+    while (machine* m = pop_preempted(s)) {
+        if (!m->stopped_in_library) {
+            m->frozen.store(true, std::memory_order_release);
+            continue;
+        }
+        m->resume_word.store(2, std::memory_order_release);
+        platform::futex_wake(m->resume_word);
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,60 @@
+// preempt.h - goroutines that compute are stopped where they stand, on their own thread, and go on there when their turn comes.
+//
+// Problem    Any C++ code may be interrupted at any instruction: with half a thread_local written, inside a catch block, with a mutex held. Moving it
+//            to another thread is out of the question. But it can stand still.
+// Protocol   Two steps, so that the handler of a signal never owns a processor:
+//            1  The monitor takes the processor, without the thread's help (machine.h), marks the machine a stray and hands the processor on
+//               (hand_off.h). The thread computes on, without a processor. Its next call into the runtime would queue it (enter_slow).
+//            2  The monitor sends the thread a signal. The handler looks whether the thread is still a stray, in code where it may stop, and
+//               if so queues the machine as preempted and sleeps on resume_word, inside the handler, on the alternate signal stack.
+//            Whoever finds a preempted machine's turn come (find_work, the monitor) hands it his processor: the handler returns.
+//            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has done.
+// Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable). In libc, the loader, the unwinder (safe_place.h): asked
+//            again after 1, 2, 4, 8 ms, and stopped there after `rejects_max` all the same, because code that throws or allocates all the time is hardly ever
+//            anywhere else. In a no_preempt scope: never; its processor is not taken either.
+// Locks      A thread that stands still may hold a lock for which others wait. They wait as blocked threads: their processors are handed on, and
+//            preempted goroutines have their turns, the holder's included. Nobody needs memory or a new thread for that: a preempted machine
+//            has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps its processor: then the
+//            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither.
+// System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
+//            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
+//            handler sees that and has the call made again (repair_call).
+// Turns      Everybody else first, then the preempted in order; but after their share of the time (hand_off.cpp, whose_turn) it is the turn of one
+//            of them even if others are runnable always. A goroutine that was stopped early, for somebody just woken, goes first and has the rest of its slice.
+// Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching; docs/decisions/014-preemption.md.
+// Tests      tests/sched/preempt_test.cpp, tests/go/preempt_test.cpp
+#pragma once
+
+#include <csignal>
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// How far it goes. DUNLIN_PREEMPTION=signal (both steps), take (the first), off.
+enum class preemption : std::uint8_t { off, take, signal };
+extern preemption preemption_mode;  // constant after the start
+extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
+
+// Step 2, by the monitor: sends the signal. m is a stray.
+void ask_to_stop(machine* m) noexcept;
+
+// Waits, a moment at most, until it stands still or has said that it cannot. So its CPU is free when the next one is woken, which the kernel
+// otherwise puts behind somebody on another CPU; and no more goroutines than processors compute.
+void wait_until_stopped(machine* m) noexcept;
+
+// Step 2, in the handler. False: the signal was not ours.
+bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
+
+// The next preempted machine gets p, which the caller has for himself; false if there is none.
+bool resume_one_with(processor* p) noexcept;
+// The same with m's own processor, which m has not any more then.
+bool give_turn_to_preempted(machine* m) noexcept;
+
+// All go on without processors. The monitor. Calls on_stray for each.
+void thaw_preempted(void (*on_stray)(machine* m)) noexcept;
+
+// The end of run(): those that stand where they may stay are left there for good, the others go on, condemned. Under the scheduler lock.
+void abandon_preempted() noexcept;
+
+}  // namespace dunlin::sched

@@ -1,0 +1,56 @@
+#include "sched/safe_place.h"
+
+#include <cstddef>
+#include <cstring>
+#include <initializer_list>
+#include <link.h>
+
+namespace dunlin::sched {
+
+namespace {
+
+struct code_range {
+    std::uintptr_t begin, end;
+};
+
+// Filled once, before any handler is installed.
+constexpr std::size_t max_ranges = 32;
+code_range untouchable[max_ranges];
+std::size_t untouchable_count = 0;
+
+// ThreadSanitizer is not among them: it keeps a signal until the thread leaves one of its functions, and calls the handler there.
+bool must_not_stop_in(const char* library) noexcept {
+    const char* slash = std::strrchr(library, '/');
+    const char* name = slash ? slash + 1 : library;
+    for (const char* prefix : {"libc.", "libc-", "ld-linux", "ld-musl", "libgcc_s", "libpthread", "libstdc++", "libc++", "libunwind", "libjemalloc",
+             "libtcmalloc", "libmimalloc", "libasan", "libubsan", "liblsan", "libclang_rt"}) {
+        if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return true;
+    }
+    return false;
+}
+
+int note_library(dl_phdr_info* info, std::size_t, void*) {
+    // The vdso has no name worth trusting, and no locks.
+    if (info->dlpi_name == nullptr || !must_not_stop_in(info->dlpi_name)) return 0;
+    for (int i = 0; i < info->dlpi_phnum && untouchable_count < max_ranges; ++i) {
+        const auto& segment = info->dlpi_phdr[i];
+        if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
+        const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+        untouchable[untouchable_count++] = {begin, begin + segment.p_memsz};
+    }
+    return 0;
+}
+
+}  // namespace
+
+void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }
+
+bool may_stop_at(std::uintptr_t pc) noexcept {
+    for (std::size_t i = 0; i < untouchable_count; ++i) {
+        if (pc >= untouchable[i].begin && pc < untouchable[i].end) return false;
+    }
+    // Statically linked, libc cannot be told from the program.
+    return untouchable_count != 0;
+}
+
+}  // namespace dunlin::sched

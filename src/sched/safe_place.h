@@ -1,0 +1,16 @@
+// safe_place.h - where may a thread be made to stand still from outside?
+//
+// Not in libc, the loader, the unwinder, an allocator: they hold locks that the whole process wants for moments at a time. What a program's own code
+// holds is its own business, as with a thread that the kernel preempts.
+#pragma once
+
+#include <cstdint>
+
+namespace dunlin::sched {
+
+// Notes where those libraries are. Once, at the start.
+void note_unsafe_places() noexcept;
+
+bool may_stop_at(std::uintptr_t pc) noexcept;
+
+}  // namespace dunlin::sched
