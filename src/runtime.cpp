@@ -318,11 +318,11 @@ namespace detail {
 
 blocking_scope::blocking_scope(blocking_site& site) noexcept : site_(site) {
     const sched::blocking_entry entry = sched::begin_blocking(site.score);
-    handed_on_at_ = entry.handed_on_at_ns;
+    began_ns_ = entry.began_ns;
     reason_before_ = static_cast<unsigned char>(entry.reason_before);
 }
 
-blocking_scope::~blocking_scope() { sched::end_blocking(site_.score, {handed_on_at_, static_cast<sched::wait_reason>(reason_before_)}); }
+blocking_scope::~blocking_scope() { sched::end_blocking(site_.score, {began_ns_, static_cast<sched::wait_reason>(reason_before_)}); }
 
 }  // namespace detail
 

@@ -29,7 +29,7 @@ public:
 
 private:
     blocking_site& site_;
-    long long handed_on_at_ = 0;    // 0: it was not handed on at once
+    long long began_ns_ = 0;  // 0: not timed
     unsigned char reason_before_ = 0;
 };
 

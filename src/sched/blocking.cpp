@@ -6,8 +6,8 @@
 //                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: two stores.
 //                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
-// Score      0 to 3 for each place. Up when the processor was gone at the end, or the call that was handed on at once took longer than what
-//            handing on costs; down when not. From 2 on it is handed on at once.
+// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it is 1, and from then
+//            on calls are timed: up when it took longer than what handing on costs, down when not. From 2 on it is handed on at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
 #include "sched/blocking.h"
 
@@ -56,9 +56,9 @@ blocking_entry begin_blocking(const std::atomic<unsigned char>& score) noexcept 
     m->blocking_tick = m->blocking_tick + 1;
     self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
     p->counts.blocking_calls.add();
-    if (DUNLIN_UNLIKELY(score.load(std::memory_order_relaxed) >= hand_on_from) && somebody_waits_for(p) && m->locked_g == nullptr) {
-        entry.handed_on_at_ns = platform::now_ns();
-        hand_on_at_once(m);
+    if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != 0)) {
+        entry.began_ns = platform::now_ns();
+        if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
     }
     leave(m);
     return entry;
@@ -68,11 +68,12 @@ void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry
     machine* m = current_machine();
     if (m == nullptr) return;
     bool lasted = m->taken.load(std::memory_order_relaxed) != 0;
-    if (entry.handed_on_at_ns != 0) lasted = platform::now_ns() - entry.handed_on_at_ns >= worth_handing_on_ns;
+    if (entry.began_ns != 0) lasted = platform::now_ns() - entry.began_ns >= worth_handing_on_ns;
+    // Before it queues for a processor, which may take long: others are in this place meanwhile.
+    if (DUNLIN_UNLIKELY(lasted || entry.began_ns != 0)) learn(score, lasted);
     m->current.load(std::memory_order_relaxed)->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
     leave(m);
-    if (DUNLIN_UNLIKELY(lasted || score.load(std::memory_order_relaxed) != 0)) learn(score, lasted);
 }
 
 bool begin_no_preempt() noexcept {

@@ -9,7 +9,7 @@
 namespace dunlin::sched {
 
 struct blocking_entry {
-    std::int64_t handed_on_at_ns = 0;  // 0: the processor was not handed on at once
+    std::int64_t began_ns = 0;  // 0: not timed
     wait_reason reason_before = wait_reason::none;
 };
 

@@ -35,6 +35,7 @@ namespace {
 
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t blocking_grace_ns = 20'000;
+constexpr std::int64_t asleep_grace_ns = 100'000;
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
@@ -138,7 +139,10 @@ void sample(monitor_notes& n, const machine* m, std::int64_t now) noexcept {
     n.sampled_sleeps = platform::thread_sleeps(m->tid);
 }
 
-// In a blocking() for how long? Zero: not, or not the same as at the last look.
+void look_again_at(std::int64_t when_ns, outlook& o) noexcept {
+    if (o.look_again_ns == 0 || when_ns < o.look_again_ns) o.look_again_ns = when_ns;
+}
+
 void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = m->blocking_tick;
@@ -146,7 +150,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.blocking_tick = tick;
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
-        if (o.somebody_waits) o.look_again_ns = o.now_ns + blocking_grace_ns;
+        if (o.somebody_waits) look_again_at(o.now_ns + blocking_grace_ns, o);
         return;
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
@@ -181,8 +185,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
     const std::int64_t due = n.slice_began_ns + (urgent ? short_slice_ns : slice_ns);
     if (o.now_ns < due) {
-        if (o.look_again_ns == 0 || due < o.look_again_ns) o.look_again_ns = due;
-        return;
+        return look_again_at(due, o);
     }
     if (g->flags & goroutine::pinned) {
         m->preempt_later.store(true, std::memory_order_relaxed);
@@ -209,12 +212,24 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     }
 }
 
+// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones when we look.
+void look_again_if_it_waits(const machine* m, outlook& o) noexcept {
+    if (m == nullptr || !o.somebody_waits) return;
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    if (g == nullptr) return;
+    if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
+        look_again_at(o.now_ns + blocking_grace_ns, o);
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && !platform::thread_is_running(m->tid)) {
+        look_again_at(o.now_ns + asleep_grace_ns, o);
+    }
+}
+
 void look_at(processor* p, outlook& o) noexcept {
     machine* m = p->owner.load(std::memory_order_acquire);
     const std::uint64_t progress = progress_of(p);
     monitor_notes& n = p->notes;
     if (m == nullptr || m != n.owner || progress != n.progress) {
-        if (!begin_notes(p, m, progress, o.now_ns)) return;
+        if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(m, o);
     }
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr) return;  // it searches
