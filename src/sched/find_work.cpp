@@ -217,7 +217,7 @@ goroutine* steal_run_next(processor* victim) noexcept {
     if (owner != nullptr && take_locked(victim)) {
         g = victim->run_next.load(std::memory_order_acquire);
         victim->run_next.store(nullptr, std::memory_order_relaxed);
-        victim->owner.store(owner, std::memory_order_relaxed);
+        victim->owner.store(owner, std::memory_order_release);
         owner->p.store(victim, std::memory_order_relaxed);
         owner->taken.store(0, std::memory_order_release);  // and back: it has noticed nothing, or waits for this lock
     }

@@ -203,7 +203,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 // Runnable -> running for a goroutine that has a context. Only the address is returned, for the switch.
 [[gnu::always_inline]] inline const stack::context* take_over(machine* m, goroutine* g) noexcept {
     transition<goroutine_state::runnable, goroutine_state::running>(g->state);
-    m->current.store(g, std::memory_order_relaxed);
+    m->current.store(g, std::memory_order_release);
     return &g->context;
 }
 

@@ -215,7 +215,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
 // All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones when we look.
 void look_again_if_it_waits(const machine* m, outlook& o) noexcept {
     if (m == nullptr || !o.somebody_waits) return;
-    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
         look_again_at(o.now_ns + blocking_grace_ns, o);
@@ -231,7 +231,7 @@ void look_at(processor* p, outlook& o) noexcept {
     if (m == nullptr || m != n.owner || progress != n.progress) {
         if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(m, o);
     }
-    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;  // it searches
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) return look_at_blocking(p, m, o);
     if (!o.somebody_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;

@@ -63,7 +63,7 @@ bool try_take(processor* p) noexcept {
 void give(processor* p, machine* m) noexcept {
     m->last_p = p;
     p->retake.lock();
-    p->owner.store(m, std::memory_order_relaxed);
+    p->owner.store(m, std::memory_order_release);
     m->p.store(p, std::memory_order_relaxed);
     m->taken.store(0, std::memory_order_release);
     p->retake.unlock();

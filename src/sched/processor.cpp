@@ -137,7 +137,7 @@ void start_world() noexcept {
         } else if (m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr) {
             p->retake.lock();
             p->state.store(processor_state::running, std::memory_order_relaxed);
-            p->owner.store(m, std::memory_order_relaxed);
+            p->owner.store(m, std::memory_order_release);
             m->p.store(p, std::memory_order_relaxed);
             m->taken.store(0, std::memory_order_release);
             p->retake.unlock();

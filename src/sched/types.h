@@ -257,7 +257,7 @@ struct alignas(platform::false_sharing_range) processor {
     // Changed rarely.
     alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
     std::atomic<processor_state> state{processor_state::dead};  // scheduler lock
-    std::atomic<machine*> owner{nullptr};       // retake lock
+    std::atomic<machine*> owner{nullptr};       // retake lock; release, for those who look at the machine
     platform::futex_lock retake;                // guards owner and owner->p (machine.h, handshake)
     processor* idle_next = nullptr;             // scheduler lock
     machine* stopped_from = nullptr;            // whoever stops the world: gets it back
@@ -288,7 +288,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
     std::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
 
-    std::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack
+    std::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack. Release, for the monitor
     goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
     goroutine* next = nullptr;                  // itself: what the context switched to shall run
     stack::slot* next_stack = nullptr;          // itself: the stack that it starts
@@ -330,7 +330,7 @@ struct alignas(platform::false_sharing_range) machine {
     bool must_end = false;                      // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
     std::uint32_t id = 0;                       // constant
-    pid_t tid = 0;                              // constant
+    owned<pid_t> tid;                           // constant; but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
     [[no_unique_address]] stack::fake_stack fake;  // itself
 };
@@ -396,7 +396,7 @@ struct scheduler {
     std::atomic<std::size_t> starved_size{0};   // written under lock
     machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
     std::atomic<std::uint32_t> preempted_size{0};  // written under lock
-    std::int64_t preempted_since_ns = 0;        // lock: when one of them last had a turn, or they began to wait
+    owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
     goroutine* free_goroutines = nullptr;       // lock
     std::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     std::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
