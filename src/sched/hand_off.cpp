@@ -165,7 +165,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
 void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
     if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
-        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted(note_stray);
+        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted(thaw::all);
         return;
     }
     if (!o.somebody_waits && lasts < idle_grace_ns) return;
@@ -369,6 +369,12 @@ void look_at_stray(machine* m, outlook& o) noexcept {
 }  // namespace
 
 void look_at_strays(outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    if (s.strays_unlisted.load(std::memory_order_relaxed) && s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
+        for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+            if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);
+        }
+    }
     for (machine** link = &strays; *link != nullptr;) {
         machine* m = *link;
         if (m->stray.load(std::memory_order_relaxed)) {

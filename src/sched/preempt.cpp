@@ -51,6 +51,7 @@ bool is_stoppable(machine* m, void* context) noexcept {
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
     m->stopped_in_library = !may_stop_at(stack::interrupted_pc(context));
     if (!m->stopped_in_library) return true;
+    if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
     m->rejects = m->rejects + 1;
     return m->rejects > rejects_max;
 }
@@ -64,6 +65,10 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         return false;
     }
     const bool stopping = s.stopping.load(std::memory_order_relaxed);
+    if (stopping && m->stopped_in_library) {
+        s.lock.unlock();
+        return false;
+    }
     processor* p = stopping ? nullptr : take_idle_processor();
     m->stray.store(false, std::memory_order_relaxed);
     if (p == nullptr) {
@@ -155,16 +160,23 @@ bool give_turn_to_preempted(machine* m) noexcept {
     return true;
 }
 
-void thaw_preempted(void (*on_stray)(machine* m)) noexcept {
+void thaw_preempted(thaw which) noexcept {
     scheduler& s = the_scheduler;
+    if (s.preempted_size.load(std::memory_order_relaxed) == 0) return;
     s.lock.lock();
-    while (machine* m = pop_preempted(s)) {
+    for (std::uint32_t left = s.preempted.size; left != 0; --left) {
+        machine* m = s.preempted.pop_front();
+        if (which == thaw::in_library && !m->stopped_in_library) {
+            s.preempted.push_back(m);
+            continue;
+        }
         m->stray.store(true, std::memory_order_relaxed);
-        on_stray(m);
         s.hand_offs.thaws.add();
         m->resume_word.store(2, std::memory_order_release);
         platform::futex_wake(m->resume_word);
     }
+    size_changed(s);
+    s.strays_unlisted.store(true, std::memory_order_release);
     s.lock.unlock();
 }
 

@@ -15,7 +15,8 @@
 // Locks      A thread that stands still may hold a lock for which others wait. They wait as blocked threads: their processors are handed on, and
 //            preempted goroutines have their turns, the holder's included. Nobody needs memory or a new thread for that: a preempted machine
 //            has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps its processor: then the
-//            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither.
+//            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither. While the world is stopped nobody has a
+//            turn, so those that were stopped in a library go on too, and nobody is stopped there.
 // System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
 //            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
 //            handler sees that and has the call made again (repair_call).
@@ -51,8 +52,9 @@ bool resume_one_with(processor* p) noexcept;
 // The same with m's own processor, which m has not any more then.
 bool give_turn_to_preempted(machine* m) noexcept;
 
-// All go on without processors. The monitor. Calls on_stray for each.
-void thaw_preempted(void (*on_stray)(machine* m)) noexcept;
+// All go on without processors, or only those that were stopped in a library and may hold one of its locks. Any thread.
+enum class thaw { all, in_library };
+void thaw_preempted(thaw which) noexcept;
 
 // The end of run(): those that stand where they may stay are left there for good, the others go on, condemned. Under the scheduler lock.
 void abandon_preempted() noexcept;

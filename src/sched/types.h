@@ -379,6 +379,7 @@ struct scheduler {
     std::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
     std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
     std::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
+    std::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
     std::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.

@@ -144,8 +144,7 @@ void go_through_the_global_queue(F f) {
 // SCH-22: A and B start each other for ever, so the local queue is never empty; what is in the global queue runs nevertheless.
 struct respawning {
     std::atomic<bool> stop{false};
-    long executions = 0;
-    long when_queued = 0, when_run = -1;
+    std::atomic<long> executions{0}, when_queued{0}, when_run{-1};
     dunlin::wait_group ended;
 
     void run() {
@@ -167,11 +166,11 @@ TEST_F(GoProc, GlobalQueueIsServedEvery61stTick) {
             const auto before = dunlin::runtime::stats().procs[0];
             for (int i = 0; i < 2; ++i) dunlin::go([&s] { s.run(); });
             go_through_the_global_queue([&s] {
-                s.when_run = s.executions;
+                s.when_run = s.executions.load();
                 s.stop = true;
                 s.ended.done();
             });
-            s.when_queued = s.executions;
+            s.when_queued = s.executions.load();
             s.ended.wait();
             ASSERT_GE(s.when_run, 0);
             EXPECT_LE(s.when_run - s.when_queued, 2 * 61 + 2);
