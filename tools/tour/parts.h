@@ -19,6 +19,9 @@ void fairness(const options&);
 void overflow(const options&);
 void joins_in_place(const options&);
 void sleeping(const options&);
+void hogs(const options&);
+void blocking_calls(const options&);
+void unannounced(const options&);
 void failures(const options&);
 
 /// Dies in the way that is named, as a child of failures(). Returns only if it did not die.
