@@ -87,6 +87,11 @@ class Lines(unittest.TestCase):
             with self.assertRaises(ValueError):
                 runner.Samples().add(line, workload(), 1, "dunlin")
 
+    def test_only_dunlin_has_to_print_a_metric_of_its_own(self):
+        both = Workload("yield", "", (Metric("time", "ns"), Metric("relative", "x", own=True)))
+        self.assertEqual(runner.metrics_of(both, "dunlin"), {"time", "relative"})
+        self.assertEqual(runner.metrics_of(both, "go"), {"time"})
+
 
 if __name__ == "__main__":
     unittest.main()

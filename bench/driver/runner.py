@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+from .report import SUBJECT
+
 
 class Samples:
     """values[(workload, metric, procs, peer)] and, for what went wrong, failures[(workload, procs, peer)]."""
@@ -23,6 +25,11 @@ class Samples:
         self.values.setdefault((workload.name, line["metric"], procs, peer), []).append(line["value"])
 
 
+def metrics_of(workload, peer):
+    """The names of what this peer has to print."""
+    return {m.name for m in workload.metrics if peer == SUBJECT or not m.own}
+
+
 def run_once(program, peer, workload, procs, quick):
     """The lines that one run prints; raises ValueError with the reason if it fails."""
     command = [program.path, workload.name, "--procs", str(procs)] + (["--quick"] if quick else [])
@@ -35,7 +42,7 @@ def run_once(program, peer, workload, procs, quick):
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise ValueError(f"exit status {done.returncode}: {lines[0]}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    not_printed = {m.name for m in workload.metrics} - {line["metric"] for line in lines}
+    not_printed = metrics_of(workload, peer.name) - {line["metric"] for line in lines}
     if not_printed:
         raise ValueError(f"did not print {', '.join(sorted(not_printed))}")
     return lines

@@ -27,6 +27,7 @@ class Metric:
     name: str
     unit: str
     targets: tuple[Target, ...] = ()
+    own: bool = False  # the peers have nothing of the kind and do not print it
 
     def target(self, procs):
         return next((t for t in self.targets if procs in t.procs), None)
@@ -48,12 +49,21 @@ def go_part(n, procs=BOTH):
     return Target(1 / n, "go", procs)
 
 
+def at_most(limit, procs=BOTH):
+    """At most `limit` units, whatever Go needs."""
+    return Target(limit, None, procs)
+
+
 def time_ns(*targets):
     return Metric("time", "ns", targets)
 
 
 def time_ms(*targets):
     return Metric("time", "ms", targets)
+
+
+def tick_metrics():
+    return (Metric("p50", "ms", (at_most(1.5),)), Metric("p99", "ms"), Metric("max", "ms", (at_most(12),)))
 
 
 WORKLOADS = (
@@ -110,7 +120,7 @@ WORKLOADS = (
         "a million goroutines parked at once: bytes for each, resident and page tables (`memory` is their sum), and "
         "the time to create and to end each",
         (
-            Metric("memory", "B", (Target(4900, None, BOTH),)),
+            Metric("memory", "B", (at_most(4900),)),
             Metric("resident", "B"),
             Metric("page-tables", "B"),
             Metric("create", "ns"),
@@ -132,6 +142,58 @@ WORKLOADS = (
         "wake-idle",
         "a plain thread starts a goroutine on an otherwise idle runtime: how long until it runs; Go: a C thread (cgo)",
         (Metric("p50", "us"), Metric("p99", "us")),
+    ),
+    Workload(
+        "hogs-wake",
+        "two goroutines for each processor compute without a call, and one sleeps for 1 ms again and again: how much "
+        "later than asked it runs",
+        (Metric("p50", "ms", (go_part(15),)), Metric("p99", "ms", (go_part(3),))),
+    ),
+    Workload(
+        "hogs-fair",
+        "four goroutines for each processor with the same 0.5 s of computing, started together: `spread` is how much "
+        "earlier the first ends than the last, in percent of the last. `yielders`: beside them two goroutines yield "
+        "after each 0.1 ms of the same work; units done by a hog for each unit of theirs when the first hog ends",
+        (Metric("spread", "%", (at_most(15),)), Metric("yielders", "x")),
+    ),
+    Workload(
+        "hogs-throughput",
+        "two goroutines for each processor compute and nothing else happens; time per 100,000 steps. `relative` is "
+        "that time as part of the time that the same work needs in as many threads on P CPUs, by turns with it",
+        (Metric("time", "us"), Metric("relative", "x", (at_most(1.053),), own=True)),
+    ),
+    Workload(
+        "idle-cpu",
+        "10,000 goroutines wait for 10 s and nothing happens: CPU time in percent of one CPU",
+        (Metric("cpu", "%", (at_most(0.1),)),),
+    ),
+    Workload(
+        "blocking-trivial",
+        "what `blocking()` adds to getppid(), and the call without it (`raw`); Go: `Syscall` and `RawSyscall`",
+        (Metric("overhead", "ns", (go_part(3),)), Metric("raw", "ns")),
+    ),
+    Workload(
+        "blocking-1ms",
+        "a thousand goroutines, each in one `blocking()` nanosleep of 1 ms, in a fresh process: the time until all "
+        "have ended, and the threads made",
+        (time_ms(go_part(10, (1,)), go_part(5, (2,))), Metric("threads", "threads", (at_most(1100),))),
+    ),
+    Workload(
+        "unannotated-sleep",
+        "two goroutines for each processor sleep in the kernel for 5 ms again and again without `blocking()`, and one "
+        "sleeps for 1 ms in the runtime: how much longer that takes; Go: cgo",
+        tick_metrics(),
+    ),
+    Workload(
+        "unannotated-pipe",
+        "the same beside a pair of goroutines for each processor that send a byte to and fro through two pipes; Go: cgo",
+        tick_metrics(),
+    ),
+    Workload(
+        "unannotated-mutex",
+        "the same beside two goroutines for each processor that lock one `std::mutex` and sleep in the kernel for 1 ms "
+        "with it; Go: a pthread mutex, cgo",
+        tick_metrics(),
     ),
 )
 

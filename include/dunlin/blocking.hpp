@@ -33,6 +33,12 @@ private:
     unsigned char reason_before_ = 0;
 };
 
+// A function of its own, so that what f asks of its thread (the address of errno) is not shared with code before and after.
+template <class F>
+[[gnu::noinline]] decltype(auto) call_apart(F&& f) {
+    return std::invoke(std::forward<F>(f));
+}
+
 }  // namespace detail
 
 /// Calls f() and returns what it returns, for an f that may block its thread: a read of a slow file, getaddrinfo(), a library that waits by itself.
@@ -42,7 +48,7 @@ private:
 ///           some tens of microseconds. With nobody waiting it stays.
 /// After     The goroutine has a processor again: the old one, an idle one, or it waits for its turn in the global queue and may go on on another
 ///           thread. errno is what f left, on whichever thread that is. Compilers keep errno's address over calls: read it in the function
-///           that made the call, that is, inside f, and return it, or read it afterwards in a function that is not inlined.
+///           that made the call, that is, inside f (which is never inlined), and return it, or read it afterwards in a function that is not inlined.
 /// Inside    f may use everything of this library; a goroutine that parks in f is an ordinary goroutine from then on.
 /// Throws    What f throws.
 /// Call from Goroutines and plain threads (there it only calls f).
@@ -54,7 +60,7 @@ decltype(auto) blocking(F&& f) {
     // One for each type of F, that is, for each place where a lambda is written.
     static constinit detail::blocking_site site;
     detail::blocking_scope scope(site);
-    return std::invoke(std::forward<F>(f));
+    return detail::call_apart(std::forward<F>(f));
 }
 
 /// From construction to destruction the calling goroutine is not preempted: it keeps its processor however long it computes, and no signal stops its thread.

@@ -13,8 +13,8 @@
 //            by the thread maker, in advance.
 // Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What sleeps is looked at
 //            less and less often.
-// Turns      When the runnable ones have had their share since a preempted goroutine last ran (10 ms for each of them, divided by the number of the
-//            preempted, 2 to 100 ms in all), slice_over = 3 tells a processor that it is the turn of a preempted one.
+// Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs + others) / (hogs * processors), 2 to
+//            100 ms, so that each goroutine gets about the same time. slice_over = 3 tells a processor that it is such a turn.
 #include "sched/hand_off.h"
 
 #include <algorithm>
@@ -246,9 +246,17 @@ void look_at(processor* p, outlook& o) noexcept {
 void tell_whose_turn(outlook& o) noexcept {
     scheduler& s = the_scheduler;
     if (o.preempted == 0) return;
-    const std::int64_t share = std::clamp(slice_ns * std::int64_t{o.runnable + 1} / o.preempted, 2 * ms, 100 * ms);
-    if (o.now_ns - s.preempted_since_ns < share) return;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    std::uint32_t running = 0, computing = 0;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+        ++running;
+        computing += p->notes.sampled && progress_of(p) == p->notes.progress;
+    }
+    const std::int64_t hogs = o.preempted + computing, others = o.runnable + running - computing;
+    const std::int64_t interval = std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
+    if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         // One that runs others, not one that a preempted goroutine has just been given.
