@@ -1,0 +1,253 @@
+// Programs with one processor and a goroutine that keeps it, started with one setting or another.
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sstream>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+
+#include "support/scenarios.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// From here on no thread of this process can make another: clone and clone3 fail with EAGAIN.
+void forbid_threads() {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof code / sizeof code[0], code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+        std::printf("no seccomp\n");
+        std::exit(77);
+    }
+}
+
+dunlin::runtime::hand_off_stats hand_offs() { return dunlin::runtime::stats().hand_offs; }
+
+// ---- PRE-03 -----------------------------------------------------------------------------------------------------------------------------------
+
+std::atomic<int> started{0};
+
+// go1.24 src/runtime/testdata/testprog/preempt.go. One has a frame and calls on its way in, one is arithmetic without a frame, one is empty.
+void loop_after_a_call() {
+    started.fetch_add(1);
+    for (unsigned i = 0;; ++i) asm volatile("" : "+r"(i));
+}
+
+[[gnu::noinline]] void frameless(std::atomic<unsigned>& n) {
+    for (unsigned i = 1;; i = i * 3 + 1) n.store(i, std::memory_order_relaxed);
+}
+
+int async_preempt() {
+    dunlin::run([] {
+        static std::atomic<unsigned> n{0};
+        dunlin::go(loop_after_a_call);
+        dunlin::go([] {
+            started.fetch_add(1);
+            frameless(n);
+        });
+        dunlin::go([] {
+            started.fetch_add(1);
+            for (;;) asm volatile("");
+        });
+        while (started.load() < 3) dunlin::yield();
+        std::ostringstream text;
+        dunlin::runtime::dump(text);
+        const std::string dump = text.str();
+        int headers = 0;
+        for (std::size_t at = 0; (at = dump.find("goroutine ", at)) != std::string::npos; ++at) headers += at == 0 || dump[at - 1] == '\n';
+        std::printf("OK %d goroutines\n", headers);
+    });
+    return 0;
+}
+
+// ---- settings ---------------------------------------------------------------------------------------------------------------------------------
+
+enum class wanted { nothing, ticks, taken, stopped };
+
+// Main sleeps, over and over, while another goroutine keeps the processor: until the other one has ended, or what is wanted has happened. A slow machine
+// may need a second for it.
+template <class Keep>
+int tick_beside(wanted what, Keep keep) {
+    dunlin::run([&] {
+        std::atomic<bool> over{false}, ended{false};
+        int ticks = 0;
+        dunlin::go([&] {
+            keep(over);
+            ended = true;
+        });
+        const auto reached = [&] {
+            if (what == wanted::nothing || ticks < 10) return false;
+            const auto h = hand_offs();
+            return what == wanted::ticks || (what == wanted::taken && h.from_hogs != 0) || h.preemptions != 0;
+        };
+        while (!ended && !reached()) {
+            dunlin::sleep_for(1ms);
+            if (!ended) ++ticks;
+        }
+        over = true;
+        const auto h = hand_offs();
+        if (ticks != 0) std::puts("ticked");
+        if (h.from_hogs != 0) std::puts("taken");
+        if (h.preemptions != 0) std::puts("stopped");
+        while (!ended) dunlin::yield();
+    });
+    return 0;
+}
+
+long now_ms() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1'000'000;
+}
+
+int loop_beside_main(wanted what, int seconds) {
+    return tick_beside(what, [seconds](std::atomic<bool>& over) {
+        for (const long until = now_ms() + seconds * 1000; now_ms() < until && !over;) {
+            for (int i = 0; i < 10'000'000 && !over.load(std::memory_order_relaxed); ++i) asm volatile("");
+        }
+    });
+}
+
+int loop_until_stopped() { return loop_beside_main(wanted::stopped, 25); }
+int loop_until_taken() { return loop_beside_main(wanted::taken, 25); }
+int loop_of_a_second() { return loop_beside_main(wanted::nothing, 1); }
+
+int blocked_and_ticks() {
+    return tick_beside(wanted::ticks, [](std::atomic<bool>& over) {
+        while (!over) poll(nullptr, 0, 100);
+    });
+}
+
+std::atomic<int> own_calls{0};
+
+void install_own_handler() {
+    struct sigaction action {};
+    action.sa_handler = [](int) { own_calls.fetch_add(1); };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGURG, &action, nullptr);
+}
+
+// The program's own handler was there first: it is passed the program's own signals, and only those.
+int own_handler_before() {
+    install_own_handler();
+#if defined(__SANITIZE_THREAD__)
+    loop_until_taken();
+#else
+    loop_until_stopped();
+#endif
+    raise(SIGURG);
+    kill(getpid(), SIGURG);
+    dunlin::run([] { raise(SIGURG); });
+    std::printf("own handler called %d times\n", own_calls.load());
+    return 0;
+}
+
+// It takes the signal from the runtime: nobody is stopped any more, and nobody is kept waiting.
+int own_handler_after() {
+    dunlin::run([] {});
+    install_own_handler();
+    return loop_until_taken();
+}
+
+// It takes a signal that the runtime was told not to use.
+int own_handler_after_another_signal() {
+    dunlin::run([] {});
+    install_own_handler();
+    return loop_until_stopped();
+}
+
+// ---- shortage ---------------------------------------------------------------------------------------------------------------------------------
+
+// Goroutines block and compute, and there are only the threads that there are.
+int no_more_threads() {
+    dunlin::run({.max_procs = 1}, [] {
+        dunlin::spawn([] { dunlin::yield(); }).get();
+        forbid_threads();
+        static std::atomic<int> count{0};
+        dunlin::wait_group done;
+        for (int i = 0; i < 12; ++i) {
+            done.go([i] {
+                if (i % 3 == 0) dunlin::blocking([] { usleep(20'000); });
+                if (i % 3 == 1) usleep(20'000);
+                if (i % 3 == 2) {
+                    for (int k = 0; k < 50'000'000; ++k) asm volatile("");
+                }
+                dunlin::sleep_for(1ms);
+                count.fetch_add(1);
+            });
+        }
+        while (count.load() < 12) dunlin::sleep_for(5ms);
+        done.wait();
+        std::printf("count %d\n", count.load());
+    });
+    return 0;
+}
+
+// ---- idle -------------------------------------------------------------------------------------------------------------------------------------
+
+double cpu_ns() {
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+}
+
+// Prints how much of a CPU it uses, in per cent, when there has been much to hand on and now all sleep: in the runtime, in blocking(), in the kernel.
+int idle_after_hand_offs() {
+    dunlin::run({.max_procs = 2}, [] {
+        static std::atomic<bool> over{false};
+        dunlin::wait_group done;
+        for (int i = 0; i < 3; ++i) {
+            done.go([] {
+                while (!over.load(std::memory_order_relaxed)) {}
+            });
+        }
+        for (int i = 0; i < 50; ++i) done.go([] { dunlin::blocking([] { usleep(20'000); }); });
+        for (int i = 0; i < 30; ++i) dunlin::sleep_for(1ms);
+        over = true;
+        done.wait();
+        dunlin::go([] { dunlin::blocking([] { poll(nullptr, 0, 60'000); }); });
+        dunlin::go([] { poll(nullptr, 0, 60'000); });
+        dunlin::go([] { dunlin::sleep_for(60s); });
+        dunlin::sleep_for(1500ms);  // threads that nobody needs are ended
+        const double before = cpu_ns();
+        dunlin::sleep_for(1500ms);
+        std::printf("%.4f\n", (cpu_ns() - before) / 1500e6 * 100);
+    });
+    std::fflush(stdout);
+    _exit(0);
+}
+
+constexpr support::scenario all[] = {
+    {"async_preempt", async_preempt},
+    {"loop_until_stopped", loop_until_stopped},
+    {"loop_until_taken", loop_until_taken},
+    {"loop_of_a_second", loop_of_a_second},
+    {"blocked_and_ticks", blocked_and_ticks},
+    {"own_handler_before", own_handler_before},
+    {"own_handler_after", own_handler_after},
+    {"own_handler_after_another_signal", own_handler_after_another_signal},
+    {"no_more_threads", no_more_threads},
+    {"idle_after_hand_offs", idle_after_hand_offs},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return support::choose(argc, argv, all); }

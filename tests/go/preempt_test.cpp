@@ -1,0 +1,841 @@
+// Goroutines that compute lose their processor to others and come back exactly as they were. Ports of Go's own tests of preemption, under Go's names.
+// Where Go's need function calls in a loop, these loops make none. ThreadSanitizer keeps signals back until a thread calls libc: there such
+// a loop loses its processor and computes on without one, so nothing is asserted about how many were stopped.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cfenv>
+#include <chrono>
+#include <csetjmp>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <fcntl.h>
+#include <memory>
+#include <mutex>
+#include <pthread.h>
+#include <spawn.h>
+#include <sstream>
+#include <string>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "sched/current.h"
+#include "sched/types.h"
+#include "support/child.h"
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class GoPreempt : public support::runtime_test {};
+class GoPreemptP : public support::each_p {};
+EACH_P(GoPreemptP);
+
+std::uint64_t preemptions() { return dunlin::runtime::stats().hand_offs.preemptions; }
+
+// A clock that needs no call at all.
+inline std::uint64_t ticks() {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    std::uint64_t t;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(t));
+    return t;
+#endif
+}
+
+std::uint64_t ticks_per_ms() {
+    static const std::uint64_t result = [] {
+        const auto begin = std::chrono::steady_clock::now();
+        const std::uint64_t from = ticks();
+        std::this_thread::sleep_for(20ms);
+        const std::uint64_t to = ticks();
+        return (to - from) * 1000 / static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin) / 1us);
+    }();
+    return result;
+}
+
+// Computes that long without a call.
+inline void compute_for(std::uint64_t n) {
+    for (const std::uint64_t until = ticks() + n; ticks() < until;) {}
+}
+
+// ---- progress ---------------------------------------------------------------------------------------------------------------------------------
+
+// PRE-02 TestPreemption
+TEST_P(GoPreemptP, TestPreemption) {
+    run([] {
+        constexpr int n = 5;
+        std::atomic<int> x{0};
+        dunlin::wait_group done;
+        for (int g = 0; g < 2; ++g) {
+            done.go([&x, g] {
+                for (int i = 0; i < n; ++i) {
+                    while (x.load() != g) {}
+                    x.store(1 - g);
+                }
+            });
+        }
+        done.wait();
+        EXPECT_EQ(x.load(), 0);
+    });
+}
+
+// PRE-03 TestAsyncPreempt
+TEST_F(GoPreempt, TestAsyncPreempt) {
+    const auto r = support::run_child("hand_off", {"async_preempt"}, {.environment = {{"DUNLIN_MAXPROCS", "1"}}});
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "OK 4 goroutines\n") << r;
+    EXPECT_EQ(r.err, "") << r;
+    EXPECT_LT(r.milliseconds(), support::sanitized ? 20'000 : 5000) << r;
+}
+
+// The world is stopped by a dump, which unwinds those that compute, and by a change of the number of processors.
+void world_stops_against_loops(unsigned procs, int loops) {
+    dunlin::run({.max_procs = procs}, [procs, loops] {
+        std::atomic<bool> over{false};
+        std::atomic<int> started{0};
+        dunlin::wait_group done;
+        for (int i = 0; i < loops; ++i) {
+            done.go([&] {
+                started.fetch_add(1);
+                while (!over.load(std::memory_order_relaxed)) {}
+            });
+        }
+        support::eventually([&] { return started.load() == loops; });
+        const auto begin = dunlin::clock::now();
+        for (int i = 0; i < 10; ++i) {
+            dunlin::sleep_for(1ms);
+            if (i % 2 == 0) {
+                std::ostringstream text;
+                dunlin::runtime::dump(text);
+                EXPECT_NE(text.str().find("goroutine "), std::string::npos);
+            } else {
+                EXPECT_EQ(dunlin::runtime::set_max_procs(procs), procs);
+            }
+        }
+        EXPECT_LT(dunlin::clock::now() - begin, support::sanitized ? 20s : 5s);
+        over = true;
+        done.wait();
+    });
+}
+
+// PRE-04 TestPreemptSplitBig
+TEST_F(GoPreempt, TestPreemptSplitBig) { world_stops_against_loops(2, 1); }
+
+// PRE-04 TestPreemptionGC
+TEST_F(GoPreempt, TestPreemptionGC) { world_stops_against_loops(6, 5); }
+
+struct alignas(64) runner {
+    std::atomic<std::uint64_t> work{0};
+    std::vector<std::uint64_t> runs;  // how much work was done in each
+    std::atomic<std::size_t> run_count{0};
+    double cpu_ns = 0;
+
+    // A run ends where time is missing here in which the other one has worked.
+    void compute(const runner& other, const std::atomic<bool>& over) {
+        const std::uint64_t gap = ticks_per_ms();
+        const double cpu_before = thread_cpu_ns();  // it makes no call of the runtime, so its thread stays the same
+        std::uint64_t last = ticks(), others = other.work.load(std::memory_order_relaxed), done = 0, begin = 0;
+        while (!over.load(std::memory_order_relaxed)) {
+            const std::uint64_t o = other.work.load(std::memory_order_relaxed), now = ticks();
+            // Read anew: it may have been stopped between the two.
+            if (now - last > gap && other.work.load(std::memory_order_relaxed) != others && runs.size() < runs.capacity()) {
+                runs.push_back(done - begin);
+                run_count.store(runs.size(), std::memory_order_relaxed);
+                begin = done;
+            }
+            last = now;
+            others = o;
+            work.store(++done, std::memory_order_relaxed);
+        }
+        cpu_ns = thread_cpu_ns() - cpu_before;
+    }
+
+    static double thread_cpu_ns() {
+        timespec t;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+    }
+
+    double median_ms() {
+        std::sort(runs.begin(), runs.end());
+        return static_cast<double>(runs[runs.size() / 2]) * cpu_ns / static_cast<double>(work.load()) / 1e6;
+    }
+};
+
+// PRE-05 time slice
+TEST_F(GoPreempt, TwoThatComputeShareOneProcessorInSlicesOfTenMilliseconds) {
+    runner a, b;
+    a.runs.reserve(10'000);
+    b.runs.reserve(10'000);
+    ticks_per_ms();
+    const auto begin = dunlin::clock::now();
+    dunlin::run({.max_procs = 1}, [&] {
+        std::atomic<bool> over{false};
+        dunlin::wait_group done;
+        done.go([&] { a.compute(b, over); });
+        done.go([&] { b.compute(a, over); });
+        dunlin::sleep_for(500ms);
+        // Under ThreadSanitizer both compute all the time.
+        while (!support::under_thread && (a.run_count.load() < 20 || b.run_count.load() < 20)) dunlin::sleep_for(100ms);
+        over = true;
+        done.wait();
+    });
+    EXPECT_GT(a.work.load(), 0u);
+    EXPECT_GT(b.work.load(), 0u);
+    if (support::under_thread) return;
+    // Where other programs have the CPUs for most of the time, slices end by the clock, and shares are what the kernel makes of them.
+    const std::chrono::duration<double, std::nano> lasted = dunlin::clock::now() - begin;
+    const bool quiet = a.cpu_ns + b.cpu_ns > 0.8 * lasted.count();
+    const double share = a.cpu_ns / (a.cpu_ns + b.cpu_ns), least = quiet ? 0.35 : 0.2;
+    EXPECT_GE(share, least) << (quiet ? "quiet" : "busy");
+    EXPECT_LE(share, 1 - least) << (quiet ? "quiet" : "busy");
+    for (runner* r : {&a, &b}) {
+        const double median = r->median_ms();
+        EXPECT_GE(median, quiet ? 5 : 0.5) << r->runs.size() << " runs";
+        EXPECT_LE(median, quiet ? 25 : 50) << r->runs.size() << " runs";
+    }
+}
+
+// Many loops on few processors: each gets on.
+TEST_P(GoPreemptP, NobodyStarvesAmongManyThatCompute) {
+    run([this] {
+        const std::size_t n = procs() + 3;
+        std::vector<std::atomic<std::uint64_t>> work(n);
+        std::atomic<bool> over{false};
+        dunlin::wait_group done;
+        for (std::atomic<std::uint64_t>& w : work) {
+            done.go([&w, &over] {
+                while (!over.load(std::memory_order_relaxed)) w.store(w.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+            });
+        }
+        // Twice each, so that it was stopped and came back.
+        for (int round = 0; round < 2; ++round) {
+            for (const std::atomic<std::uint64_t>& w : work) {
+                for (const std::uint64_t seen = w.load(); w.load() == seen;) dunlin::sleep_for(1ms);
+            }
+        }
+        over = true;
+        done.wait();
+    });
+}
+
+// ---- PRE-06: state integrity ------------------------------------------------------------------------------------------------------------------
+
+// Has goroutines do `work(number)` over and over, which returns how many of its results were wrong, while main sleeps and wakes all the time.
+// Each waking takes a processor from one of them in the midst of it.
+template <class Work>
+void storm(unsigned procs, Work work, std::uint64_t stops = support::under_thread ? 0 : 3) {
+    const std::uint64_t before = preemptions();
+    std::atomic<bool> over{false};
+    std::atomic<long> wrong{0}, done_rounds{0};
+    dunlin::wait_group done;
+    const int workers = static_cast<int>(std::max(6u, procs + 2));
+    for (int i = 0; i < workers; ++i) {
+        done.go([&, i] {
+            do {
+                wrong.fetch_add(work(i));
+                done_rounds.fetch_add(1);
+            } while (!over.load(std::memory_order_relaxed));
+        });
+    }
+    const auto until = dunlin::clock::now() + 100ms;
+    const auto enough = [&] { return done_rounds.load() >= workers && preemptions() >= before + stops; };
+    while (dunlin::clock::now() < until || !enough()) {
+        dunlin::sleep_for(100us);
+        dunlin::sleep_for(200us);
+    }
+    over = true;
+    done.wait();
+    EXPECT_EQ(wrong.load(), 0) << "of " << done_rounds.load();
+}
+
+// How many steps of a kernel last about a millisecond or two: as long as main lets one compute.
+constexpr long steps = support::sanitized ? 50'000 : 500'000;
+
+#define IN_REGISTERS(...) asm volatile("" : __VA_ARGS__)
+#if defined(__x86_64__)
+#define VECTOR_REGISTER "+x"
+#else
+#define VECTOR_REGISTER "+w"
+#endif
+
+// Six vectors that are in registers and nowhere else from the first step to the last.
+#define VECTOR_KERNEL(function, bytes, ...)                                                                                         \
+    __VA_ARGS__ [[gnu::noinline]] std::uint64_t function(int seed) {                                                                \
+        typedef double vector __attribute__((vector_size(bytes)));                                                                  \
+        vector a = vector{} + (1.0 + seed), b = a * 1.25, c = a * 1.5, d = a * 1.75, e = a * 2.25, f = a * 2.75;                    \
+        for (unsigned i = 0; i < bytes / 8; ++i) a[i] += i;                                                                         \
+        for (long i = 0; i < steps; ++i) {                                                                                          \
+            a = a * 0.75 + b * 0.125;                                                                                               \
+            b = b * 0.5 + c * 0.375;                                                                                                \
+            c = c * 0.625 + d * 0.25;                                                                                               \
+            d = d * 0.25 + e * 0.5;                                                                                                 \
+            e = e * 0.375 + f * 0.5;                                                                                                \
+            f = f * 0.5 + a * 0.25 + 1.0;                                                                                           \
+            IN_REGISTERS(VECTOR_REGISTER(a), VECTOR_REGISTER(b), VECTOR_REGISTER(c), VECTOR_REGISTER(d), VECTOR_REGISTER(e),        \
+                VECTOR_REGISTER(f));                                                                                                \
+        }                                                                                                                           \
+        std::uint64_t hash = 0;                                                                                                     \
+        for (unsigned i = 0; i < bytes / 8; ++i) {                                                                                  \
+            for (const double x : {a[i], b[i], c[i], d[i], e[i], f[i]}) hash = hash * 31 + __builtin_bit_cast(std::uint64_t, x);    \
+        }                                                                                                                           \
+        return hash;                                                                                                                \
+    }
+
+VECTOR_KERNEL(compute_in_128_bits, 16)
+#if defined(__x86_64__)
+VECTOR_KERNEL(compute_in_256_bits, 32, __attribute__((target("avx2,fma"))))
+VECTOR_KERNEL(compute_in_512_bits, 64, __attribute__((target("avx512f"))))
+
+[[gnu::noinline]] std::uint64_t compute_in_x87(int seed) {
+    long double a = 1.0L + static_cast<long double>(seed), b = 3.0L;
+    for (long i = 0; i < steps; ++i) {
+        a = a * 0.75L + b / 3.0L;
+        b = b * 0.5L + a * 0.125L + 1.0L;
+        asm volatile("" : "+t"(a), "+u"(b));
+    }
+    std::uint64_t mantissas[2];
+    __builtin_memcpy(&mantissas[0], &a, 8);
+    __builtin_memcpy(&mantissas[1], &b, 8);
+    return mantissas[0] * 31 + mantissas[1];
+}
+#endif
+
+// As many as there are registers, and more: the rest is below the stack pointer of a function that calls none.
+[[gnu::noinline]] std::uint64_t compute_in_integers(int seed) {
+    std::uint64_t x[18];
+    for (unsigned i = 0; i < 18; ++i) x[i] = static_cast<std::uint64_t>(seed) * 0x9e3779b97f4a7c15u + i;
+    for (long i = 0; i < steps / 8; ++i) {
+#pragma GCC unroll 18
+        for (unsigned k = 0; k < 18; ++k) {
+            std::uint64_t sum;
+            const bool carry = __builtin_add_overflow(x[k], x[(k + 7) % 18] << 3, &sum);
+            x[k] = (sum ^ (sum >> 29)) * 0xbf58476d1ce4e5b9u + carry;
+        }
+    }
+    std::uint64_t hash = 0;
+    for (const std::uint64_t v : x) hash = hash * 31 + v;
+    asm volatile("" : "+r"(hash));  // not a pure function, whose calls could be left out
+    return hash;
+}
+
+// What comes out in each of the goroutines is what came out on a plain thread that nobody disturbed.
+class StateIntegrity : public support::each_p {
+protected:
+    void compare(std::uint64_t (*kernel)(int)) {
+        std::array<std::uint64_t, 32> expected;
+        for (int i = 0; i < 32; ++i) expected[static_cast<std::size_t>(i)] = kernel(i);
+        run([&] { storm(procs(), [&](int i) -> long { return kernel(i) != expected[static_cast<std::size_t>(i)]; }); });
+    }
+};
+EACH_P(StateIntegrity);
+
+// PRE-06 state integrity
+TEST_P(StateIntegrity, OfIntegerRegistersAndTheRedZone) { compare(compute_in_integers); }
+TEST_P(StateIntegrity, OfSseOrNeonRegisters) { compare(compute_in_128_bits); }
+
+#if defined(__x86_64__)
+TEST_P(StateIntegrity, OfX87Registers) { compare(compute_in_x87); }
+
+TEST_P(StateIntegrity, OfAvxRegisters) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "no AVX2 here";
+    compare(compute_in_256_bits);
+}
+
+TEST_P(StateIntegrity, OfAvx512Registers) {
+    if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "no AVX-512 here";
+    compare(compute_in_512_bits);
+}
+#endif
+
+[[gnu::noinline]] std::uint64_t compute_rounding(int mode) {
+    std::fesetround(mode);
+    double sum = 0, divisor = 3;
+    asm volatile("" : "+m"(sum), "+m"(divisor));
+    for (long i = 0; i < steps / 4; ++i) {
+        sum += 1 / divisor;
+        divisor += 0.25;
+        IN_REGISTERS(VECTOR_REGISTER(sum), VECTOR_REGISTER(divisor));
+    }
+    const bool kept = std::fegetround() == mode;
+    std::fesetround(FE_TONEAREST);
+    return kept ? __builtin_bit_cast(std::uint64_t, sum) : 0;
+}
+
+TEST_P(StateIntegrity, OfTheRoundingMode) {
+    constexpr int modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    std::array<std::uint64_t, 4> expected;
+    for (std::size_t i = 0; i < 4; ++i) expected[i] = compute_rounding(modes[i]);
+    ASSERT_NE(expected[1], expected[2]);
+    run([&] { storm(procs(), [&](int i) -> long { return compute_rounding(modes[i % 4]) != expected[static_cast<std::size_t>(i % 4)]; }); });
+}
+
+// The address of errno, like that of any thread_local variable, is the thread's: not to be kept over what may change threads.
+[[gnu::noinline]] void set_errno(int value) { errno = value; }
+[[gnu::noinline]] int errno_now() { return errno; }
+thread_local int mine = 0;
+[[gnu::noinline]] int* mine_now() {
+    asm volatile("");
+    return &mine;
+}
+
+TEST_P(StateIntegrity, OfErrno) {
+    run([this] {
+        storm(procs(), [](int i) -> long {
+            set_errno(1000 + i);
+            compute_for(ticks_per_ms());
+            return errno_now() != 1000 + i;
+        });
+    });
+}
+
+TEST_P(StateIntegrity, OfThreadLocalVariables) {
+    run([this] {
+        storm(procs(), [](int i) -> long {
+            int* const before = mine_now();
+            const bool free = *before == 0;  // who is stopped in the midst of this keeps its thread to itself
+            *before = i + 1;
+            compute_for(ticks_per_ms());
+            const bool same = mine_now() == before && *before == i + 1;
+            *before = 0;
+            return !free + !same;
+        });
+    });
+}
+
+struct trouble {
+    int owner, level;
+};
+
+struct computes_while_unwinding {
+    long& wrong;
+    int expected;
+    ~computes_while_unwinding() {
+        wrong += std::uncaught_exceptions() != expected;
+        compute_for(ticks_per_ms() / 4);
+        wrong += std::uncaught_exceptions() != expected;
+    }
+};
+
+// A throw, a catch block that throws and catches inside, and a rethrow; it computes in each of them.
+[[gnu::noinline]] long throw_and_catch(int owner) {
+    long wrong = 0;
+    const auto check = [&](const trouble& t, int level) {
+        compute_for(ticks_per_ms() / 4);
+        wrong += t.owner != owner || t.level != level || std::uncaught_exceptions() != 0;
+    };
+    try {
+        try {
+            const computes_while_unwinding guard{wrong, 1};
+            throw trouble{owner, 1};
+        } catch (const trouble& outer) {
+            const std::exception_ptr held = std::current_exception();
+            check(outer, 1);
+            try {
+                const computes_while_unwinding guard{wrong, 1};
+                throw trouble{owner, 2};
+            } catch (const trouble& inner) {
+                check(inner, 2);
+            }
+            check(outer, 1);
+            wrong += std::current_exception() != held;
+            throw;
+        }
+    } catch (const trouble& again) {
+        check(again, 1);
+    }
+    return wrong + (std::current_exception() != nullptr);
+}
+
+TEST_P(StateIntegrity, OfExceptionsInFlight) {
+    run([this] { storm(procs(), throw_and_catch); });
+}
+
+// In libc, in the allocator and in the unwinder a goroutine may not be stopped at once; nobody is the worse for it.
+TEST_P(StateIntegrity, OfThoseThatAllocateAndThrowAllTheTime) {
+    run([this] {
+        storm(procs(), [](int i) -> long {
+            long wrong = 0;
+            for (int round = 0; round < support::rounds(2000); ++round) {
+                if (i % 2 == 0) {
+                    const auto text = std::make_unique<std::string>(static_cast<std::size_t>(100 + round % 3000), static_cast<char>('a' + i));
+                    wrong += text->back() != 'a' + i;
+                } else {
+                    try {
+                        throw trouble{i, round};
+                    } catch (const trouble& t) { wrong += t.owner != i || t.level != round; }
+                }
+            }
+            return wrong;
+        }, support::sanitized ? 0 : 3);
+    });
+}
+
+std::jmp_buf& jump_target(int i) {
+    static std::array<std::jmp_buf, 32> all;
+    return all[static_cast<std::size_t>(i)];
+}
+
+[[gnu::noinline]] void jump_from_deep(int i, int depth, int value) {
+    compute_for(ticks_per_ms() / 10);
+    if (depth == 0) std::longjmp(jump_target(i), value);
+    if (depth > 0) jump_from_deep(i, depth - 1, value);
+    asm volatile("");  // not a tail call: each has its frame
+}
+
+[[gnu::noinline]] long jumps(int i) {
+    volatile int rounds = 0;
+    volatile long own = 7000 + i;
+    const int value = setjmp(jump_target(i));
+    if (value != rounds) return 1;
+    if (own != 7000 + i) return 1;
+    rounds = value + 1;
+    if (value < 5) jump_from_deep(i, 3, value + 1);
+    return 0;
+}
+
+TEST_P(StateIntegrity, OfJumpsInsideAStack) {
+    run([this] { storm(procs(), jumps); });
+}
+
+// ---- locks ------------------------------------------------------------------------------------------------------------------------------------
+
+// Who holds a lock may be stopped. Those who wait for it block their threads or spin, and it has its turn.
+TEST_P(GoPreemptP, HoldersOfAMutexAreStoppedAndItGoesRound) {
+    run([] {
+        std::mutex mutex;
+        long inside = 0, wrong = 0, entered = 0;
+        dunlin::wait_group done;
+        for (int i = 0; i < 6; ++i) {
+            done.go([&] {
+                for (int round = 0; round < 10; ++round) {
+                    std::lock_guard guard(mutex);
+                    wrong += ++inside != 1;
+                    compute_for(2 * ticks_per_ms());
+                    --inside;
+                    ++entered;
+                }
+            });
+        }
+        done.wait();
+        EXPECT_EQ(wrong, 0);
+        EXPECT_EQ(entered, 60);
+    });
+}
+
+TEST_P(GoPreemptP, HoldersOfASpinLockAreStoppedAndItGoesRound) {
+    run([] {
+        std::atomic<bool> locked{false};
+        long inside = 0, wrong = 0, entered = 0;
+        dunlin::wait_group done;
+        for (int i = 0; i < 4; ++i) {
+            done.go([&] {
+                for (int round = 0; round < 5; ++round) {
+                    while (locked.exchange(true, std::memory_order_acquire)) {}
+                    wrong += ++inside != 1;
+                    compute_for(2 * ticks_per_ms());
+                    --inside;
+                    ++entered;
+                    locked.store(false, std::memory_order_release);
+                }
+            });
+        }
+        done.wait();
+        EXPECT_EQ(wrong, 0);
+        EXPECT_EQ(entered, 20);
+    });
+}
+
+// ---- no_preempt -------------------------------------------------------------------------------------------------------------------------------
+
+// PRE-07 no preemption while locked
+TEST_F(GoPreempt, NobodyElseRunsInANoPreemptScopeAndTheyRunAtItsEnd) {
+    dunlin::run({.max_procs = 1}, [] {
+        std::atomic<bool> over{false};
+        std::atomic<long> others{0}, wakings{0};
+        dunlin::wait_group done;
+        done.go([&] {
+            while (!over.load()) {
+                others.fetch_add(1);
+                dunlin::yield();
+            }
+        });
+        done.go([&] {
+            while (!over.load()) {
+                wakings.fetch_add(1);
+                dunlin::sleep_for(100us);
+            }
+        });
+        for (int i = 0; i < 5; ++i) {
+            for (const long seen = wakings.load(); wakings.load() < seen + 3;) dunlin::yield();
+            long before, in_outer, in_inner, after;
+            {
+                const dunlin::no_preempt outer;
+                before = others.load() + wakings.load();
+                {
+                    const dunlin::no_preempt inner;
+                    compute_for(20 * ticks_per_ms());
+                    in_inner = others.load() + wakings.load();
+                }
+                compute_for(30 * ticks_per_ms());
+                // Until it was asked to leave.
+                while (!dunlin::sched::current_machine()->preempt_later.load(std::memory_order_relaxed)) {}
+                in_outer = others.load() + wakings.load();
+            }
+            after = others.load() + wakings.load();
+            EXPECT_EQ(in_inner, before);
+            EXPECT_EQ(in_outer, before) << "the inner scope has ended, the outer has not";
+            EXPECT_GT(after, before) << "they have waited, so the end of the scope yields";
+        }
+        over = true;
+        done.wait();
+    });
+}
+
+// Each scope is the goroutine's own: it stays its thread's only one, whatever the others do.
+TEST_P(GoPreemptP, NoPreemptScopesOfMany) {
+    run([this] {
+        storm(procs(), [](int i) -> long {
+            const dunlin::no_preempt scope;
+            int* const before = mine_now();
+            const bool free = *before == 0;
+            *before = i + 1;
+            compute_for(ticks_per_ms() / 2);
+            const bool same = mine_now() == before && *before == i + 1;
+            *before = 0;
+            if (i < 4) return !free + !same;
+            dunlin::yield();  // allowed, and it may go on elsewhere
+            return !free + !same;
+        }, 0);
+    });
+}
+
+TEST_F(GoPreempt, NoPreemptOnAPlainThreadIsNothing) {
+    const dunlin::no_preempt outer;
+    const dunlin::no_preempt inner;
+    EXPECT_EQ(dunlin::this_goroutine::id(), 0u);
+}
+
+// ---- signals ----------------------------------------------------------------------------------------------------------------------------------
+
+std::atomic<pid_t> signalled_tid{0};
+std::atomic<int> signalled{0};
+
+extern "C" void note_signal(int) {
+    const int saved = errno;
+    signalled_tid.store(static_cast<pid_t>(syscall(SYS_gettid)));
+    signalled.fetch_add(1);
+    errno = saved;
+}
+
+class handler {
+public:
+    handler(int signal, void (*function)(int), int flags) : signal_(signal) {
+        struct sigaction action {};
+        action.sa_handler = function;
+        action.sa_flags = flags;
+        sigaction(signal, &action, &before_);
+    }
+    ~handler() { sigaction(signal_, &before_, nullptr); }
+    handler(const handler&) = delete;
+    handler& operator=(const handler&) = delete;
+
+private:
+    int signal_;
+    struct sigaction before_ {};
+};
+
+// Loops that are stopped all the time, as long as it lives. On a goroutine.
+class hogs {
+public:
+    explicit hogs(int n) {
+        for (int i = 0; i < n; ++i) {
+            done_.go([over = &over_] {
+                while (!over->load(std::memory_order_relaxed)) {}
+            });
+        }
+    }
+    ~hogs() {
+        over_ = true;
+        done_.wait();
+    }
+    hogs(const hogs&) = delete;
+    hogs& operator=(const hogs&) = delete;
+
+private:
+    std::atomic<bool> over_{false};
+    dunlin::wait_group done_;
+};
+
+// PRE-08 TestSignalM
+TEST_P(GoPreemptP, TestSignalM) {
+    const handler installed(SIGUSR1, note_signal, SA_RESTART);
+    run([this] {
+        const hogs loops(static_cast<int>(procs()) + 1);
+        const dunlin::os_thread_lock wired;
+        for (int i = 0; i < 20; ++i) {
+            const int before = signalled.load();
+            const auto tid = static_cast<pid_t>(syscall(SYS_gettid));
+            pthread_kill(pthread_self(), SIGUSR1);
+            while (signalled.load() == before) usleep(10);
+            EXPECT_EQ(signalled_tid.load(), tid);
+            dunlin::sleep_for(500us);
+            EXPECT_EQ(static_cast<pid_t>(syscall(SYS_gettid)), tid);
+        }
+    });
+}
+
+TEST_P(GoPreemptP, SignalsReachAPlainThread) {
+    const handler installed(SIGUSR1, note_signal, SA_RESTART);
+    run([this] {
+        const hogs loops(static_cast<int>(procs()) + 1);
+        std::atomic<pid_t> tid{0};
+        std::atomic<bool> over{false};
+        std::thread plain([&] {
+            tid = static_cast<pid_t>(syscall(SYS_gettid));
+            while (!over.load()) usleep(100);
+        });
+        while (tid.load() == 0) dunlin::sleep_for(100us);
+        for (int i = 0; i < 20; ++i) {
+            const int before = signalled.load();
+            pthread_kill(plain.native_handle(), SIGUSR1);
+            while (signalled.load() == before) dunlin::sleep_for(200us);
+            EXPECT_EQ(signalled_tid.load(), tid.load());
+        }
+        over = true;
+        plain.join();
+    });
+}
+
+// PRE-08 TestSignalDuringExec
+TEST_P(GoPreemptP, TestSignalDuringExec) {
+    run([this] {
+        const hogs loops(static_cast<int>(procs()) + 1);
+        std::atomic<int> ended{0};
+        for (int i = 0; i < 20; ++i) {
+            dunlin::go([&ended] {
+                std::string program = "/bin/true";
+                char* arguments[] = {program.data(), nullptr};
+                pid_t child = 0;
+                EXPECT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ), 0);
+                int status = -1;
+                EXPECT_EQ(waitpid(child, &status, 0), child) << errno;
+                EXPECT_EQ(status, 0);
+                ended.fetch_add(1);
+            });
+            dunlin::sleep_for(1ms);
+        }
+        while (ended.load() < 20) dunlin::sleep_for(100us);
+    });
+}
+
+// The signal cannot reach it. Its processor is taken all the same.
+TEST_P(GoPreemptP, AGoroutineThatBlocksAllSignalsComputes) {
+    run([this] {
+        std::atomic<int> woken{0};
+        std::atomic<bool> over{false};
+        std::atomic<long> wrong{0};
+        dunlin::wait_group done;
+        for (unsigned i = 0; i < procs() + 1; ++i) {
+            done.go([&] {
+                sigset_t all, before, now;
+                sigfillset(&all);
+                pthread_sigmask(SIG_SETMASK, &all, &before);
+                // At least until main has been woken twenty times.
+                while (woken.load(std::memory_order_relaxed) < 20 && !over.load(std::memory_order_relaxed)) {}
+                pthread_sigmask(SIG_SETMASK, &before, &now);
+                wrong.fetch_add(sigismember(&now, SIGTERM) != 1);
+            });
+        }
+        for (int i = 0; i < 20; ++i) {
+            dunlin::sleep_for(500us);
+            woken.fetch_add(1);
+        }
+        done.wait();
+        EXPECT_EQ(wrong.load(), 0);
+        sigset_t now;
+        pthread_sigmask(SIG_SETMASK, nullptr, &now);
+        EXPECT_EQ(sigismember(&now, SIGTERM), 0);
+    });
+}
+
+// The handler runs on whatever alternate stack the thread has, or on the goroutine's own.
+TEST_P(GoPreemptP, AGoroutineThatChangesItsSignalStackComputes) {
+    run([this] {
+        storm(procs(), [](int i) -> long {
+            static thread_local std::array<char, 64 * 1024> own;
+            stack_t ours{}, before{}, now{};
+            ours.ss_sp = own.data();
+            ours.ss_size = own.size();
+            if (i % 2 == 0) ours.ss_flags = SS_DISABLE;
+            long wrong = sigaltstack(&ours, &before) != 0;
+            const std::uint64_t result = compute_in_integers(i);
+            wrong += sigaltstack(&before, &now) != 0;
+            wrong += i % 2 == 0 ? now.ss_flags != SS_DISABLE : now.ss_sp != ours.ss_sp;
+            return wrong + (result != compute_in_integers(i));
+        });
+    });
+}
+
+// ---- settings and shortage: children ----------------------------------------------------------------------------------------------------------
+
+using settings = std::vector<std::pair<std::string, std::string>>;
+
+support::child_result hand_off(const std::string& scenario, settings environment = {}) {
+    environment.emplace_back("DUNLIN_MAXPROCS", "1");
+    return support::run_child("hand_off", {scenario}, {.environment = environment});
+}
+
+constexpr const char* until_stopped = support::under_thread ? "loop_until_taken" : "loop_until_stopped";
+constexpr const char* stopped = support::under_thread ? "" : "stopped\n";
+
+TEST_F(GoPreempt, BySignalUnlessToldOtherwise) {
+    for (const settings& s : {settings{}, settings{{"DUNLIN_PREEMPTION", "signal"}}, settings{{"DUNLIN_PREEMPTION_SIGNAL", "10"}}}) {
+        const auto r = hand_off(until_stopped, s);
+        EXPECT_EQ(r.status, 0) << r;
+        EXPECT_EQ(r.out.rfind(std::string("ticked\ntaken\n") + stopped, 0), 0u) << r;
+        EXPECT_EQ(r.err, "") << r;
+    }
+}
+
+TEST_F(GoPreempt, OfProcessorsOnlyIfToldSo) {
+    const auto r = hand_off("loop_until_taken", {{"DUNLIN_PREEMPTION", "take"}});
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "ticked\ntaken\n") << r;
+    EXPECT_EQ(r.err, "") << r;
+}
+
+TEST_F(GoPreempt, NotAtAllIfToldSo) {
+    const auto r = hand_off("loop_of_a_second", {{"DUNLIN_PREEMPTION", "off"}});
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "") << r;
+    EXPECT_EQ(r.err, "") << r;
+    // Who blocks its thread loses its processor nevertheless.
+    const auto blocked = hand_off("blocked_and_ticks", {{"DUNLIN_PREEMPTION", "off"}});
+    EXPECT_EQ(blocked.out, "ticked\n") << blocked;
+}
+
+TEST_F(GoPreempt, WithTheProgramsOwnHandlerOfTheSignal) {
+    const auto before = hand_off("own_handler_before");
+    EXPECT_EQ(before.status, 0) << before;
+    EXPECT_EQ(before.out.rfind("ticked\ntaken\n", 0), 0u) << before;
+    EXPECT_NE(before.out.find("own handler called 3 times\n"), std::string::npos) << before;
+    const auto after = hand_off("own_handler_after");
+    EXPECT_EQ(after.status, 0) << after;
+    EXPECT_EQ(after.out, "ticked\ntaken\n") << after;
+    if (support::under_thread) return;
+    EXPECT_NE(before.out.find("stopped\n"), std::string::npos) << before;
+    const auto other = hand_off("own_handler_after_another_signal", {{"DUNLIN_PREEMPTION_SIGNAL", "10"}});
+    EXPECT_EQ(other.status, 0) << other;
+    EXPECT_EQ(other.out, "ticked\ntaken\nstopped\n") << other;
+}
+
+}  // namespace
