@@ -39,6 +39,7 @@ constexpr std::int64_t asleep_grace_ns = 100'000;
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
+constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
 
 machine* strays = nullptr;  // linked by notes.next
@@ -98,6 +99,7 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcep
     const bool taken = p->owner.load(std::memory_order_relaxed) == m && take_locked(p, computes);
     if (taken) {
         m->slice_used_ns = used_ns;
+        m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->stray.store(true, std::memory_order_relaxed);  // before the lock is free: enter_slow() clears it after it has had the lock
     }
     p->retake.unlock();
@@ -165,7 +167,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
 void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
     if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
-        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted(thaw::all);
+        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted();
         return;
     }
     if (!o.somebody_waits && lasts < idle_grace_ns) return;
@@ -202,6 +204,10 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     o.effect = true;
     note_stray(m);
     if (stoppable) {
+        m->notes.since_ns = n.sampled_ns;
+        m->notes.cpu_ns = n.sampled_cpu_ns;
+        m->notes.sleeps = n.sampled_sleeps;
+        m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
     }
@@ -365,7 +371,9 @@ void look_at_stray(machine* m, outlook& o) noexcept {
     const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
     if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
         ask_to_stop(m);
-        return look_later(n, o.now_ns, longest_stop_wait_ns);
+        if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
+        n.next_look_ns = o.now_ns + ask_again_ns;
+        return look_again_at(n.next_look_ns, o);
     }
     n.cpu_ns = cpu;
     n.since_ns = o.now_ns;
@@ -374,10 +382,25 @@ void look_at_stray(machine* m, outlook& o) noexcept {
     look_later(n, o.now_ns, longest_stop_wait_ns);
 }
 
+std::int64_t stopping_since_ns = 0;
+
+// Who has stopped the world may wait for a lock of a goroutine that stands still.
+void look_at_stopped_world(std::int64_t now) noexcept {
+    if (!the_scheduler.stopping.load(std::memory_order_relaxed)) {
+        stopping_since_ns = 0;
+    } else if (stopping_since_ns == 0) {
+        stopping_since_ns = now;
+    } else if (now - stopping_since_ns >= runtime_patience_ns / 2) {
+        thaw_preempted();
+    }
+}
+
 }  // namespace
 
 void look_at_strays(outlook& o) noexcept {
     scheduler& s = the_scheduler;
+    look_at_stopped_world(o.now_ns);
+    o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
     if (s.strays_unlisted.load(std::memory_order_relaxed) && s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
         for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);

@@ -1,5 +1,6 @@
 #include "sched/preempt.h"
 
+#include <algorithm>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -18,8 +19,7 @@ int preemption_signal = SIGURG;
 
 namespace {
 
-constexpr std::uint32_t rejects_max = 10;
-constexpr std::uint32_t asked = 4;  // resume_word between the signal and the handler
+constexpr std::int64_t debt_max_ns = 10 * slice_ns;
 constexpr std::int64_t stop_patience_ns = 300'000;
 
 void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
@@ -28,6 +28,12 @@ void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.si
 machine* pop_preempted(scheduler& s) noexcept {
     machine* m = s.preempted.pop_front();
     if (m == nullptr) return nullptr;
+    // Each turn that is missed makes a debt smaller, so this ends.
+    while (m->debt_ns >= slice_ns && s.preempted.size != 0) {
+        m->debt_ns -= slice_ns;
+        s.preempted.push_back(m);
+        m = s.preempted.pop_front();
+    }
     size_changed(s);
     s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
     return m;
@@ -51,7 +57,6 @@ bool is_stoppable(machine* m, void* context) noexcept {
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
     m->stopped_in_library = !may_stop_at(stack::interrupted_pc(context));
     if (!m->stopped_in_library) return true;
-    if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
     m->rejects = m->rejects + 1;
     return m->rejects > rejects_max;
 }
@@ -60,20 +65,17 @@ bool is_stoppable(machine* m, void* context) noexcept {
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) {
+    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed) || s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return false;
     }
-    const bool stopping = s.stopping.load(std::memory_order_relaxed);
-    if (stopping && m->stopped_in_library) {
-        s.lock.unlock();
-        return false;
-    }
-    processor* p = stopping ? nullptr : take_idle_processor();
+    processor* p = take_idle_processor();
     m->stray.store(false, std::memory_order_relaxed);
     if (p == nullptr) {
         transition<goroutine_state::running, goroutine_state::preempted>(g->state);
         m->resume_word.store(0, std::memory_order_release);
+        const std::int64_t computed = platform::this_thread_use().cpu_ns - m->stray_cpu_ns;
+        m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
             s.preempted_since_ns = 0;  // the rest of its slice is due as soon as those have run for whom it was stopped
@@ -85,9 +87,13 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         s.hand_offs.preemptions.add();
     }
     s.lock.unlock();
-    platform::futex_wake(m->resume_word);  // the monitor
     if (p != nullptr) give(p, m);
     return p == nullptr;
+}
+
+// The monitor may wait for it (wait_until_stopped).
+void answer(machine* m) noexcept {
+    if (m->answered.exchange(1, std::memory_order_release) == 0) platform::futex_wake(m->answered);
 }
 
 // Until it is this goroutine's turn.
@@ -110,7 +116,7 @@ void sleep_preempted(machine* m, goroutine* g) noexcept {
 }  // namespace
 
 void ask_to_stop(machine* m) noexcept {
-    m->resume_word.store(asked, std::memory_order_relaxed);
+    m->answered.store(0, std::memory_order_relaxed);
     m->preempt_asked.store(true, std::memory_order_release);
     the_scheduler.hand_offs.freeze_signals.add();
     platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
@@ -118,7 +124,7 @@ void ask_to_stop(machine* m) noexcept {
 
 void wait_until_stopped(machine* m) noexcept {
     const std::int64_t until = platform::now_ns() + stop_patience_ns;
-    while (m->resume_word.load(std::memory_order_acquire) == asked && platform::futex_wait_until(m->resume_word, asked, until)) {}
+    while (m->answered.load(std::memory_order_acquire) == 0 && platform::futex_wait_until(m->answered, 0, until)) {}
 }
 
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
@@ -126,8 +132,7 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     if (m == nullptr || info->si_code != SI_TKILL || !m->preempt_asked.exchange(false, std::memory_order_acquire)) return false;
     stack::repeat_interrupted_call(context);
     if (!is_stoppable(m, context)) {
-        m->resume_word.store(0, std::memory_order_relaxed);
-        platform::futex_wake(m->resume_word);  // the monitor need not wait for us
+        answer(m);
         return true;
     }
     m->rejects = 0;
@@ -135,7 +140,9 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     // From here to the end as if inside the runtime: whoever gives us a processor finds `taken` as it is and leaves it to us.
     m->in_runtime.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (queue_preempted(m, g)) sleep_preempted(m, g);
+    const bool stop = queue_preempted(m, g);
+    answer(m);
+    if (stop) sleep_preempted(m, g);
     m->in_runtime.store(0, std::memory_order_release);
     return true;
 }
@@ -160,16 +167,12 @@ bool give_turn_to_preempted(machine* m) noexcept {
     return true;
 }
 
-void thaw_preempted(thaw which) noexcept {
+void thaw_preempted() noexcept {
     scheduler& s = the_scheduler;
     if (s.preempted_size.load(std::memory_order_relaxed) == 0) return;
     s.lock.lock();
-    for (std::uint32_t left = s.preempted.size; left != 0; --left) {
-        machine* m = s.preempted.pop_front();
-        if (which == thaw::in_library && !m->stopped_in_library) {
-            s.preempted.push_back(m);
-            continue;
-        }
+    while (machine* m = s.preempted.pop_front()) {
+        m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->stray.store(true, std::memory_order_relaxed);
         s.hand_offs.thaws.add();
         m->resume_word.store(2, std::memory_order_release);

@@ -10,13 +10,14 @@
 //            Whoever finds a preempted machine's turn come (find_work, the monitor) hands it his processor: the handler returns.
 //            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has done.
 // Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable). In libc, the loader, the unwinder (safe_place.h): asked
-//            again after 1, 2, 4, 8 ms, and stopped there after `rejects_max` all the same, because code that throws or allocates all the time is hardly ever
-//            anywhere else. In a no_preempt scope: never; its processor is not taken either.
+//            again each half a millisecond, and stopped there after `rejects_max` all the same, because code that throws or allocates all the
+//            time is hardly ever anywhere else. What it has computed meanwhile is a debt: it misses a turn for each slice of that.
+//            In a no_preempt scope: never; its processor is not taken either.
 // Locks      A thread that stands still may hold a lock for which others wait. They wait as blocked threads: their processors are handed on, and
 //            preempted goroutines have their turns, the holder's included. Nobody needs memory or a new thread for that: a preempted machine
 //            has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps its processor: then the
 //            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither. While the world is stopped nobody has a
-//            turn, so those that were stopped in a library go on too, and nobody is stopped there.
+//            turn, and who stopped it may wait for a lock (a dump allocates): if that lasts, all go on too, and nobody is stopped then.
 // System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
 //            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
 //            handler sees that and has the call made again (repair_call).
@@ -37,6 +38,8 @@ enum class preemption : std::uint8_t { off, take, signal };
 extern preemption preemption_mode;  // constant after the start
 extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
 
+inline constexpr std::uint32_t rejects_max = 10;
+
 // Step 2, by the monitor: sends the signal. m is a stray.
 void ask_to_stop(machine* m) noexcept;
 
@@ -52,9 +55,8 @@ bool resume_one_with(processor* p) noexcept;
 // The same with m's own processor, which m has not any more then.
 bool give_turn_to_preempted(machine* m) noexcept;
 
-// All go on without processors, or only those that were stopped in a library and may hold one of its locks. Any thread.
-enum class thaw { all, in_library };
-void thaw_preempted(thaw which) noexcept;
+// All go on without processors. The monitor.
+void thaw_preempted() noexcept;
 
 // The end of run(): those that stand where they may stay are left there for good, the others go on, condemned. Under the scheduler lock.
 void abandon_preempted() noexcept;

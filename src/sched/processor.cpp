@@ -15,7 +15,6 @@
 #include "sched/global_queue.h"
 #include "sched/machine.h"
 #include "sched/monitor.h"
-#include "sched/preempt.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -98,7 +97,6 @@ void stop_world() noexcept {
     s.stopping.store(true, std::memory_order_seq_cst);
     while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
     s.lock.unlock();
-    thaw_preempted(thaw::in_library);
     // A machine that sleeps for timers has no processor and finds none when it wakes. Those with one:
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {

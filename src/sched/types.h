@@ -318,12 +318,15 @@ struct alignas(platform::false_sharing_range) machine {
     std::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
     std::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
-    std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without; 4 asked to stop
+    std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without
+    std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
     bool stopped_in_library = false;            // itself, under the scheduler lock: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
     owned<std::uint64_t> resumed_sleeps;
     std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
+    std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
+    std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
     stray_notes notes;                          // monitor
 
