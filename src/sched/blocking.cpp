@@ -14,6 +14,7 @@
 #include "platform/clock.h"
 #include "sched/goroutine.h"
 #include "sched/processor.h"
+#include "sched/thread_maker.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -34,6 +35,7 @@ void hand_on_at_once(machine* m) noexcept {
     processor* p = release_processor(m);
     m->taken.store(1, std::memory_order_relaxed);
     p->counts.hand_offs.add();
+    if (the_scheduler.idle_machine_count < 2) want_spare_machine();  // in time for the next one
     start_machine(p, false);
 }
 

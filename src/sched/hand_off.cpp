@@ -89,7 +89,7 @@ void hand_on(processor* p, const outlook& o) noexcept {
 // True: there is somebody to hand p on to.
 bool can_hand_on(const outlook& o) noexcept {
     const scheduler& s = the_scheduler;
-    if (s.idle_machine_count < 2) want_spare_machine(o.now_ns);
+    if (s.idle_machine_count < 2) want_spare_machine();
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 

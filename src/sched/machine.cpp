@@ -13,7 +13,7 @@
 #include "sched/deadlock.h"
 #include "sched/event_source.h"
 #include "sched/hooks.h"
-#include "sched/os_thread.h"
+#include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
 #include "sched/wake.h"
@@ -25,8 +25,6 @@ thread_local constinit dunlin::sched::machine* dunlin_current_machine = nullptr;
 namespace dunlin::sched {
 
 constinit upward_hooks hooks;
-
-constinit thread_local bool may_create_threads = true;
 
 [[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
 
@@ -92,13 +90,7 @@ void thread_main(void* raw) noexcept {
     m->own_stack = {bounds.low, bounds.size, stack::thread_fiber()};
     platform::use_exact_timers();
     platform::use_signal_stack();
-    if (processor* p = m->handed_p) {
-        m->handed_p = nullptr;
-        m->spinning = m->handed_spinning;
-        give(p, m);
-    } else {
-        look_for_a_processor(m);  // somebody may have had work and a processor but no thread
-    }
+    look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
     // thread's business.
@@ -121,8 +113,8 @@ machine* take_ended_record() noexcept {
     return nullptr;
 }
 
-// Under no lock. A new machine that starts with p; null: no thread or no memory.
-machine* make_machine(processor* p, bool spinning, int& error) noexcept {
+// Under no lock. Returns 0 or an error number: no thread or no memory.
+int make_machine() noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     const std::uint32_t count = s.machine_count.load(std::memory_order_relaxed);
@@ -136,13 +128,11 @@ machine* make_machine(processor* p, bool spinning, int& error) noexcept {
     machine* m = take_ended_record();
     const bool linked = m != nullptr;
     if (m == nullptr) m = new (std::nothrow) machine;
-    error = ENOMEM;
+    int error = ENOMEM;
     if (m != nullptr) {
         if (!linked) m->id = count;
         m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
-        m->handed_p = p;
-        m->handed_spinning = spinning;
-        error = start_machine_thread(thread_main, m);
+        error = platform::start_thread(thread_main, m, "dunlin-m");
     }
     s.lock.lock();
     if (error != 0) s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
@@ -156,15 +146,19 @@ machine* make_machine(processor* p, bool spinning, int& error) noexcept {
     }
     s.lock.unlock();
     if (error != 0 && !linked) delete m;
-    return error == 0 ? m : nullptr;
+    return error;
 }
 
 void report_no_thread(int error) noexcept {
+    const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
+    if (have == 0) {
+        platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
+        platform::end_process(2);
+    }
     static std::atomic<bool> reported{false};
     if (reported.exchange(true, std::memory_order_relaxed)) return;
     platform::text_writer out(2);
-    out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << the_scheduler.machine_count.load(std::memory_order_relaxed)
-        << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
+    out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
 machine* pop_idle_machine() noexcept {
@@ -217,12 +211,10 @@ bool start_idle_machine(processor* p, bool spinning) noexcept {
     return true;
 }
 
-void make_spare_machines(unsigned count) noexcept {
-    for (int error = 0; count != 0; --count) {
-        if (make_machine(nullptr, false, error) != nullptr) continue;
-        report_no_thread(error);
-        return;
-    }
+bool make_spare_machine() noexcept {
+    const int error = make_machine();
+    if (error != 0) report_no_thread(error);
+    return error == 0;
 }
 
 void end_idle_machines(unsigned count) noexcept {
@@ -242,24 +234,21 @@ void end_idle_machines(unsigned count) noexcept {
 void start_machine(processor* p, bool spinning) noexcept {
     scheduler& s = the_scheduler;
     if (start_idle_machine(p, spinning)) return;
-    int error = 0;
-    if (!may_create_threads) {
-        want_spare_machine(platform::now_ns());
-    } else if (make_machine(p, spinning, error) != nullptr) {
+    if (resume_one_with(p)) {
+        want_spare_machine();
+        if (!spinning) return;
+        // F1 and F2 of wake.h: the count that nobody acts on any more.
+        s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+        wake_if_idle();
         return;
-    } else {
-        report_no_thread(error);
     }
+    // The processor is idle until the new thread has it, and anybody may take it: whoever makes a thread may have to wait for the allocator, and the
+    // one he waits for must be able to get a processor.
     s.lock.lock();
-    if (error != 0 && s.machine_count.load(std::memory_order_relaxed) == 0) {
-        s.lock.unlock();
-        platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
-        platform::end_process(2);
-    }
-    // Those there are find its work by stealing, when they run out of theirs.
     put_idle_processor(p, spinning);
     drain_to_global(p);
     s.lock.unlock();
+    want_spare_machine();
     if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();  // a thread that only waits for timers
 }
 

@@ -63,12 +63,9 @@ void give(processor* p, machine* m) noexcept;
 // Takes m's processor away, by m itself, inside the runtime.
 processor* release_processor(machine* m) noexcept;
 
-// A machine for `p`: an idle one or a new thread. `spinning`: the caller has already counted it. If no thread can be had, p goes back to the
-// idle list and the shortage is reported once.
+// A machine for `p`: an idle one, else a preempted one, else p goes to the idle list and a thread is made, which will look for it. `spinning`: the
+// caller has already counted it. Never allocates, never waits.
 void start_machine(processor* p, bool spinning) noexcept;
-
-// False on the monitor's thread: creating a thread allocates, and the monitor must not wait for the allocator (thread_maker.h).
-extern constinit thread_local bool may_create_threads;
 
 // Takes an idle processor for m, which has none, if there is work for it. find_work.cpp.
 void look_for_a_processor(machine* m) noexcept;
@@ -76,11 +73,11 @@ void look_for_a_processor(machine* m) noexcept;
 // Puts this machine, which has no processor, to sleep until somebody hands it one, or tells it to end (must_end).
 void sleep_until_handed_a_processor(machine* m) noexcept;
 
-// The same with an idle machine only; false if there is none. Never allocates, never creates a thread: the monitor's way.
+// The same with an idle machine only; false if there is none.
 bool start_idle_machine(processor* p, bool spinning) noexcept;
 
-// Makes `count` machines without processors, for later. Not from the monitor.
-void make_spare_machines(unsigned count) noexcept;
+// Makes a machine without a processor, which looks for one. False, and a report, if no thread can be had. The thread maker only.
+bool make_spare_machine() noexcept;
 // Ends at most `count` machines of the idle list.
 void end_idle_machines(unsigned count) noexcept;
 

@@ -20,6 +20,7 @@
 #include "sched/goroutine.h"
 #include "sched/hand_off.h"
 #include "sched/machine.h"
+#include "sched/thread_maker.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -180,6 +181,7 @@ void one_round(rounds& r) noexcept {
     freeze_again();
     trim_stacks(r, o.now_ns);
     end_spare_threads(r, o.now_ns);
+    if (spare_is_overdue(o.now_ns) && work_anywhere()) wake_if_idle();
     trace(r, o.now_ns);
     r.idle = all_idle() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && r.next_thread_end_ns == 0 && trace_period_ns.load(std::memory_order_relaxed) == 0) {
@@ -193,7 +195,6 @@ void one_round(rounds& r) noexcept {
 void monitor_main(void*) {
     platform::use_exact_timers();
     platform::use_short_turns();
-    may_create_threads = false;
     rounds r;
     for (;;) one_round(r);
 }

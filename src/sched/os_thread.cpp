@@ -4,7 +4,7 @@
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
 //            3  When another machine finds it in a queue, it gives its own processor to the wired machine: hand_to_its_machine().
 //            4  When it ends wired, its thread ends with it: whatever it did to the thread goes away. (Go: the same.)
-//            5  Threads are never copies of a wired one: those that it would create are created by the thread maker (thread_maker.h).
+//            5  Threads are never copies of a wired one: all are created by the thread maker (thread_maker.h).
 //            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread away from under the waiter,
 //               which goes on elsewhere.
 // Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main goroutine of run() has no thread of its own.
@@ -13,13 +13,11 @@
 #include <memory>
 
 #include "platform/futex.h"
-#include "platform/thread.h"
 #include "sched/deadlock.h"
 #include "sched/event_source.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
 #include "sched/processor.h"
-#include "sched/thread_maker.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -130,12 +128,6 @@ void dismiss_locked_machines() noexcept {
         m->wake_word.store(1, std::memory_order_release);
         platform::futex_wake(m->wake_word);
     }
-}
-
-int start_machine_thread(void (*main)(void*), void* machine_) noexcept {
-    const machine* self = current_machine();
-    if (self != nullptr && self->locked_g != nullptr) return make_thread_elsewhere(main, machine_);
-    return platform::start_thread(main, machine_, "dunlin-m");
 }
 
 }  // namespace dunlin::sched

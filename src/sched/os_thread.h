@@ -22,7 +22,4 @@ void retire_machine(machine* m) noexcept;
 // The world has ended: the machines that wait for goroutines of it end too. Under the scheduler lock.
 void dismiss_locked_machines() noexcept;
 
-// Starts a machine's thread. From a wired thread, whose affinity, name, namespaces may have been changed, not directly: a thread copies its creator's.
-int start_machine_thread(void (*main)(void*), void* machine) noexcept;
-
 }  // namespace dunlin::sched

@@ -1,8 +1,8 @@
-// thread_maker.h - a thread that makes threads, for those who cannot.
+// thread_maker.h - the thread that makes the others.
 //
-// Two cannot: the monitor, because creating a thread allocates, and whoever waits for the allocator waits for a goroutine that may itself
-// be waiting for the monitor; and a thread that is wired to a goroutine (os_thread.h), because a new thread copies its creator's affinity, name and
-// namespaces. This thread is as clean as the process was when the runtime started, and nobody waits for it who must not.
+// Creating a thread allocates. Who waits for the allocator may wait for a goroutine that stands still with the allocator's lock; so the monitor must
+// not create threads, nor anybody who has a processor that this goroutine needs. And a new thread copies its creator's affinity, name and
+// namespaces, which a goroutine that is wired to its thread may have changed. This thread is as clean as the process was when the runtime started.
 #pragma once
 
 #include "sched/types.h"
@@ -12,11 +12,12 @@ namespace dunlin::sched {
 // Once, at the start; false if there is no thread for it.
 bool start_thread_maker() noexcept;
 
-// Starts a thread that runs main(argument), and waits until it has; 0 or an error number. For wired threads.
-int make_thread_elsewhere(void (*main)(void*), void* argument) noexcept;
+// Asks for one more machine, and does not wait. It looks for a processor and work before it sleeps. Requests that come before the last one has been
+// begun are one request.
+void want_spare_machine() noexcept;
 
-// Asks for one more idle machine, and does not wait: the monitor. Nothing if one is being made, or could not be made lately.
-void want_spare_machine(std::int64_t now_ns) noexcept;
+// After a failure no thread is made for a tenth of a second. True: that time is over, and somebody asked in it. The monitor then looks who wants one.
+bool spare_is_overdue(std::int64_t now_ns) noexcept;
 
 // 0 or 1, for the deadlock check.
 unsigned thread_maker_threads() noexcept;
