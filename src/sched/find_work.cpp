@@ -411,7 +411,8 @@ bool work_anywhere() noexcept {
 
 void look_for_a_processor(machine* m) noexcept {
     retire_barrier();
-    if (work_anywhere()) come_back(m);
+    if (work_anywhere() && come_back(m)) return;
+    sleep_for_events(m);
 }
 
 goroutine* find_work(machine* m) noexcept {

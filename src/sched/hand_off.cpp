@@ -100,7 +100,8 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcep
     if (taken) {
         m->slice_used_ns = used_ns;
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-        m->stray.store(true, std::memory_order_relaxed);  // before the lock is free: enter_slow() clears it after it has had the lock
+        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: who sees it (queue_preempted) sees that m->p is null.
+        m->stray.store(true, std::memory_order_release);
     }
     p->retake.unlock();
     return taken;

@@ -19,9 +19,10 @@ bool ask_for_it_back(machine* m) noexcept {
         had->retake.lock();                                                   // S2
         m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
         platform::light_barrier();
-        processor* now = m->p.load(std::memory_order_acquire);
+        processor* now = m->p.load(std::memory_order_acquire);                // pairs with the release of T4: a null that follows another processor
+        const bool another = now != had && (now != nullptr || m->last_p != had);  // shows that other as last_p
         had->retake.unlock();
-        if (now == nullptr || now == had) return now != nullptr;
+        if (!another) return now == had;
     }
 }
 

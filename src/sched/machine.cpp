@@ -46,7 +46,7 @@ bool take_locked(processor* p, bool patient) noexcept {
         }
         platform::pause();
     }
-    m->p.store(nullptr, std::memory_order_relaxed);             // T4
+    m->p.store(nullptr, std::memory_order_release);             // T4
     p->owner.store(nullptr, std::memory_order_relaxed);
     return true;
 }

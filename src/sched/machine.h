@@ -14,7 +14,8 @@
 //            S1  in_runtime = 0                               enter again, T1 stands
 //            S2  lock p->retake: no taker is at work
 //            S3  in_runtime = 1; m->p says who has it (`taken` does not: a patient taker may have raised it again).
-//                Another processor than the one whose lock is held: somebody gave it to us meanwhile; from S1 again with its lock.
+//                Another processor than the one whose lock is held, or none but last_p has changed: somebody gave us one meanwhile (and
+//                perhaps somebody took it); from S1 again with its lock.
 // Proof      T2 is a full fence in the machine's thread too, somewhere in its program order. If it falls after E1, T3 sees in_runtime = 1 (or a
 //            later L1, which releases everything the machine did). If it falls before E1, E3 sees the 1 of T1.
 //            In neither case do both go on. A machine that sees `taken` takes p->retake, which waits until the taker has decided.
@@ -24,7 +25,7 @@
 // Rejected   CAS on both sides: 10 ns a call. rseq: as cheap, but breaks under gdb and valgrind, and cannot nest. Signals: cannot stop a
 //            thread that sleeps in the kernel without an EINTR in somebody's library.
 // Users      thieves (run_next of a busy victim), world stops, the end of run(), the monitor.
-// Tests      tests/model/retake_model_test.cpp, tests/sched/retake_test.cpp
+// Tests      tests/model/retake_model_test.cpp, tests/model/stray_model_test.cpp
 #pragma once
 
 #include "platform/membarrier.h"
@@ -67,7 +68,7 @@ processor* release_processor(machine* m) noexcept;
 // caller has already counted it. Never allocates, never waits.
 void start_machine(processor* p, bool spinning) noexcept;
 
-// Takes an idle processor for m, which has none, if there is work for it. find_work.cpp.
+// Takes an idle processor for m, which is new and has none, if there is work for it; or sleeps for the timers, if nobody does. find_work.cpp.
 void look_for_a_processor(machine* m) noexcept;
 
 // Puts this machine, which has no processor, to sleep until somebody hands it one, or tells it to end (must_end).

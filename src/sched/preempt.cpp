@@ -65,7 +65,7 @@ bool is_stoppable(machine* m, void* context) noexcept {
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed) || s.stopping.load(std::memory_order_relaxed)) {
+    if (!m->stray.load(std::memory_order_acquire) || m->condemned.load(std::memory_order_relaxed) || s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return false;
     }
