@@ -126,26 +126,27 @@ int make_machine() noexcept {
     s.machine_count.store(count + 1, std::memory_order_relaxed);
     s.lock.unlock();
     machine* m = take_ended_record();
-    const bool linked = m != nullptr;
-    if (m == nullptr) m = new (std::nothrow) machine;
+    if (m == nullptr && (m = new (std::nothrow) machine) != nullptr) {
+        m->id = count;
+        // On the list before it runs: at the end of run() nobody may be overlooked.
+        s.lock.lock();
+        m->all_next = s.machines.load(std::memory_order_relaxed);
+        s.machines.store(m, std::memory_order_release);
+        s.lock.unlock();
+    }
     int error = ENOMEM;
     if (m != nullptr) {
-        if (!linked) m->id = count;
         m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
         error = platform::start_thread(thread_main, m, "dunlin-m");
     }
+    if (error == 0) return 0;
     s.lock.lock();
-    if (error != 0) s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-    if (error == 0 && !linked) {
-        m->all_next = s.machines.load(std::memory_order_relaxed);
-        s.machines.store(m, std::memory_order_release);
-    }
-    if (error != 0 && linked) {
-        m->ended = true;
+    s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    if (m != nullptr) {
+        m->ended = true;  // the record waits for the next one
         ++s.ended_machines;
     }
     s.lock.unlock();
-    if (error != 0 && !linked) delete m;
     return error;
 }
 
