@@ -4,11 +4,13 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/machine.h"
+#include "sched/wake.h"
 
 namespace dunlin::sched {
 
 namespace {
 
+constexpr std::uint32_t enough_spares = 2;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 
 struct maker {
@@ -24,6 +26,12 @@ void maker_main(void*) {
         while (k.wanted.load(std::memory_order_acquire) == 0) platform::futex_wait(k.wanted, 0);
         // Before it is made: who asks from now on may have put his processor aside after the new one has looked.
         k.wanted.store(0, std::memory_order_relaxed);
+        if (the_scheduler.idle_machine_count >= enough_spares) {
+            // Some have become idle meanwhile. One of them may have looked for work before that was there.
+            submit_barrier();
+            if (work_anywhere()) wake_if_idle();
+            continue;
+        }
         if (!make_spare_machine()) k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_relaxed);
     }
 }
