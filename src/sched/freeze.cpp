@@ -31,8 +31,8 @@ namespace {
 
 constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
-// ThreadSanitizer makes a thread tens of times slower and keeps its signals back, but tells of every access after the exit.
-constexpr std::int64_t patience_ns = stack::thread_sanitizing ? 500'000'000 : 20'000'000;
+// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and tells of every access after the exit.
+constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
 constexpr std::int64_t settled_ns = 2'000'000;
 
 struct sigaction previous;

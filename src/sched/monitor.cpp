@@ -127,13 +127,18 @@ bool look_for_deadlock() noexcept {
     return suspected;
 }
 
-void sleep_until_busy() noexcept {
+// Or until `deadline_ns` (0: none). True: somebody is busy.
+bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
-    while (all_idle() && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
-        platform::futex_wait_until(monitor_asleep, 1, look_for_deadlock() ? platform::now_ns() + deadlock_again_ns : platform::no_deadline);
+    bool in_time = true;
+    while (in_time && all_idle() && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
+        const std::int64_t until = look_for_deadlock() ? platform::now_ns() + deadlock_again_ns : deadline_ns;
+        platform::futex_wait_until(monitor_asleep, 1, until);
+        in_time = deadline_ns == 0 || platform::now_ns() < deadline_ns;
     }
     monitor_asleep.store(0, std::memory_order_seq_cst);
+    return in_time;
 }
 
 // Threads that nobody has needed for a second are given back, half of them at a time; a few stay.
@@ -184,9 +189,8 @@ void one_round(rounds& r) noexcept {
     if (spare_is_overdue(o.now_ns) && work_anywhere()) wake_if_idle();
     trace(r, o.now_ns);
     r.idle = all_idle() ? r.idle + 1 : 0;
-    if (r.idle >= idle_rounds_before_sleep && r.next_thread_end_ns == 0 && trace_period_ns.load(std::memory_order_relaxed) == 0) {
-        sleep_until_busy();
-        r = {};
+    if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
+        if (sleep_until_busy(r.next_thread_end_ns)) r = {};  // else it is time to end threads
         return;
     }
     platform::futex_wait_until(call_word, calls, end_of_sleep(r, o, next_timer));
