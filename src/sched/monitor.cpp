@@ -190,7 +190,9 @@ void one_round(rounds& r) noexcept {
     trace(r, o.now_ns);
     r.idle = all_idle() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
-        if (sleep_until_busy(r.next_thread_end_ns)) r = {};  // else it is time to end threads
+        const std::int64_t end_threads_at = r.next_thread_end_ns;
+        if (sleep_until_busy(end_threads_at)) r = {};  // else it is time to end threads
+        r.next_thread_end_ns = end_threads_at;
         return;
     }
     platform::futex_wait_until(call_word, calls, end_of_sleep(r, o, next_timer));
