@@ -45,7 +45,8 @@ void show_lifo_slot() {
         ran += text("%5d", events[i].child);
         ticks += since == 0 ? " ours" : text("%+5ld", since);
         order.push_back(events[i].child);
-        slices = slices && since == static_cast<long>(i);
+        // One more at the beginning if the main goroutine's own slice had just ended.
+        slices = slices && (i < 2 ? since <= static_cast<long>(i) + 1 : events[i].tick == events[i - 1].tick + 1);
     }
     say("%s   in this order, by the main goroutine", started.c_str());
     say("%s   the last one first, then the others as they came", ran.c_str());
