@@ -221,6 +221,8 @@ void wake_monitor() noexcept {
     platform::futex_wake(monitor_asleep);
 }
 
+// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this round, or the word has changed when
+// it wants to sleep, and it does not.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
     call_word.fetch_add(1, std::memory_order_release);

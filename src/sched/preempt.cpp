@@ -19,6 +19,7 @@ int preemption_signal = SIGURG;
 
 namespace {
 
+constexpr std::uint32_t rejects_max = 10;
 constexpr std::int64_t debt_max_ns = 10 * slice_ns;
 constexpr std::int64_t stop_patience_ns = 300'000;
 
@@ -36,6 +37,15 @@ machine* pop_preempted(scheduler& s) noexcept {
     }
     size_changed(s);
     s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
+    return m;
+}
+
+// Whose turn it is, off the queue; null: nobody's, or the world stops and nobody has a turn.
+machine* take_next_in_turn() noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s);
+    s.lock.unlock();
     return m;
 }
 
@@ -91,7 +101,7 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     return p == nullptr;
 }
 
-// The monitor may wait for it (wait_until_stopped).
+// The monitor may wait for it. Release pairs with the acquire in wait_until_stopped(): what is handed on next comes after what this thread did last.
 void answer(machine* m) noexcept {
     if (m->answered.exchange(1, std::memory_order_release) == 0) platform::futex_wake(m->answered);
 }
@@ -117,6 +127,7 @@ void sleep_preempted(machine* m, goroutine* g) noexcept {
 
 void ask_to_stop(machine* m) noexcept {
     m->answered.store(0, std::memory_order_relaxed);
+    // Release pairs with the exchange in stop_if_asked(): a handler that finds itself asked sees answered = 0, and its answer is not overwritten.
     m->preempt_asked.store(true, std::memory_order_release);
     the_scheduler.hand_offs.freeze_signals.add();
     platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
@@ -138,6 +149,7 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     m->rejects = 0;
     goroutine* g = m->current.load(std::memory_order_relaxed);
     // From here to the end as if inside the runtime: whoever gives us a processor finds `taken` as it is and leaves it to us.
+    // The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime of a machine without a processor.
     m->in_runtime.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool stop = queue_preempted(m, g);
@@ -148,23 +160,15 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
 }
 
 bool resume_one_with(processor* p) noexcept {
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    machine* m = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s);
-    s.lock.unlock();
-    if (m == nullptr) return false;
-    resume(m, p);
-    return true;
+    machine* m = take_next_in_turn();
+    if (m != nullptr) resume(m, p);
+    return m != nullptr;
 }
 
 bool give_turn_to_preempted(machine* m) noexcept {
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    machine* f = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s);
-    s.lock.unlock();
-    if (f == nullptr) return false;
-    resume(f, release_processor(m));
-    return true;
+    machine* next = take_next_in_turn();
+    if (next != nullptr) resume(next, release_processor(m));
+    return next != nullptr;
 }
 
 void thaw_preempted() noexcept {
@@ -179,7 +183,7 @@ void thaw_preempted() noexcept {
         platform::futex_wake(m->resume_word);
     }
     size_changed(s);
-    s.strays_unlisted.store(true, std::memory_order_release);
+    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays(), which then sees them as strays
     s.lock.unlock();
 }
 

@@ -38,8 +38,6 @@ enum class preemption : std::uint8_t { off, take, signal };
 extern preemption preemption_mode;  // constant after the start
 extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
 
-inline constexpr std::uint32_t rejects_max = 10;
-
 // Step 2, by the monitor: sends the signal. m is a stray.
 void ask_to_stop(machine* m) noexcept;
 
