@@ -174,7 +174,7 @@ void wire() {
     sched::hooks.main_ended = main_ended;
     sched::hooks.illegal_transition = sched::report_illegal_transition;
     sched::hooks.deadlock = observe::report_deadlock;
-    if (the_scheduler.events == nullptr) the_scheduler.events = new timer::timer_events;
+    if (the_scheduler.events == nullptr) the_scheduler.events = new timers::timer_events;
 }
 
 sched::goroutine* of(detail::goroutine_handle* g) noexcept { return reinterpret_cast<sched::goroutine*>(g); }
@@ -270,7 +270,7 @@ bool has_ended(const goroutine_handle* g) noexcept { return park::has_ended(of(g
 void release(goroutine_handle* g) noexcept { sched::release_goroutine(of(g)); }
 unsigned long long id_of(const goroutine_handle* g) noexcept { return of(g)->id; }
 
-void sleep_until(clock::time_point t, std::source_location where) { timer::sleep_until_ns(t.time_since_epoch().count(), where); }
+void sleep_until(clock::time_point t, std::source_location where) { timers::sleep_until_ns(t.time_since_epoch().count(), where); }
 
 void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where) {
     if (sched::current_machine() != nullptr) throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");

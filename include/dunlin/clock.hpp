@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <type_traits>
 
 #include <dunlin/config.hpp>
 
@@ -43,6 +45,23 @@ template <class Clock, class D1, class D2>
 std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock, D1>& from, const std::chrono::time_point<Clock, D2>& to) {
     using wide = std::chrono::duration<long double, std::nano>;
     return to_nanoseconds(wide(to.time_since_epoch()) - wide(from.time_since_epoch()));
+}
+
+// The moment that is `d` from now, in nanoseconds of dunlin::clock; the greatest number if it is beyond it.
+template <class Rep, class Period>
+std::int64_t deadline_in(const std::chrono::duration<Rep, Period>& d) {
+    const std::int64_t ns = to_nanoseconds(d).count(), now = clock::now().time_since_epoch().count();
+    return ns > INT64_MAX - now ? INT64_MAX : now + ns;
+}
+
+// The moment of dunlin::clock that is `t` of its own clock, as the two stand now.
+template <class Clock, class Duration>
+std::int64_t deadline_at(const std::chrono::time_point<Clock, Duration>& t) {
+    if constexpr (std::is_same_v<Clock, clock>) {
+        return to_nanoseconds(t.time_since_epoch()).count();
+    } else {
+        return deadline_in(nanoseconds_between(Clock::now(), t));
+    }
 }
 
 }  // namespace detail

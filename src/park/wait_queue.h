@@ -9,57 +9,73 @@ namespace dunlin::park {
 class wait_queue {
 public:
     bool empty() const noexcept { return head_ == nullptr; }
+    wait_node* front() const noexcept { return head_; }
 
-    void push_back(waiter* w) noexcept {
+    void push_back(wait_node* w) noexcept {
+        w->linked = true;
         w->next = nullptr;
         w->prev = tail_;
         (tail_ ? tail_->next : head_) = w;
         tail_ = w;
     }
 
-    void push_front(waiter* w) noexcept {
+    void push_front(wait_node* w) noexcept {
+        w->linked = true;
         w->prev = nullptr;
         w->next = head_;
         (head_ ? head_->prev : tail_) = w;
         head_ = w;
     }
 
-    waiter* pop_front() noexcept {
-        waiter* w = head_;
+    wait_node* pop_front() noexcept {
+        wait_node* w = head_;
         if (w != nullptr) remove(w);
         return w;
     }
 
     // w is on this queue.
-    void remove(waiter* w) noexcept {
+    void remove(wait_node* w) noexcept {
         (w->prev ? w->prev->next : head_) = w->next;
         (w->next ? w->next->prev : tail_) = w->prev;
         w->next = w->prev = nullptr;
+        w->linked = false;
     }
 
-    // Everybody, in order, as a chain through `next`; the queue is empty then.
-    waiter* take_all() noexcept {
-        waiter* all = head_;
-        head_ = tail_ = nullptr;
-        return all;
+    // The first that nobody else has woken meanwhile, taken off and claimed; null: there is none. The caller wakes it, after it has unlocked.
+    wait_node* pop_claimed() noexcept {
+        while (wait_node* w = pop_front()) {
+            if (w->claim()) return w;
+        }
+        return nullptr;
+    }
+
+    // Everybody that nobody else has woken, in order, claimed, as a chain through `next`; the queue is empty then.
+    wait_node* take_all() noexcept {
+        wait_node* first = nullptr;
+        wait_node** end = &first;
+        while (wait_node* w = pop_claimed()) {
+            *end = w;
+            end = &w->next;
+        }
+        return first;
     }
 
 private:
-    waiter* head_ = nullptr;
-    waiter* tail_ = nullptr;
+    wait_node* head_ = nullptr;
+    wait_node* tail_ = nullptr;
 };
 
 // Wakes a chain from take_all(). Goroutines are made ready together, and then as many threads woken as there is use for.
-inline void wake_all(waiter* chain) noexcept {
+inline void wake_all(wait_node* chain) noexcept {
     sched::goroutine_list ready;
     while (chain != nullptr) {
-        waiter* next = chain->next;  // before the wake: afterwards the waiter is gone
+        wait_node* next = chain->next;  // before the wake: afterwards the waiter is gone
         if (next == nullptr && ready.size == 0) {
-            chain->wake();
-        } else if (sched::goroutine* g = chain->goroutine()) {
+            chain->who->wake();
+        } else if (sched::goroutine* g = chain->who->goroutine()) {
             ready.push_back(g);
         } else {
-            chain->wake();
+            chain->who->wake();
         }
         chain = next;
     }

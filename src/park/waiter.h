@@ -1,16 +1,22 @@
-// waiter.h - how anything waits, from a goroutine or from a plain thread.
+// waiter.h - how anything waits, from a goroutine or from a plain thread, for one thing or for several.
 //
-// Data       A waiter stands on the stack of whoever waits and is linked into the wait queue of what it waits on, under that thing's lock. It is
-//            of one of two kinds (a third, for coroutines, will need no change in the primitives): a goroutine, which is parked, or
-//            a thread, which sleeps on the waiter's word.
+// Data       A waiter stands on the stack of whoever waits. It is of one of two kinds (a third, for coroutines, will need no change in the
+//            primitives): a goroutine, which is parked, or a thread, which sleeps on the waiter's word. A wait_node is its place in the queue of
+//            one thing that it waits for, under that thing's lock. Most wait for one thing and need one node, which the waiter itself is; a
+//            select has one per case, and a deadline or a context is one more.
 // Protocol   wait                                        wake
-//            1  lock the thing; nothing to wait for? out   1  lock the thing, take the waiter off the queue, write its result
-//            2  waiter.prepare(); put it on the queue      2  unlock
-//            3  unlock                                     3  waiter.wake(); from here on the waiter is gone
-//            4  waiter.wait()
+//            1  lock the thing; nothing to wait for? out   1  lock the thing, take a node off the queue
+//            2  prepare(); put the node on the queue       2  claim() it; false: somebody else has woken this waiter, take the next node
+//            3  unlock                                     3  write its result, unlock
+//            4  wait()                                     4  waiter.wake(); from here on the waiter and its nodes are gone
+//            5  waited for several: take the other nodes off their queues
 //            Between 2 and 4 a waker may already do all of its part: prepare() has declared the goroutine waiting, and readying it before it
 //            has left is legal (sched/goroutine.cpp, "Leaving").
-// Rule       Whoever took the waiter off its queue, and nobody else, calls wake(), exactly once.
+// Rule       Whoever has claimed a node, and nobody else, wakes its waiter, exactly once. A waiter with one node is claimed by whoever takes that off
+//            its queue; one with several by compare-and-swap on `decided_`. A node that was taken off without success may be touched until the
+//            lock is given back: step 5 takes the same lock.
+// Giving up  A waiter that has prepared, and finds that it need not or cannot wait, claims itself with decide(); true: withdraw() and undo step 2; false:
+//            somebody is about to wake it: wait().
 #pragma once
 
 #include <atomic>
@@ -22,9 +28,25 @@
 
 namespace dunlin::park {
 
-class waiter {
+class waiter;
+
+struct wait_node {
+    wait_node* next = nullptr;  // the queue's, under the thing's lock
+    wait_node* prev = nullptr;
+    waiter* who;
+    bool linked = false;        // the same
+    bool several = false;       // constant while linked: its waiter has other nodes, or a deadline
+
+    explicit wait_node(waiter* w = nullptr) noexcept : who(w) {}
+
+    // Step 2. The caller has taken it off its queue and holds the lock.
+    inline bool claim() noexcept;
+};
+
+class waiter : public wait_node {
 public:
-    waiter() noexcept : machine_(sched::current_machine()) {
+    waiter() noexcept : waiter(sched::current_machine()) {}
+    explicit waiter(sched::machine* m) noexcept : wait_node(this), machine_(m) {
         if (machine_ != nullptr) goroutine_ = machine_->current.load(std::memory_order_relaxed);
     }
     waiter(const waiter&) = delete;
@@ -44,7 +66,15 @@ public:
         }
     }
 
-    // Wake, step 3.
+    // The same for a plain thread, until a moment of the monotonic clock. False: that is past, and nobody has woken it yet.
+    bool wait_on_thread_until(std::int64_t deadline_ns) noexcept {
+        while (word_.load(std::memory_order_acquire) == 0) {
+            if (!platform::futex_wait_until(word_, 0, deadline_ns)) return word_.load(std::memory_order_acquire) != 0;
+        }
+        return true;
+    }
+
+    // Wake, step 4.
     void wake() noexcept {
         if (goroutine_ != nullptr) {
             sched::ready(goroutine_);
@@ -53,6 +83,27 @@ public:
             word_.store(1, std::memory_order_release);
             platform::futex_wake(word_);
         }
+    }
+
+    // For a waiter with several nodes: true for the first who asks. Acquire-release: the node's result is published by the wake, but whoever gives
+    // up must see that another was first.
+    bool decide(wait_node* by) noexcept {
+        wait_node* nobody = nullptr;
+        return decided_.compare_exchange_strong(nobody, by, std::memory_order_acq_rel, std::memory_order_acquire);
+    }
+    // The node that woke it.
+    wait_node* decided() const noexcept { return decided_.load(std::memory_order_acquire); }
+
+    // Undoes prepare(), after decide() of its own. Stays inside the runtime.
+    void withdraw() noexcept {
+        if (goroutine_ != nullptr) sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(goroutine_->state);
+    }
+
+    // To wait another time with the same waiter. No node is linked.
+    void again() noexcept {
+        machine_ = sched::current_machine();
+        decided_.store(nullptr, std::memory_order_relaxed);
+        word_.store(0, std::memory_order_relaxed);
     }
 
     // Into the runtime, as step 1 demands, and out again if there was nothing to wait for.
@@ -64,14 +115,42 @@ public:
     }
 
     sched::goroutine* goroutine() const noexcept { return goroutine_; }
+    // Valid while inside the runtime.
+    sched::machine* machine() const noexcept { return machine_; }
 
-    waiter* next = nullptr;  // the queue's, under the thing's lock
-    waiter* prev = nullptr;
+    // The run() of a frozen goroutine has returned: nothing reaches it any more, and what is meant for somebody must not go to it.
+    bool lost() const noexcept { return goroutine_ != nullptr && goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen; }
 
 private:
     sched::machine* machine_;
     sched::goroutine* goroutine_ = nullptr;
+    std::atomic<wait_node*> decided_{nullptr};
     std::atomic<std::uint32_t> word_{0};
+};
+
+inline bool wait_node::claim() noexcept {
+    if (__builtin_expect(who->lost(), 0)) return false;
+    return !several || who->decide(this);
+}
+
+// Inside the runtime for a scope, on a goroutine; nothing on a plain thread. Whoever takes a lock of the runtime must be.
+class runtime_section {
+public:
+    runtime_section() noexcept : machine_(sched::current_machine()) {
+        if (machine_ != nullptr) machine_ = sched::enter(machine_);
+    }
+    ~runtime_section() {
+        if (machine_ != nullptr) sched::leave(machine_);
+    }
+    runtime_section(const runtime_section&) = delete;
+    runtime_section& operator=(const runtime_section&) = delete;
+
+    sched::machine* machine() const noexcept { return machine_; }
+    // park() has left already.
+    void dismiss() noexcept { machine_ = nullptr; }
+
+private:
+    sched::machine* machine_;
 };
 
 }  // namespace dunlin::park

@@ -177,6 +177,27 @@ void start_goroutine(goroutine* g) noexcept {
     }
 }
 
+bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+    processor* p = processor_of(current_machine());
+    goroutine* g;
+    try {
+        g = take_descriptor(p);
+    } catch (...) {
+        g = nullptr;
+    }
+    if (g == nullptr) return false;
+    g->id = next_goroutine_id(p);
+    g->created_at = creation_place(reinterpret_cast<const void*>(entry));
+    g->flags = 0;
+    g->entry = entry;
+    g->group.store(nullptr, std::memory_order_relaxed);
+    *reinterpret_cast<void**>(g->inline_frame) = argument;
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
+    p->counts.created.add();
+    push_run_next(p, g);
+    return true;
+}
+
 // ---- switching -----------------------------------------------------------------------------------------------------------------------
 
 namespace {

@@ -19,6 +19,9 @@ void discard_goroutine(goroutine* g) noexcept;
 // Spawn, second half: g becomes runnable. Any thread.
 void start_goroutine(goroutine* g) noexcept;
 
+// Both halves by a machine that is inside the runtime already: a detached goroutine whose frame is one pointer. False: no memory for it.
+bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+
 // Waiting -> runnable, by whoever took g's waiter off its queue. Any thread. g may run and end before this returns.
 void ready(goroutine* g) noexcept;
 // Many at once, linked by `link`: readies them all, then wakes.

@@ -15,6 +15,20 @@ namespace dunlin::sched {
     X(semacquire, "semacquire")                  \
     X(stack_shortage, "no memory for a stack")   \
     X(blocking_call, "blocking call")            \
+    X(chan_receive, "chan receive")              \
+    X(chan_send, "chan send")                    \
+    X(chan_receive_nil, "chan receive (nil chan)") \
+    X(chan_send_nil, "chan send (nil chan)")     \
+    X(select, "select")                          \
+    X(select_no_cases, "select (no cases)")      \
+    X(mutex_lock, "sync.Mutex.Lock")             \
+    X(rwmutex_lock, "sync.RWMutex.Lock")         \
+    X(rwmutex_rlock, "sync.RWMutex.RLock")       \
+    X(cond_wait, "sync.Cond.Wait")               \
+    X(latch_wait, "latch wait")                  \
+    X(barrier_wait, "barrier wait")              \
+    X(once, "call_once")                         \
+    X(future_wait, "future wait")                \
     X(parked, "parked")
 
 enum class wait_reason : std::uint8_t {

@@ -86,7 +86,7 @@ bool group_counter::finish(std::int64_t n) noexcept {
         last = pending_of(word) + n == 0;
     } while (last && !word_.compare_exchange_weak(word, (word & ~waiting) + static_cast<std::uint64_t>(n), std::memory_order_acq_rel,
         std::memory_order_relaxed));
-    park::waiter* all = last ? w.queue.take_all() : nullptr;
+    park::wait_node* all = last ? w.queue.take_all() : nullptr;
     w.lock.unlock();
     if (all != nullptr) park::wake_all(all);
     if (m != nullptr) sched::leave(m);

@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-namespace dunlin::timer {
+namespace dunlin::timers {
 
 namespace {
 
@@ -73,9 +73,18 @@ bool timer_heap::insert(timer_entry* t) {
 
 bool timer_heap::remove(timer_entry* t) noexcept {
     std::scoped_lock guard(lock_);
-    if (!t->armed.load(std::memory_order_relaxed)) return false;
+    if (!t->armed.load(std::memory_order_relaxed) || t->heap.load(std::memory_order_relaxed) != this) return false;
     take_out(t->index);
     return true;
+}
+
+bool cancel(timer_entry* t) noexcept {
+    for (;;) {
+        timer_heap* heap = t->heap.load(std::memory_order_acquire);
+        if (heap == nullptr) return false;  // never in one
+        if (heap->remove(t)) return true;
+        if (t->heap.load(std::memory_order_acquire) == heap) return false;  // else it has moved meanwhile
+    }
 }
 
 void timer_heap::move_all_to(timer_heap& other) noexcept {
@@ -97,10 +106,12 @@ void timer_heap::move_all_to(timer_heap& other) noexcept {
 
 timer_entry* timer_heap::take_due(std::int64_t now_ns) noexcept {
     std::scoped_lock guard(lock_);
-    if (entries_.empty() || entries_.front().when > now_ns) return nullptr;
-    timer_entry* t = entries_.front().timer;
-    take_out(0);
-    return t;
+    while (!entries_.empty() && entries_.front().when <= now_ns) {
+        timer_entry* t = entries_.front().timer;
+        take_out(0);
+        if (t->claim == nullptr || t->claim(t)) return t;
+    }
+    return nullptr;
 }
 
 std::size_t timer_heap::size() const noexcept {
@@ -108,9 +119,18 @@ std::size_t timer_heap::size() const noexcept {
     return entries_.size();
 }
 
-void timer_heap::clear() noexcept {
+void timer_heap::forget() noexcept {
     std::scoped_lock guard(lock_);
-    entries_.clear();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const entry e = entries_[i];
+        if (e.timer->ends_with_run) {
+            e.timer->armed.store(false, std::memory_order_relaxed);
+        } else {
+            sift_up(kept++, e);  // [0, kept) is a heap, and the place is free
+        }
+    }
+    entries_.resize(kept);
     publish_earliest();
 }
 
@@ -123,4 +143,4 @@ bool timer_heap::valid() const {
     return earliest() == (entries_.empty() ? 0 : entries_.front().when);
 }
 
-}  // namespace dunlin::timer
+}  // namespace dunlin::timers

@@ -4,8 +4,10 @@
 //            a lock; `earliest` is readable without it.
 // Why        A deadline is mostly set and then removed: 6 to 8 ns here, the same as a timing wheel, which would round to its tick. Lazy deletion (Go)
 //            costs 12 to 82 ns and hides a deadlock until the dead entry is cleaned away.
-// Lifetime   A timer belongs to its user, who removes it (or learns that it has fired) before it goes away. The callback runs with no lock held, inside the
-//            runtime, must not block, and after `remove` has returned false it may still be running: fired_ says when it has begun.
+// Firing     in two steps. `claim` runs under the heap's lock and says whether there is anything to fire: it takes what fire() will need (a reference, the
+//            right to wake a waiter). `fire` runs with no lock held, inside the runtime, and must not block.
+// Lifetime   A timer belongs to its user, who cancels it before it goes away. After cancel() has returned, whatever it says, `claim` has been called or
+//            never will be, and the entry is touched again only by a fire() whose claim said true.
 // Tests      tests/timer/heap_test.cpp
 #pragma once
 
@@ -15,37 +17,43 @@
 
 #include "platform/lock.h"
 
-namespace dunlin::timer {
+namespace dunlin::timers {
 
 class timer_heap;
 
 struct timer_entry {
     std::int64_t when_ns = 0;            // constant while in a heap
-    void (*fire)(timer_entry*) noexcept = nullptr;  // constant
+    bool (*claim)(timer_entry*) noexcept = nullptr;  // constant; null: always true
+    void (*fire)(timer_entry*) noexcept = nullptr;   // constant
     std::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves
     std::uint32_t index = 0;             // heap lock
     std::atomic<bool> armed{false};      // written under the heap's lock
+    bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
+
+// Takes t out of whichever heap it is in. True if it was in one, that is, before it was claimed. Any thread, inside the runtime.
+bool cancel(timer_entry* t) noexcept;
 
 class timer_heap {
 public:
     // Throws std::bad_alloc, and then nothing has changed. True if it is the earliest now.
     bool insert(timer_entry* t);
 
-    // True if it was taken out before it fired.
+    // True if it was taken out before it fired; false as well if it is in another heap.
     bool remove(timer_entry* t) noexcept;
 
     // Everything goes into `other`, whose owner lives on. Nothing happens if there is no memory for it.
     void move_all_to(timer_heap& other) noexcept;
 
-    // Takes the earliest out if it is due, else null. The caller fires it, without the lock.
+    // Takes the earliest out that is due and claims it, else null. The caller fires it, without the lock.
     timer_entry* take_due(std::int64_t now_ns) noexcept;
 
     // 0: none. Seq_cst pairs with timer_added() (sched/find_work.cpp, step 8).
     std::int64_t earliest() const noexcept { return earliest_.load(std::memory_order_seq_cst); }
 
     std::size_t size() const noexcept;
-    void clear() noexcept;
+    // Drops those that end with run(). Their owners do not exist any more, or will find them out of the heap.
+    void forget() noexcept;
 
     // For tests: parents before children, indexes right.
     bool valid() const;
@@ -68,4 +76,4 @@ private:
     std::atomic<std::int64_t> earliest_{0};
 };
 
-}  // namespace dunlin::timer
+}  // namespace dunlin::timers

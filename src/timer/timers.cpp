@@ -1,10 +1,9 @@
 #include "timer/timers.h"
 
-#include "park/waiter.h"
 #include "platform/clock.h"
 #include "platform/futex.h"
 
-namespace dunlin::timer {
+namespace dunlin::timers {
 
 namespace {
 
@@ -49,33 +48,88 @@ void timer_events::interrupt() noexcept {
 void timer_events::forget_all() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) heap_of(s.processor_at(i)).clear();
+    for (std::uint32_t i = 0; i < made; ++i) heap_of(s.processor_at(i)).forget();
+}
+
+void arm(timer_entry* t, sched::machine* m) {
+    // The first processor always exists, and the world does not stop while a heap's lock is held.
+    const sched::processor* p = m != nullptr ? sched::processor_of(m) : sched::the_scheduler.processor_at(0);
+    if (heap_of(p).insert(t)) sched::timer_added(t->when_ns);
 }
 
 void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where) {
     if (deadline_ns <= platform::now_ns()) return;
     sleeper s;
     if (s.waiter.goroutine() == nullptr) {
-        std::atomic<std::uint32_t> never{0};
-        while (platform::now_ns() < deadline_ns) platform::futex_wait_until(never, 0, deadline_ns);
+        while (!s.waiter.wait_on_thread_until(deadline_ns) && platform::now_ns() < deadline_ns) {
+        }
         return;
     }
     s.when_ns = deadline_ns;
     s.fire = end_sleep;
     s.waiter.enter();
-    sched::machine* m = sched::current_machine();
     s.waiter.prepare(sched::wait_reason::sleep, where);
-    bool earliest;
+    // From here on the timer may fire at any moment; `s` lives until we are back.
     try {
-        earliest = heap_of(sched::processor_of(m)).insert(&s);
+        arm(&s, s.waiter.machine());
     } catch (...) {
-        sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(s.waiter.goroutine()->state);
+        s.waiter.withdraw();
         s.waiter.leave();
         throw;
     }
-    // From here on the timer may fire at any moment; `s` lives until we are back.
-    if (earliest) sched::timer_added(deadline_ns);
     s.waiter.wait();
 }
 
-}  // namespace dunlin::timer
+namespace {
+
+// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() it is ours alone, or it has won.
+struct deadline_entry : timer_entry {
+    park::wait_node node;
+};
+
+bool claim_deadline(timer_entry* t) noexcept { return static_cast<deadline_entry*>(t)->node.claim(); }
+void fire_deadline(timer_entry* t) noexcept { static_cast<deadline_entry*>(t)->node.who->wake(); }
+
+wake_cause wait_on_thread(park::waiter& w, std::int64_t deadline_ns) noexcept {
+    if (w.wait_on_thread_until(deadline_ns)) return wake_cause::woken;
+    park::wait_node deadline(&w);
+    if (w.decide(&deadline)) return wake_cause::deadline;
+    w.wait();  // somebody was quicker, and is about to wake us
+    return wake_cause::woken;
+}
+
+}  // namespace
+
+wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept {
+    if (deadline_ns == never_ns) {
+        w.wait();
+        return wake_cause::woken;
+    }
+    if (w.goroutine() == nullptr) return wait_on_thread(w, deadline_ns);
+    deadline_entry d;
+    d.when_ns = deadline_ns;
+    d.claim = claim_deadline;
+    d.fire = fire_deadline;
+    d.node.who = &w;
+    d.node.several = true;
+    bool armed = true;
+    try {
+        arm(&d, w.machine());
+    } catch (...) {
+        armed = false;
+    }
+    if (!armed && w.decide(&d.node)) {
+        w.withdraw();
+        w.leave();
+        return wake_cause::no_memory;
+    }
+    w.wait();
+    if (w.decided() == &d.node) return wake_cause::deadline;
+    if (armed) {
+        park::runtime_section inside;
+        cancel(&d);
+    }
+    return wake_cause::woken;
+}
+
+}  // namespace dunlin::timers

@@ -1,13 +1,17 @@
-// timers.h - the event source of the scheduler as far as time is concerned, and sleeping.
+// timers.h - the event source of the scheduler as far as time is concerned, sleeping, and waiting until a deadline.
 #pragma once
 
 #include <cstdint>
 #include <source_location>
 
+#include "park/waiter.h"
+#include "platform/clock.h"
 #include "sched/event_source.h"
 #include "timer/heap.h"
 
-namespace dunlin::timer {
+namespace dunlin::timers {
+
+inline constexpr std::int64_t never_ns = platform::time_max;
 
 // Sleeps on a futex until the deadline. The netpoller will sleep in epoll instead.
 class timer_events final : public sched::event_source {
@@ -24,7 +28,17 @@ private:
     std::atomic<std::uint32_t> interrupted_{0};
 };
 
-// Until `deadline_ns` of the monotonic clock; at once if that is past. A goroutine parks, a plain thread sleeps.
+// Until `deadline_ns` of the monotonic clock; at once if that is past. A goroutine parks, a plain thread sleeps. Throws std::bad_alloc.
 void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where);
 
-}  // namespace dunlin::timer
+// Puts t into the heap of the machine's processor (`m` inside the runtime; null: a plain thread's goes to the first processor).
+// Throws std::bad_alloc, and then nothing has changed.
+void arm(timer_entry* t, sched::machine* m);
+
+enum class wake_cause : std::uint8_t { woken, deadline, no_memory };
+
+// waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and `no_memory` nobody will wake it any
+// more. Leaves the runtime.
+wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept;
+
+}  // namespace dunlin::timers

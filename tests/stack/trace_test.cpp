@@ -405,7 +405,7 @@ TEST(Dump, NamesTheUsersFunctions) {
     EXPECT_TRUE(contains(all, "sleeps_in_a_function_of_the_user(")) << all;
     EXPECT_TRUE(contains(all, "TestBody()::{lambda()#1}::{lambda()#1}") || contains(all, "TestBody()::$_0::{lambda()#1}"))
         << all;
-    for (const char* hidden : {"dunlin::sched::", "dunlin::timer::", "dunlin::detail::", "dunlin_", "std::invoke", "std::__invoke"}) {
+    for (const char* hidden : {"dunlin::sched::", "dunlin::timers::", "dunlin::detail::", "dunlin_", "std::invoke", "std::__invoke"}) {
         EXPECT_FALSE(contains(all, hidden)) << hidden << '\n' << all;
     }
 }

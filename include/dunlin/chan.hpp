@@ -1,0 +1,354 @@
+// chan.hpp - channels: values handed from whoever sends to whoever receives.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/error.hpp>
+
+namespace dunlin {
+
+template <class T>
+class chan;
+template <class T>
+class sender;
+template <class T>
+class receiver;
+
+/// What a timed receive returns: a std::optional that knows why it is empty.
+template <class T>
+class received : public std::optional<T> {
+public:
+    received(channel_status why) noexcept : status_(why) {}
+    received(std::optional<T>&& value, channel_status why) noexcept : std::optional<T>(std::move(value)), status_(why) {}
+
+    /// ok; would_block: the time was over; closed: closed and drained.
+    channel_status status() const noexcept { return status_; }
+
+private:
+    channel_status status_;
+};
+
+/// What a timed send returns: true if the value was sent, and comparable with channel_status::ok and would_block (the time was over).
+class sent {
+public:
+    constexpr sent(channel_status s) noexcept : status_(s) {}
+    constexpr operator bool() const noexcept { return status_ == channel_status::ok; }
+    constexpr channel_status status() const noexcept { return status_; }
+    friend constexpr bool operator==(sent a, channel_status b) noexcept { return a.status_ == b; }
+
+private:
+    channel_status status_;
+};
+
+namespace detail {
+
+template <class T>
+constexpr void check_element() {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel's elements are objects: use a pointer, or std::reference_wrapper");
+    static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
+        "a channel's elements must be movable without exceptions (they are moved while both sides wait): wrap it in a std::unique_ptr");
+    static_assert(alignof(T) <= 64, "a channel's elements may be aligned to 64 bytes at most");
+}
+
+template <class T>
+std::optional<T> take(element_slot<T>& slot) noexcept {
+    std::optional<T> value(std::move(slot.value));
+    std::destroy_at(&slot.value);
+    return value;
+}
+
+// What chan<T> and sender<T> can do.
+template <class Self, class T>
+class send_operations {
+public:
+    /// Sends `value`, waiting until a receiver or room in the buffer takes it.
+    ///
+    /// value     Moved from when it was sent, and only then: after an exception it is as it was.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). Nil channel: for ever.
+    /// Order     Those who wait are served first come first served. The send happens before the return of the receive that gets the value; with a
+    ///           capacity of C, the k-th receive happens before the return of the send number k + C.
+    /// Throws    channel_closed if the channel is closed, before or while it waits.
+    /// Cost      One lock, no allocation. Figures: docs/benchmarks.md, ping-pong and buffered.
+    /// Source    Go specification, "Send statements". Go panics where this throws.
+    void send(T&& value, std::source_location where = std::source_location::current()) const {
+        if (channel_send(core(), std::addressof(value), nullptr, where) != wait_outcome::ok) throw_send_on_closed();
+    }
+    void send(const T& value, std::source_location where = std::source_location::current()) const
+        requires std::is_copy_constructible_v<T>
+    {
+        T copy(value);
+        send(std::move(copy), where);
+    }
+
+    /// The same until `ctx` is done. Throws context_cancelled then, and the value is as it was.
+    void send(T&& value, const context& ctx, std::source_location where = std::source_location::current()) const {
+        const wait_limit limit{wait_limit::never, done_channel(ctx)};
+        const wait_outcome outcome = channel_send(core(), std::addressof(value), &limit, where);
+        if (outcome == wait_outcome::cancelled) throw_cancelled(ctx, "chan send");
+        if (outcome != wait_outcome::ok) throw_send_on_closed();
+    }
+    void send(const T& value, const context& ctx, std::source_location where = std::source_location::current()) const
+        requires std::is_copy_constructible_v<T>
+    {
+        T copy(value);
+        send(std::move(copy), ctx, where);
+    }
+
+    /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed; std::bad_alloc.
+    template <class Rep, class Period>
+    sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+        return send_with_deadline(value, deadline_in(d), where);
+    }
+    template <class Rep, class Period>
+    sent send_for(const T& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const
+        requires std::is_copy_constructible_v<T>
+    {
+        T copy(value);
+        return send_with_deadline(copy, deadline_in(d), where);
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+        return send_with_deadline(value, deadline_at(t), where);
+    }
+    template <class Clock, class Duration>
+    sent send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const
+        requires std::is_copy_constructible_v<T>
+    {
+        T copy(value);
+        return send_with_deadline(copy, deadline_at(t), where);
+    }
+
+    /// Sends if that is possible at once. `value` is moved from when the result is ok, and only then. Nil channel: would_block.
+    channel_status try_send(T&& value) const noexcept { return channel_try_send(core(), std::addressof(value)); }
+    channel_status try_send(const T& value) const
+        requires std::is_copy_constructible_v<T>
+    {
+        T copy(value);
+        return try_send(std::move(copy));
+    }
+
+    /// No more values: receivers get what is in the buffer and then nullopt, those who wait at once. Senders that wait get channel_closed.
+    /// Throws    channel_closed if it is closed already, or nil.
+    /// Order     The close happens before the return of a receive that returns nullopt because of it.
+    void close() const { channel_close(core()); }
+
+private:
+    chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
+
+    sent send_with_deadline(T& value, std::int64_t deadline_ns, const std::source_location& where) const {
+        const wait_limit limit{deadline_ns, nullptr};
+        const wait_outcome outcome = channel_send(core(), std::addressof(value), &limit, where);
+        if (outcome == wait_outcome::closed) throw_send_on_closed();
+        return outcome == wait_outcome::ok ? channel_status::ok : channel_status::would_block;
+    }
+};
+
+// What `for (T v : c)` goes over: receives until the channel is closed and drained.
+template <class Source, class T>
+class receive_iterator {
+public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using pointer = T*;
+    using reference = T&&;
+
+    receive_iterator() = default;
+    receive_iterator(const Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
+
+    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works.
+    T&& operator*() const noexcept { return std::move(*value_); }
+    receive_iterator& operator++() {
+        value_.reset();
+        if (std::optional<T> next = source_->recv(where_)) value_.emplace(std::move(*next));
+        return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const receive_iterator& i, std::default_sentinel_t) noexcept { return !i.value_; }
+
+private:
+    const Source* source_ = nullptr;
+    std::source_location where_;
+    mutable std::optional<T> value_;
+};
+
+// What chan<T> and receiver<T> can do.
+template <class Self, class T>
+class receive_operations {
+public:
+    /// Receives a value, waiting until there is one. nullopt exactly when the channel is closed and drained.
+    ///
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). Nil channel: for ever.
+    /// Order     As for send().
+    /// Cost      As for send().
+    std::optional<T> recv(std::source_location where = std::source_location::current()) const {
+        element_slot<T> slot;
+        if (channel_receive(core(), &slot, nullptr, where) != wait_outcome::ok) return std::nullopt;
+        return take(slot);
+    }
+
+    /// The same until `ctx` is done: throws context_cancelled then, and no value was lost.
+    std::optional<T> recv(const context& ctx, std::source_location where = std::source_location::current()) const {
+        element_slot<T> slot;
+        const wait_limit limit{wait_limit::never, done_channel(ctx)};
+        const wait_outcome outcome = channel_receive(core(), &slot, &limit, where);
+        if (outcome == wait_outcome::cancelled) throw_cancelled(ctx, "chan receive");
+        if (outcome != wait_outcome::ok) return std::nullopt;
+        return take(slot);
+    }
+
+    /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws std::bad_alloc.
+    template <class Rep, class Period>
+    received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+        return receive_with_deadline(deadline_in(d), where);
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+        return receive_with_deadline(deadline_at(t), where);
+    }
+
+    /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel: would_block.
+    channel_status try_recv(T& value) const
+        requires std::is_move_assignable_v<T>
+    {
+        element_slot<T> slot;
+        const channel_status status = channel_try_receive(core(), &slot);
+        if (status == channel_status::ok) {
+            struct destroyer {
+                T& v;
+                ~destroyer() { std::destroy_at(&v); }
+            } guard{slot.value};
+            value = std::move(slot.value);
+        }
+        return status;
+    }
+    /// The same for types that cannot be assigned.
+    received<T> try_recv() const noexcept {
+        element_slot<T> slot;
+        const channel_status status = channel_try_receive(core(), &slot);
+        if (status != channel_status::ok) return status;
+        return {take(slot), status};
+    }
+
+    /// Over what is received, until the channel is closed and drained.
+    receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const { return {static_cast<const Self*>(this), where}; }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+private:
+    chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
+
+    received<T> receive_with_deadline(std::int64_t deadline_ns, const std::source_location& where) const {
+        element_slot<T> slot;
+        const wait_limit limit{deadline_ns, nullptr};
+        const wait_outcome outcome = channel_receive(core(), &slot, &limit, where);
+        if (outcome == wait_outcome::ok) return {take(slot), channel_status::ok};
+        return outcome == wait_outcome::closed ? channel_status::closed : channel_status::would_block;
+    }
+};
+
+// What every handle can do.
+template <class Self>
+class handle_operations {
+public:
+    /// Values in the buffer now; 0 for an unbuffered, a nil and a timer's channel.
+    std::size_t len() const noexcept { return channel_length(core()); }
+    std::size_t cap() const noexcept { return channel_capacity(core()); }
+    /// Has close() been called? Values may be left in the buffer.
+    bool closed() const noexcept { return channel_is_closed(core()); }
+    bool is_nil() const noexcept { return core() == nullptr; }
+    explicit operator bool() const noexcept { return core() != nullptr; }
+
+    /// The same channel?
+    friend bool operator==(const Self& a, const Self& b) noexcept {
+        return static_cast<const handle_operations&>(a).core() == static_cast<const handle_operations&>(b).core();
+    }
+
+private:
+    chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
+};
+
+struct handle_access;
+
+}  // namespace detail
+
+/// The sending side of a channel. Default-constructed: nil.
+template <class T>
+class sender : public detail::send_operations<sender<T>, T>, public detail::handle_operations<sender<T>> {
+public:
+    using sends = T;
+    sender() noexcept = default;
+    sender(const chan<T>& c) noexcept : handle_(c.handle_) {}
+    sender(chan<T>&& c) noexcept : handle_(std::move(c.handle_)) {}
+
+private:
+    friend detail::send_operations<sender<T>, T>;
+    friend detail::handle_operations<sender<T>>;
+    friend detail::handle_access;
+    detail::chan_handle handle_;
+};
+
+/// The receiving side of a channel. Default-constructed: nil.
+template <class T>
+class receiver : public detail::receive_operations<receiver<T>, T>, public detail::handle_operations<receiver<T>> {
+public:
+    using receives = T;
+    receiver() noexcept = default;
+    receiver(const chan<T>& c) noexcept : handle_(c.handle_) {}
+    receiver(chan<T>&& c) noexcept : handle_(std::move(c.handle_)) {}
+
+private:
+    friend detail::receive_operations<receiver<T>, T>;
+    friend detail::handle_operations<receiver<T>>;
+    friend detail::handle_access;
+    explicit receiver(detail::chan_handle h) noexcept : handle_(std::move(h)) {}
+    detail::chan_handle handle_;
+};
+
+/// A channel: values of type T go from those who send to those who receive, in order. A counted handle: copies are the same channel, which
+/// lives as long as any of them. From goroutines and plain threads, in any mix.
+///
+/// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides are held).
+template <class T>
+class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
+public:
+    using sends = T;
+    using receives = T;
+
+    /// Unbuffered: a send waits for its receive. Throws std::bad_alloc.
+    chan() : chan(0) {}
+    /// With room for `capacity` values. Throws std::length_error "makechan: size out of range" if that is negative or too many bytes; std::bad_alloc.
+    explicit chan(std::ptrdiff_t capacity) : handle_(detail::make_channel(detail::element_type_of<T>, capacity)) { detail::check_element<T>(); }
+    /// Blocks for ever and is never ready in select().
+    static chan nil() noexcept { return chan(detail::chan_handle()); }
+
+private:
+    friend detail::send_operations<chan<T>, T>;
+    friend detail::receive_operations<chan<T>, T>;
+    friend detail::handle_operations<chan<T>>;
+    friend detail::handle_access;
+    friend class sender<T>;
+    friend class receiver<T>;
+    explicit chan(detail::chan_handle h) noexcept : handle_(std::move(h)) {}
+    detail::chan_handle handle_;
+};
+
+namespace detail {
+
+struct handle_access {
+    template <class Handle>
+    static chan_core* core(const Handle& h) noexcept { return h.handle_.core(); }
+    template <class T>
+    static receiver<T> make_receiver(chan_handle h) noexcept { return receiver<T>(std::move(h)); }
+};
+
+}  // namespace detail
+}  // namespace dunlin

@@ -1,0 +1,118 @@
+// chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp and timer.hpp are built on it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/config.hpp>
+
+namespace dunlin {
+
+class context;
+
+/// What a call that does not wait has found, or one that waits for a limited time only.
+enum class channel_status : unsigned char {
+    ok,           ///< the value was sent or received
+    would_block,  ///< nobody and nothing there; for a timed call: until its time was over
+    closed,       ///< the channel is closed, and for a receive, drained
+};
+
+namespace detail {
+
+// What a channel must know of its elements. Null functions: a copy of the bytes does it, and there is nothing to destroy.
+struct element_type {
+    std::size_t size;
+    std::size_t align;
+    void (*move)(void* to, void* from) noexcept;  // constructs *to; *from is as moved from
+    void (*destroy)(void*) noexcept;
+};
+
+template <class T>
+inline constexpr element_type element_type_of = {
+    sizeof(T),
+    alignof(T),
+    std::is_trivially_copyable_v<T> ? nullptr : +[](void* to, void* from) noexcept { ::new (to) T(std::move(*static_cast<T*>(from))); },
+    std::is_trivially_destructible_v<T> ? nullptr : +[](void* at) noexcept { std::destroy_at(static_cast<T*>(at)); },
+};
+
+class chan_core;  // src/chan/core.h
+
+// Its first member, so that handles can be copied without a call.
+struct chan_references {
+    std::atomic<std::uint32_t> references{1};
+};
+
+enum class wait_outcome : unsigned char { ok, closed, timed_out, cancelled };
+
+// How long to wait at most. deadline_ns of dunlin::clock; `done` is the channel of a context, which closes, or null.
+struct wait_limit {
+    static constexpr std::int64_t never = INT64_MAX;
+    std::int64_t deadline_ns = never;
+    chan_core* done = nullptr;
+};
+
+// Throws std::length_error "makechan: size out of range", std::bad_alloc.
+DUNLIN_API chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity);
+DUNLIN_API void destroy_channel(chan_core* c) noexcept;  // after the last reference
+
+// `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one. Throw std::bad_alloc if there is
+// no memory for a deadline.
+DUNLIN_API wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where);
+// Constructs the element at `slot` when the outcome is ok, and only then.
+DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where);
+DUNLIN_API channel_status channel_try_send(chan_core* c, void* value) noexcept;
+DUNLIN_API channel_status channel_try_receive(chan_core* c, void* slot) noexcept;
+DUNLIN_API void channel_close(chan_core* c);  // throws channel_closed
+DUNLIN_API std::size_t channel_length(chan_core* c) noexcept;
+DUNLIN_API std::size_t channel_capacity(const chan_core* c) noexcept;
+DUNLIN_API bool channel_is_closed(const chan_core* c) noexcept;
+
+[[noreturn]] DUNLIN_API void throw_send_on_closed();
+// The channel that closes when the context is done; null if it never will.
+DUNLIN_API chan_core* done_channel(const context& ctx) noexcept;
+[[noreturn]] DUNLIN_API void throw_cancelled(const context& ctx, const char* operation);
+
+// A counted reference to a channel, or to none (nil).
+class chan_handle {
+public:
+    chan_handle() noexcept = default;
+    explicit chan_handle(chan_core* c) noexcept : core_(c) {}  // takes the caller's reference
+    chan_handle(const chan_handle& other) noexcept : core_(other.core_) { reference(core_); }
+    chan_handle(chan_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+    chan_handle& operator=(chan_handle other) noexcept {
+        std::swap(core_, other.core_);
+        return *this;
+    }
+    ~chan_handle() { release(core_); }
+
+    chan_core* core() const noexcept { return core_; }
+
+    static void reference(chan_core* c) noexcept {
+        if (c != nullptr) reinterpret_cast<chan_references*>(c)->references.fetch_add(1, std::memory_order_relaxed);
+    }
+    static void release(chan_core* c) noexcept {
+        // Acquire-release: whoever destroys it sees what the others did with it.
+        if (c != nullptr && reinterpret_cast<chan_references*>(c)->references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_channel(c);
+    }
+
+private:
+    chan_core* core_ = nullptr;
+};
+
+// Room for one T that may or may not be there.
+template <class T>
+union element_slot {
+    element_slot() noexcept {}
+    ~element_slot() {}
+    T value;
+};
+
+}  // namespace detail
+}  // namespace dunlin

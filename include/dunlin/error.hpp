@@ -1,0 +1,48 @@
+// error.hpp - dunlin's own error codes, and the exceptions that channels and contexts throw.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <dunlin/config.hpp>
+
+namespace dunlin {
+
+/// What can end a wait, other than what was waited for. A std::error_code enum, in the category "dunlin".
+enum class errc {
+    closed = 1,         ///< the object that was waited on has been closed
+    channel_closed,     ///< send on a closed channel, or close of one
+    cancelled,          ///< Go: context.Canceled
+    deadline_exceeded,  ///< Go: context.DeadlineExceeded
+};
+
+/// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled, errc::deadline_exceeded to std::errc::timed_out.
+DUNLIN_API const std::error_category& error_category() noexcept;
+
+inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
+
+/// Thrown by a send on a closed channel and by the second close of one. The text is Go's: "send on closed channel", "close of closed channel",
+/// "close of nil channel".
+class DUNLIN_API channel_closed : public std::system_error {
+public:
+    explicit channel_closed(const char* what) : std::system_error(make_error_code(errc::channel_closed)), what_(what) {}
+    ~channel_closed() override;
+    /// Go's text, without the category's.
+    const char* what() const noexcept override { return what_; }
+
+private:
+    const char* what_;  // a literal
+};
+
+/// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded, what() begins with the call.
+class DUNLIN_API context_cancelled : public std::system_error {
+public:
+    using std::system_error::system_error;
+    ~context_cancelled() override;
+};
+
+}  // namespace dunlin
+
+template <>
+struct std::is_error_code_enum<dunlin::errc> : std::true_type {};

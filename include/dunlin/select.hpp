@@ -1,0 +1,243 @@
+// select.hpp - wait for several channels, deadlines and contexts at once.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/chan.hpp>
+#include <dunlin/clock.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+enum class case_kind : unsigned char { receive, send, timeout, otherwise };
+
+// What select() must know of a case. Filled in by prepare(), just before.
+struct case_base {
+    case_kind kind;
+    bool ok = false;             // the result: an element was moved; false: the channel was closed
+    chan_core* core = nullptr;   // null: nil, never ready
+    void* slot = nullptr;
+    std::int64_t duration_ns = 0;
+    std::source_location where;
+    alignas(8) unsigned char node[64];  // its place in the channel's queue: src/chan/select.cpp
+
+    case_base(case_kind k, std::source_location w) noexcept : kind(k), where(w) {}
+};
+
+// Index of the case that was taken. Throws channel_closed (a send on a closed channel), std::invalid_argument (more than 65536 cases, or two
+// `otherwise`), std::bad_alloc.
+DUNLIN_API std::size_t select_among(case_base* const* cases, std::size_t count);
+
+struct no_handler {
+    void operator()() const noexcept {}
+};
+
+// Of a channel that the case keeps alive, or, for the length of a full expression, somebody else does.
+class case_channel {
+public:
+    case_channel(chan_core* core, bool own) noexcept : core_(core), owned_(own) {
+        if (own) chan_handle::reference(core);
+    }
+    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}  // whoever moves a case keeps it
+    case_channel& operator=(case_channel&&) = delete;
+    ~case_channel() {
+        if (owned_) chan_handle::release(core_);
+    }
+    chan_core* core() const noexcept { return core_; }
+
+private:
+    chan_core* core_;
+    bool owned_;
+};
+
+template <class T, class Handler>
+class receive_case : public case_base {
+public:
+    template <class H>
+    receive_case(chan_core* core, bool own, H&& handler, std::source_location w) : case_base(case_kind::receive, w), channel_(core, own), handler_(std::forward<H>(handler)) {}
+    receive_case(receive_case&& other) : case_base(case_kind::receive, other.where), channel_(std::move(other.channel_)), handler_(std::move(other.handler_)) {}
+
+    case_base* prepare() noexcept {
+        core = channel_.core();
+        slot = &slot_;
+        return this;
+    }
+    void run() {
+        std::optional<T> value;
+        if (ok) value = take(slot_);
+        if constexpr (std::invocable<Handler&, std::optional<T>>) {
+            std::invoke(handler_, std::move(value));
+        } else {
+            std::invoke(handler_);
+        }
+    }
+
+private:
+    case_channel channel_;
+    element_slot<T> slot_;
+    [[no_unique_address]] Handler handler_;
+};
+
+// The value of a send that is given as an rvalue stays where it is until it is sent: one that is not taken leaves it untouched.
+template <class T, class Handler>
+class send_case : public case_base {
+public:
+    template <class H>
+    send_case(chan_core* core, bool own, T* elsewhere, std::optional<T>&& value, H&& handler, std::source_location w)
+        : case_base(case_kind::send, w), channel_(core, own), elsewhere_(elsewhere), value_(std::move(value)), handler_(std::forward<H>(handler)) {}
+    send_case(send_case&& other)
+        : case_base(case_kind::send, other.where), channel_(std::move(other.channel_)),
+          value_(other.elsewhere_ != nullptr ? std::optional<T>(std::move(*other.elsewhere_)) : std::move(other.value_)), handler_(std::move(other.handler_)) {}
+
+    case_base* prepare() noexcept {
+        core = channel_.core();
+        slot = elsewhere_ != nullptr ? static_cast<void*>(elsewhere_) : static_cast<void*>(std::addressof(*value_));
+        return this;
+    }
+    void run() { std::invoke(handler_); }
+
+private:
+    case_channel channel_;
+    T* elsewhere_ = nullptr;
+    std::optional<T> value_;
+    [[no_unique_address]] Handler handler_;
+};
+
+template <class Handler>
+class plain_case : public case_base {
+public:
+    template <class H>
+    plain_case(case_kind k, std::int64_t d, H&& handler, std::source_location w) : case_base(k, w), handler_(std::forward<H>(handler)) {
+        duration_ns = d;
+    }
+    plain_case(plain_case&& other) : case_base(other.kind, other.where), handler_(std::move(other.handler_)) { duration_ns = other.duration_ns; }
+
+    case_base* prepare() noexcept { return this; }
+    void run() { std::invoke(handler_); }
+
+private:
+    [[no_unique_address]] Handler handler_;
+};
+
+// A context's channel carries nothing; it only closes.
+struct nothing {};
+
+template <class C>
+concept select_case_type = requires(std::remove_cvref_t<C>& c) {
+    { c.prepare() } -> std::same_as<case_base*>;
+    c.run();
+};
+
+template <class C>
+concept receivable = requires { typename std::remove_cvref_t<C>::receives; };
+template <class C>
+concept sendable = requires { typename std::remove_cvref_t<C>::sends; };
+
+}  // namespace detail
+
+/// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the value, nullopt when the
+/// channel is closed and drained; it may also take nothing.
+template <detail::receivable C, class Handler = detail::no_handler>
+    requires(std::invocable<std::decay_t<Handler>&, std::optional<typename std::remove_cvref_t<C>::receives>> || std::invocable<std::decay_t<Handler>&>)
+auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    using element = typename std::remove_cvref_t<C>::receives;
+    return detail::receive_case<element, std::decay_t<Handler>>(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+}
+
+/// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
+/// An rvalue is moved from when this case is taken, and only then; an lvalue is copied now.
+/// select() throws channel_closed when it takes this case and the channel is closed.
+template <detail::sendable C, class Value, class Handler = detail::no_handler>
+    requires std::convertible_to<Value, typename std::remove_cvref_t<C>::sends> && std::invocable<std::decay_t<Handler>&>
+auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    using element = typename std::remove_cvref_t<C>::sends;
+    using result = detail::send_case<element, std::decay_t<Handler>>;
+    if constexpr (std::same_as<Value, element>) {  // an rvalue of the very type
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::addressof(value), std::nullopt, std::forward<Handler>(handler), where);
+    } else {
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, nullptr, std::optional<element>(std::in_place, std::forward<Value>(value)),
+            std::forward<Handler>(handler), where);
+    }
+}
+
+/// A case of select(): none of the others was ready for `d`, which begins with the call of select(). Zero or negative: as otherwise().
+template <class Rep, class Period, class Handler = detail::no_handler>
+    requires std::invocable<std::decay_t<Handler>&>
+auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
+}
+
+/// A case of select(): the context is cancelled, or its deadline has passed.
+template <std::same_as<context> Context, class Handler = detail::no_handler>
+    requires std::invocable<std::decay_t<Handler>&>
+auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    return detail::receive_case<detail::nothing, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+}
+
+/// A case of select(): none of the others is ready now. select() does not wait then. At most one.
+template <class Handler = detail::no_handler>
+    requires std::invocable<std::decay_t<Handler>&>
+auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, 0, std::forward<Handler>(handler), where);
+}
+
+/// Any of the cases above, in a vector for instance. It keeps its channel alive, and its value until that is sent.
+class select_case {
+public:
+    template <detail::select_case_type Case>
+        requires(!std::same_as<std::remove_cvref_t<Case>, select_case> && !std::is_lvalue_reference_v<Case>)
+    select_case(Case&& c) : body_(std::make_unique<body_of<Case>>(std::move(c))) {}
+
+    detail::case_base* prepare() noexcept { return body_->prepare(); }
+    void run() { body_->run(); }
+
+private:
+    struct body {
+        virtual ~body() = default;
+        virtual detail::case_base* prepare() noexcept = 0;
+        virtual void run() = 0;
+    };
+    template <class Case>
+    struct body_of final : body {
+        explicit body_of(Case&& c) : content(std::move(c)) {}
+        detail::case_base* prepare() noexcept override { return content.prepare(); }
+        void run() override { content.run(); }
+        Case content;
+    };
+    std::unique_ptr<body> body_;
+};
+
+/// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the order given.
+///
+/// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every moment one case is ready,
+/// `otherwise` is not taken. A channel may stand in several cases.
+/// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil channels only: for ever.
+/// Throws    channel_closed when it takes a send on a closed channel; std::invalid_argument for more than 65536 cases or two otherwise();
+///           std::bad_alloc; what the handler throws.
+/// Order     As for send() and recv().
+/// Cost      A lock for each channel, and one more for each when it has to wait; no allocation up to 16 cases. Figures: docs/benchmarks.md, select4.
+/// Source    Go specification, "Select statements".
+template <detail::select_case_type... Cases>
+std::size_t select(Cases&&... cases) {
+    const std::array<detail::case_base*, sizeof...(Cases)> list{cases.prepare()...};
+    const std::size_t taken = detail::select_among(list.data(), list.size());
+    std::size_t i = 0;
+    static_cast<void>(((i++ == taken ? (cases.run(), true) : false) || ...));
+    return taken;
+}
+
+/// The same for a list that is made at run time. The cases may be used again; a send that was taken has given its value away.
+std::size_t DUNLIN_API select(std::span<select_case> cases);
+
+}  // namespace dunlin

@@ -1,0 +1,361 @@
+#include "chan/core.h"
+
+#include <limits>
+#include <memory>
+#include <stdexcept>
+
+#include <dunlin/error.hpp>
+
+#include "chan/timer_channel.h"
+#include "timer/timers.h"
+
+namespace dunlin::detail {
+
+// ---- the ring ----------------------------------------------------------------------------------------------------------------------------
+
+void chan_core::push(void* value) noexcept {
+    const std::size_t count = count_.load(std::memory_order_relaxed);
+    std::size_t at = first_ + count;
+    if (at >= capacity_) at -= capacity_;
+    move(element(at), value);
+    count_.store(count + 1, std::memory_order_relaxed);
+}
+
+void chan_core::pop(void* slot) noexcept {
+    std::byte* from = element(first_);
+    move(slot, from);
+    destroy(from);
+    if (++first_ == capacity_) first_ = 0;
+    count_.store(count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+}
+
+chan_core::~chan_core() {
+    for (std::size_t left = count_.load(std::memory_order_relaxed); left != 0; --left) {
+        destroy(element(first_));
+        if (++first_ == capacity_) first_ = 0;
+    }
+}
+
+void chan_core::buffer_if_room(void* value) noexcept {
+    if (count_.load(std::memory_order_relaxed) < capacity_) push(value);
+}
+
+park::wait_node* chan_core::serve_first_receiver() noexcept {
+    if (count_.load(std::memory_order_relaxed) == 0) return nullptr;
+    auto* peer = static_cast<chan_node*>(receivers_.pop_claimed());
+    if (peer == nullptr) return nullptr;
+    pop(peer->slot);
+    peer->ok = true;
+    return peer;
+}
+
+bool chan_core::drop_buffered() noexcept {
+    if (count_.load(std::memory_order_relaxed) == 0) return false;
+    destroy(element(first_));
+    count_.store(0, std::memory_order_relaxed);
+    return true;
+}
+
+// ---- one operation, under the lock ---------------------------------------------------------------------------------------------------------
+
+bool chan_core::may_receive() noexcept {
+    if (DUNLIN_UNLIKELY(timer_ != nullptr)) timer_->look_at_clock();
+    return count_.load(std::memory_order_relaxed) != 0 || closed_.load(std::memory_order_relaxed) || !senders_.empty();
+}
+
+channel_status chan_core::send(void* value, park::wait_node*& woken) noexcept {
+    if (DUNLIN_UNLIKELY(closed_.load(std::memory_order_relaxed))) return channel_status::closed;
+    if (auto* peer = static_cast<chan_node*>(receivers_.pop_claimed())) {
+        move(peer->slot, value);
+        peer->ok = true;
+        woken = peer;
+        return channel_status::ok;
+    }
+    if (count_.load(std::memory_order_relaxed) == capacity_) return channel_status::would_block;
+    push(value);
+    return channel_status::ok;
+}
+
+channel_status chan_core::receive(void* slot, park::wait_node*& woken) noexcept {
+    if (DUNLIN_UNLIKELY(timer_ != nullptr)) timer_->look_at_clock();
+    if (count_.load(std::memory_order_relaxed) != 0) {
+        pop(slot);
+        // The buffer was full if a sender waits: its element follows.
+        if (auto* peer = static_cast<chan_node*>(senders_.pop_claimed())) {
+            push(peer->slot);
+            peer->ok = true;
+            woken = peer;
+        }
+        return channel_status::ok;
+    }
+    if (auto* peer = static_cast<chan_node*>(senders_.pop_claimed())) {
+        move(slot, peer->slot);
+        peer->ok = true;
+        woken = peer;
+        return channel_status::ok;
+    }
+    return closed_.load(std::memory_order_relaxed) ? channel_status::closed : channel_status::would_block;
+}
+
+bool chan_core::close(park::wait_node*& woken) noexcept {
+    if (closed_.load(std::memory_order_relaxed)) return false;
+    closed_.store(true, std::memory_order_release);
+    // Their nodes say ok = false as they are.
+    woken = receivers_.take_all();
+    park::wait_node** end = &woken;
+    while (*end != nullptr) end = &(*end)->next;
+    *end = senders_.take_all();
+    return true;
+}
+
+void chan_core::enqueue_receiver(chan_node* n) {
+    if (DUNLIN_UNLIKELY(timer_ != nullptr)) timer_->somebody_waits();
+    receivers_.push_back(n);
+}
+
+void chan_core::forget_receiver(chan_node* n) noexcept {
+    if (!n->linked) return;
+    receivers_.remove(n);
+    if (DUNLIN_UNLIKELY(timer_ != nullptr) && receivers_.empty()) timer_->nobody_waits();
+}
+
+// ---- waiting -----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The context's part in a wait: a receiver of its done channel, which never gets anything but the news that it is closed.
+class done_watch {
+public:
+    done_watch(park::waiter& w, chan_core* done) noexcept : node_(&w), done_(done) { node_.several = true; }
+
+    // False: it is closed already, and the waiter has been claimed for that.
+    bool begin(park::waiter& w) noexcept {
+        done_->lock.lock();
+        const bool closed = done_->is_closed();
+        const bool claimed = closed && w.decide(&node_);
+        if (!closed) done_->enqueue_receiver(&node_);
+        done_->lock.unlock();
+        return !claimed;
+    }
+    void end() noexcept {
+        park::runtime_section inside;
+        done_->lock.lock();
+        done_->forget_receiver(&node_);
+        done_->lock.unlock();
+    }
+    bool won(const park::waiter& w) const noexcept { return w.decided() == &node_; }
+
+private:
+    chan_node node_;
+    chan_core* done_;
+};
+
+end_of_wait wait_with_deadline(park::waiter& w, std::int64_t deadline_ns) noexcept {
+    switch (timers::wait_until(w, deadline_ns)) {
+    case timers::wake_cause::woken: return end_of_wait::served;
+    case timers::wake_cause::deadline: return end_of_wait::timed_out;
+    case timers::wake_cause::no_memory: break;
+    }
+    return end_of_wait::no_memory;
+}
+
+}  // namespace
+
+end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept {
+    if (limit.done == nullptr) return wait_with_deadline(w, limit.deadline_ns);
+    done_watch watch(w, limit.done);
+    if (!watch.begin(w)) {
+        w.withdraw();
+        w.leave();
+        return end_of_wait::cancelled;
+    }
+    const end_of_wait end = wait_with_deadline(w, limit.deadline_ns);
+    watch.end();
+    return end == end_of_wait::served && watch.won(w) ? end_of_wait::cancelled : end;
+}
+
+namespace {
+
+enum class direction : bool { send, receive };
+
+[[gnu::noinline]] void wait_for_ever(direction d, const std::source_location& where) noexcept {
+    park::waiter w;
+    w.enter();
+    w.prepare(d == direction::send ? sched::wait_reason::chan_send_nil : sched::wait_reason::chan_receive_nil, where);
+    w.wait();
+}
+
+[[gnu::noinline]] wait_outcome wait_on_nil(direction d, const wait_limit* limit, const std::source_location& where) {
+    if (limit == nullptr) {
+        for (;;) wait_for_ever(d, where);
+    }
+    park::waiter w;
+    w.enter();
+    w.prepare(d == direction::send ? sched::wait_reason::chan_send_nil : sched::wait_reason::chan_receive_nil, where);
+    switch (wait_limited(w, *limit)) {
+    case end_of_wait::no_memory: throw std::bad_alloc();
+    case end_of_wait::cancelled: return wait_outcome::cancelled;
+    default: return wait_outcome::timed_out;
+    }
+}
+
+// The slow half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the runtime.
+[[gnu::noinline]] wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m, const wait_limit* limit,
+    const std::source_location& where) {
+    park::waiter w(m);
+    chan_node node(&w);
+    node.slot = slot;
+    node.several = limit != nullptr;
+    w.prepare(d == direction::send ? sched::wait_reason::chan_send : sched::wait_reason::chan_receive, where);
+    if (d == direction::send) {
+        c->enqueue_sender(&node);
+    } else {
+        try {
+            c->enqueue_receiver(&node);
+        } catch (...) {
+            w.withdraw();
+            c->lock.unlock();
+            w.leave();
+            throw;
+        }
+    }
+    c->lock.unlock();
+    if (limit == nullptr) {
+        w.wait();
+        return node.ok ? wait_outcome::ok : wait_outcome::closed;
+    }
+    const end_of_wait end = wait_limited(w, *limit);
+    if (end == end_of_wait::served) return node.ok ? wait_outcome::ok : wait_outcome::closed;
+    {
+        park::runtime_section inside;
+        c->lock.lock();
+        d == direction::send ? c->forget_sender(&node) : c->forget_receiver(&node);
+        c->lock.unlock();
+    }
+    if (end == end_of_wait::no_memory) throw std::bad_alloc();
+    return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
+}
+
+// A context that is done already wins over a value that is there; Go's select would choose at random, and callers want to stop.
+inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
+
+inline bool is_past(const wait_limit* limit) noexcept {
+    return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
+}
+
+inline sched::machine* enter_runtime() noexcept {
+    sched::machine* m = sched::current_machine();
+    return m != nullptr ? sched::enter(m) : nullptr;
+}
+
+inline void leave_runtime(sched::machine* m) noexcept {
+    if (m != nullptr) sched::leave(m);
+}
+
+inline wait_outcome outcome_of(channel_status s) noexcept { return s == channel_status::ok ? wait_outcome::ok : wait_outcome::closed; }
+
+}  // namespace
+
+wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where) {
+    if (DUNLIN_UNLIKELY(cancelled_already(limit))) return wait_outcome::cancelled;
+    if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::send, limit, where);
+    sched::machine* m = enter_runtime();
+    park::wait_node* woken = nullptr;
+    c->lock.lock();
+    const channel_status status = c->send(value, woken);
+    if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::send, value, m, limit, where);
+    c->lock.unlock();
+    if (woken != nullptr) woken->who->wake();
+    leave_runtime(m);
+    return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
+}
+
+wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where) {
+    if (DUNLIN_UNLIKELY(cancelled_already(limit))) return wait_outcome::cancelled;
+    if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::receive, limit, where);
+    sched::machine* m = enter_runtime();
+    park::wait_node* woken = nullptr;
+    c->lock.lock();
+    const channel_status status = c->receive(slot, woken);
+    if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::receive, slot, m, limit, where);
+    c->lock.unlock();
+    if (woken != nullptr) woken->who->wake();
+    leave_runtime(m);
+    return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
+}
+
+channel_status channel_try_send(chan_core* c, void* value) noexcept {
+    if (c == nullptr) return channel_status::would_block;
+    park::runtime_section inside;
+    park::wait_node* woken = nullptr;
+    c->lock.lock();
+    const channel_status status = c->send(value, woken);
+    c->lock.unlock();
+    if (woken != nullptr) woken->who->wake();
+    return status;
+}
+
+channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
+    if (c == nullptr) return channel_status::would_block;
+    park::runtime_section inside;
+    park::wait_node* woken = nullptr;
+    c->lock.lock();
+    const channel_status status = c->receive(slot, woken);
+    c->lock.unlock();
+    if (woken != nullptr) woken->who->wake();
+    return status;
+}
+
+// ---- the rest ----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::size_t buffer_align(const element_type& type) noexcept { return type.align > alignof(chan_core) ? type.align : alignof(chan_core); }
+
+constexpr std::size_t buffer_offset(const element_type& type) noexcept {
+    const std::size_t align = buffer_align(type);
+    return (sizeof(chan_core) + align - 1) / align * align;
+}
+
+}  // namespace
+
+chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity) {
+    const std::size_t offset = buffer_offset(type);
+    const std::size_t most = (static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - offset) / type.size;
+    if (capacity < 0 || static_cast<std::size_t>(capacity) > most) throw std::length_error("makechan: size out of range");
+    const auto n = static_cast<std::size_t>(capacity);
+    auto* memory = static_cast<std::byte*>(::operator new(offset + n * type.size, std::align_val_t{buffer_align(type)}));
+    return ::new (memory) chan_core(type, n, memory + offset);
+}
+
+void destroy_channel(chan_core* c) noexcept {
+    if (c->timer_ != nullptr) {
+        timer_channel::destroy(c->timer_);
+        return;
+    }
+    const std::size_t align = buffer_align(c->type_);
+    c->~chan_core();
+    ::operator delete(c, std::align_val_t{align});
+}
+
+void channel_close(chan_core* c) {
+    if (c == nullptr) throw channel_closed("close of nil channel");
+    park::wait_node* woken = nullptr;
+    bool first;
+    {
+        park::runtime_section inside;
+        c->lock.lock();
+        first = c->close(woken);
+        c->lock.unlock();
+        park::wake_all(woken);
+    }
+    if (!first) throw channel_closed("close of closed channel");
+}
+
+void throw_send_on_closed() { throw channel_closed("send on closed channel"); }
+
+std::size_t channel_length(chan_core* c) noexcept { return c != nullptr ? c->length() : 0; }
+std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr ? c->capacity() : 0; }
+bool channel_is_closed(const chan_core* c) noexcept { return c != nullptr && c->is_closed(); }
+
+}  // namespace dunlin::detail

@@ -1,0 +1,115 @@
+// core.h - the channel: a ring of elements, two queues of those who wait, one lock.
+//
+// Invariants under the lock
+//   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no receiver waits. Exception: a select
+//       that offers both on the same channel stands in both queues, and never meets itself, since only somebody else looks at them.
+//   C2  an element goes straight from its sender to the receiver: whoever comes second moves it into the first one's slot. Whoever is woken has its
+//       result; nobody tries again.
+//   C3  a closed channel has nobody waiting.
+// Lifetime   A reference is held by every handle, and by nothing that waits: a call keeps its caller's handle.
+// A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: look_at_clock() before anybody looks.
+// Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves instead of copies.
+// Tests      tests/chan/, tests/go/chan_test.cpp, tests/go/select_test.cpp
+#pragma once
+
+#include <cstring>
+
+#include <dunlin/detail/chan_core.hpp>
+
+#include "park/wait_queue.h"
+#include "platform/lock.h"
+
+namespace dunlin::detail {
+
+class timer_channel;
+
+// A place in a channel's queue.
+struct chan_node : park::wait_node {
+    void* slot = nullptr;      // where the element is (sender) or shall be constructed (receiver)
+    bool ok = false;           // the waker: the element was moved. False: the channel was closed
+
+    using park::wait_node::wait_node;
+};
+
+class chan_core : public chan_references {
+public:
+    explicit chan_core(const element_type& type, std::size_t capacity, std::byte* buffer) noexcept : type_(type), buffer_(buffer), capacity_(capacity) {}
+    chan_core(const chan_core&) = delete;
+    chan_core& operator=(const chan_core&) = delete;
+    ~chan_core();
+
+    platform::futex_lock lock;
+
+    // All under the lock. ------------------------------------------------------------------------------------------------------------------
+
+    // Would a send (a receive) go through now, or fail at once because the channel is closed? Who waits may be gone: then the attempt finds out.
+    bool may_send() const noexcept { return closed_ || count_ < capacity_ || !receivers_.empty(); }
+    bool may_receive() noexcept;
+
+    // ok, would_block, or closed. `woken` is whom the caller has to wake after the unlock, or null.
+    channel_status send(void* value, park::wait_node*& woken) noexcept;
+    channel_status receive(void* slot, park::wait_node*& woken) noexcept;
+    // Everybody who waits, to be woken after the unlock. False: it was closed already.
+    bool close(park::wait_node*& woken) noexcept;
+
+    void enqueue_sender(chan_node* n) noexcept { senders_.push_back(n); }
+    void enqueue_receiver(chan_node* n);  // throws std::bad_alloc if it is a timer's
+    void forget_sender(chan_node* n) noexcept {
+        if (n->linked) senders_.remove(n);
+    }
+    void forget_receiver(chan_node* n) noexcept;
+
+    // Anybody. ---------------------------------------------------------------------------------------------------------------------------------
+
+    std::size_t length() const noexcept { return timer_ == nullptr ? count_.load(std::memory_order_relaxed) : 0; }
+    std::size_t capacity() const noexcept { return timer_ == nullptr ? capacity_ : 0; }
+    bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+
+protected:
+    // For a timer's channel, under the lock.
+    bool receivers_wait() const noexcept { return !receivers_.empty(); }
+    void buffer_if_room(void* value) noexcept;
+    bool drop_buffered() noexcept;
+    // Gives the oldest value to whoever has waited longest; null: there is no value, or nobody.
+    park::wait_node* serve_first_receiver() noexcept;
+
+    timer_channel* timer_ = nullptr;  // constant: itself, if it is one
+
+private:
+    friend void destroy_channel(chan_core* c) noexcept;
+
+    std::byte* element(std::size_t i) const noexcept { return buffer_ + i * type_.size; }
+    void move(void* to, void* from) const noexcept;
+    void destroy(void* at) const noexcept {
+        if (type_.destroy != nullptr) type_.destroy(at);
+    }
+    void push(void* value) noexcept;
+    void pop(void* slot) noexcept;
+
+    const element_type& type_;           // constant
+    std::byte* const buffer_;            // constant; the elements: lock
+    const std::size_t capacity_;         // constant
+    std::atomic<std::size_t> count_{0};  // lock to write
+    std::size_t first_ = 0;              // lock: the oldest element
+    std::atomic<bool> closed_{false};    // lock to write. Release, for closed()
+    park::wait_queue senders_;           // lock
+    park::wait_queue receivers_;         // lock
+};
+
+enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory };
+
+// Waits for whatever the nodes of `w` wait for, and for `limit`: everybody prepared and queued, no lock held. After any end but `served` nobody
+// will wake it any more, and the caller takes its nodes off their queues. Leaves the runtime.
+end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
+
+inline void chan_core::move(void* to, void* from) const noexcept {
+    if (type_.move != nullptr) {
+        type_.move(to, from);
+    } else if (type_.size == sizeof(std::uint64_t)) {
+        std::memcpy(to, from, sizeof(std::uint64_t));
+    } else {
+        std::memcpy(to, from, type_.size);
+    }
+}
+
+}  // namespace dunlin::detail

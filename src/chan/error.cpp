@@ -1,0 +1,41 @@
+// error.cpp - the category of dunlin::errc.
+#include <dunlin/error.hpp>
+
+namespace dunlin {
+
+namespace {
+
+class category final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "dunlin"; }
+
+    std::string message(int value) const override {
+        switch (static_cast<errc>(value)) {
+        case errc::closed: return "closed";
+        case errc::channel_closed: return "channel closed";
+        case errc::cancelled: return "context canceled";
+        case errc::deadline_exceeded: return "context deadline exceeded";
+        }
+        return "unknown error " + std::to_string(value);
+    }
+
+    std::error_condition default_error_condition(int value) const noexcept override {
+        switch (static_cast<errc>(value)) {
+        case errc::cancelled: return std::make_error_condition(std::errc::operation_canceled);
+        case errc::deadline_exceeded: return std::make_error_condition(std::errc::timed_out);
+        default: return {value, *this};
+        }
+    }
+};
+
+}  // namespace
+
+const std::error_category& error_category() noexcept {
+    static const category the_category;
+    return the_category;
+}
+
+channel_closed::~channel_closed() = default;
+context_cancelled::~context_cancelled() = default;
+
+}  // namespace dunlin

@@ -1,0 +1,255 @@
+// select.cpp - waiting for several channels at once.
+//
+// Protocol   1  lock all channels, in the order of their addresses, each once
+//            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all, so `otherwise` is never taken
+//               while some case is ready at every moment
+//            3  otherwise: a node for each case into its channel's queue; prepare(); unlock all; wait
+//            4  whoever takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the deadline is one more node
+//            5  take the other nodes off their queues, each under its channel's lock
+//            A case that looked ready may not be (whoever waits there has been woken by another case of his own): step 2 then counts again.
+// Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under the channel's lock, and step 5 takes
+//            that lock before the node goes away.
+// Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair, and one random number.
+// Tests      tests/chan/select_test.cpp, tests/go/select_test.cpp
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <dunlin/select.hpp>
+
+#include "chan/core.h"
+#include "timer/timers.h"
+
+namespace dunlin {
+namespace detail {
+
+namespace {
+
+constexpr std::size_t max_cases = 65'536;
+constexpr std::size_t no_case = static_cast<std::size_t>(-1);
+constexpr std::size_t on_the_stack = 16;
+
+static_assert(sizeof(chan_node) <= sizeof(case_base::node) && alignof(chan_node) <= 8);
+
+chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<chan_node*>(c.node)); }
+
+bool has_channel(const case_base& c) noexcept { return c.core != nullptr && (c.kind == case_kind::receive || c.kind == case_kind::send); }
+
+// A plain thread's, for draws.
+std::uint32_t draw_below(sched::machine* m, std::uint32_t bound) noexcept {
+    if (bound == 1) return 0;
+    if (m != nullptr) return m->random.below(bound);
+    thread_local platform::random_source source(static_cast<std::uint64_t>(platform::now_ns()) ^ reinterpret_cast<std::uintptr_t>(&source));
+    return source.below(bound);
+}
+
+class selection {
+public:
+    selection(case_base* const* cases, std::size_t count) : cases_(cases), count_(count) { sort_channels(); }
+
+    // Index of the case taken.
+    std::size_t run(sched::machine* m, std::size_t otherwise_index);
+
+private:
+    void sort_channels();
+    void lock_all() noexcept {
+        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock();
+    }
+    void unlock_all() noexcept {
+        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock();
+    }
+    static bool ready(case_base& c) noexcept { return c.kind == case_kind::receive ? c.core->may_receive() : c.core->may_send(); }
+    std::size_t take_one(sched::machine* m, park::wait_node*& woken) noexcept;
+    void enqueue_all(park::waiter& w);
+    void forget_all() noexcept;
+    void soonest(std::int64_t& deadline_ns, std::size_t& index) const noexcept;
+    std::size_t wait(sched::machine* m);
+
+    case_base* const* cases_;
+    const std::size_t count_;
+    std::array<chan_core*, on_the_stack> few_;
+    std::unique_ptr<chan_core*[]> many_;
+    chan_core** channels_ = few_.data();  // distinct, in the order of their addresses
+    std::size_t channel_count_ = 0;
+};
+
+void selection::sort_channels() {
+    if (count_ > on_the_stack) {
+        many_ = std::make_unique<chan_core*[]>(count_);
+        channels_ = many_.get();
+    }
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+        if (has_channel(*cases_[i])) channels_[n++] = cases_[i]->core;
+    }
+    if (n <= on_the_stack) {
+        for (std::size_t i = 1; i < n; ++i) {
+            chan_core* c = channels_[i];
+            std::size_t at = i;
+            for (; at > 0 && std::less<>()(c, channels_[at - 1]); --at) channels_[at] = channels_[at - 1];
+            channels_[at] = c;
+        }
+    } else {
+        std::sort(channels_, channels_ + n, std::less<>());
+    }
+    channel_count_ = static_cast<std::size_t>(std::unique(channels_, channels_ + n) - channels_);
+}
+
+// Step 2.
+std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noexcept {
+    for (;;) {
+        std::uint32_t can_go = 0;
+        std::size_t last = no_case;
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (!has_channel(*cases_[i]) || !ready(*cases_[i])) continue;
+            ++can_go;
+            last = i;
+        }
+        if (can_go == 0) return no_case;
+        if (can_go > 1) {
+            std::uint32_t skip = draw_below(m, can_go);
+            for (last = 0;; ++last) {
+                if (has_channel(*cases_[last]) && ready(*cases_[last]) && skip-- == 0) break;
+            }
+        }
+        case_base& c = *cases_[last];
+        const channel_status status = c.kind == case_kind::receive ? c.core->receive(c.slot, woken) : c.core->send(c.slot, woken);
+        if (status == channel_status::would_block) continue;  // who waited there is gone, and off the queue now
+        c.ok = status == channel_status::ok;
+        return last;
+    }
+}
+
+// Step 3. On an exception nothing is queued.
+void selection::enqueue_all(park::waiter& w) {
+    for (std::size_t i = 0; i < count_; ++i) {
+        case_base& c = *cases_[i];
+        if (!has_channel(c)) continue;
+        auto* n = ::new (c.node) chan_node(&w);
+        n->slot = c.slot;
+        n->several = true;
+    }
+    std::size_t i = 0;
+    try {
+        for (; i < count_; ++i) {
+            case_base& c = *cases_[i];
+            if (!has_channel(c)) continue;
+            c.kind == case_kind::receive ? c.core->enqueue_receiver(&node_of(c)) : c.core->enqueue_sender(&node_of(c));
+        }
+    } catch (...) {
+        while (i-- > 0) {
+            case_base& c = *cases_[i];
+            if (has_channel(c)) c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
+        }
+        throw;
+    }
+}
+
+// Step 5. The winner's node is off its queue already, which it may read without the lock: it was woken for it.
+void selection::forget_all() noexcept {
+    park::runtime_section inside;
+    for (std::size_t i = 0; i < count_; ++i) {
+        case_base& c = *cases_[i];
+        if (!has_channel(c) || node_of(c).who->decided() == &node_of(c)) continue;
+        c.core->lock.lock();
+        c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
+        c.core->lock.unlock();
+    }
+}
+
+void selection::soonest(std::int64_t& deadline_ns, std::size_t& index) const noexcept {
+    std::int64_t least = timers::never_ns;
+    index = no_case;
+    for (std::size_t i = 0; i < count_; ++i) {
+        const case_base& c = *cases_[i];
+        if (c.kind != case_kind::timeout || (index != no_case && c.duration_ns >= least)) continue;
+        least = c.duration_ns;
+        index = i;
+    }
+    deadline_ns = index == no_case ? timers::never_ns : platform::deadline_after(platform::now_ns(), least > 0 ? least : 0);
+}
+
+// Steps 3 to 5, with all locks held.
+std::size_t selection::wait(sched::machine* m) {
+    std::int64_t deadline_ns;
+    std::size_t timeout_index;
+    soonest(deadline_ns, timeout_index);
+    if (timeout_index != no_case && cases_[timeout_index]->duration_ns <= 0) {
+        unlock_all();
+        if (m != nullptr) sched::leave(m);
+        return timeout_index;
+    }
+    park::waiter w(m);
+    w.prepare(channel_count_ == 0 && timeout_index == no_case ? sched::wait_reason::select_no_cases : sched::wait_reason::select,
+        count_ != 0 ? cases_[0]->where : std::source_location());
+    try {
+        enqueue_all(w);
+    } catch (...) {
+        w.withdraw();
+        unlock_all();
+        w.leave();
+        throw;
+    }
+    unlock_all();
+    const timers::wake_cause cause = timers::wait_until(w, deadline_ns);
+    forget_all();
+    if (cause == timers::wake_cause::no_memory) throw std::bad_alloc();
+    if (cause == timers::wake_cause::deadline) return timeout_index;
+    for (std::size_t i = 0;; ++i) {
+        case_base& c = *cases_[i];
+        if (!has_channel(c) || w.decided() != &node_of(c)) continue;
+        c.ok = node_of(c).ok;
+        return i;
+    }
+}
+
+std::size_t selection::run(sched::machine* m, std::size_t otherwise_index) {
+    park::wait_node* woken = nullptr;
+    lock_all();
+    const std::size_t taken = take_one(m, woken);
+    if (taken == no_case && otherwise_index == no_case) return wait(m);
+    unlock_all();
+    if (woken != nullptr) woken->who->wake();
+    if (m != nullptr) sched::leave(m);
+    return taken != no_case ? taken : otherwise_index;
+}
+
+std::size_t find_otherwise(case_base* const* cases, std::size_t count) {
+    if (count > max_cases) throw std::invalid_argument("dunlin::select: " + std::to_string(count) + " cases, 65536 are allowed");
+    std::size_t found = no_case;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (cases[i]->kind != case_kind::otherwise) continue;
+        if (found != no_case) throw std::invalid_argument("dunlin::select: more than one otherwise()");
+        found = i;
+    }
+    return found;
+}
+
+}  // namespace
+
+std::size_t select_among(case_base* const* cases, std::size_t count) {
+    const std::size_t otherwise_index = find_otherwise(cases, count);
+    selection s(cases, count);
+    sched::machine* m = sched::current_machine();
+    if (m != nullptr) m = sched::enter(m);
+    const std::size_t taken = s.run(m, otherwise_index);
+    if (cases[taken]->kind == case_kind::send && !cases[taken]->ok) throw_send_on_closed();
+    return taken;
+}
+
+}  // namespace detail
+
+std::size_t select(std::span<select_case> cases) {
+    std::vector<detail::case_base*> list;
+    list.reserve(cases.size());
+    for (select_case& c : cases) list.push_back(c.prepare());
+    const std::size_t taken = detail::select_among(list.data(), list.size());
+    cases[taken].run();
+    return taken;
+}
+
+}  // namespace dunlin

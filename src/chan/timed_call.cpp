@@ -1,0 +1,104 @@
+// timed_call.cpp - after_func(): a timer that starts a goroutine.
+//
+// Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while the entry is pending; one while the
+//            goroutine runs.
+// Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under the heap's lock and needs nothing: the
+//            pending reference goes over to the firing. A stop that comes between claim and fire finds cancel() false: it is too late, the goroutine
+//            starts, and stop says false. So what stop says is what happens.
+// Order      this lock before heap's lock.
+#include <mutex>
+#include <new>
+
+#include <dunlin/timer.hpp>
+
+#include "park/waiter.h"
+#include "platform/lock.h"
+#include "sched/goroutine.h"
+#include "sched/lifetime.h"
+#include "timer/timers.h"
+
+namespace dunlin::detail {
+
+namespace {
+
+struct call_entry : timers::timer_entry {
+    timed_call* call;
+};
+
+constexpr std::int64_t try_again_ns = 1'000'000;
+
+void run_call(void* raw) {
+    timed_call* call = *static_cast<timed_call**>(raw);
+    struct releaser {
+        timed_call* c;
+        ~releaser() { c->release(); }
+    } guard{call};
+    call->run();
+}
+
+// On a machine, inside the runtime.
+void start_call(timers::timer_entry* e) noexcept {
+    timed_call* call = static_cast<call_entry*>(e)->call;
+    if (!sched::start_inside_runtime(run_call, call)) {
+        // No memory for a goroutine. It stays due.
+        e->when_ns = platform::now_ns() + try_again_ns;
+        try {
+            timers::arm(e, sched::current_machine());
+        } catch (...) {
+            platform::fatal("no memory for the goroutine of an after_func(), nor for trying again later");
+        }
+    }
+}
+
+}  // namespace
+
+struct timed_call_access {
+    struct parts {
+        platform::futex_lock lock;
+        call_entry entry;
+    };
+    static_assert(sizeof(parts) <= sizeof(timed_call::entry_) && alignof(parts) <= 8);
+    static parts& of(timed_call* c) noexcept { return *std::launder(reinterpret_cast<parts*>(c->entry_)); }
+};
+
+timed_call::timed_call() {
+    auto* p = ::new (entry_) timed_call_access::parts;
+    p->entry.fire = start_call;
+    p->entry.call = this;
+}
+
+timed_call::~timed_call() = default;
+
+void timed_call::start(std::int64_t due_ns) { reset(due_ns); }
+
+bool timed_call::stop() noexcept {
+    auto& p = timed_call_access::of(this);
+    bool was;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(p.lock);
+        was = timers::cancel(&p.entry);
+    }
+    if (was) release();
+    return was;
+}
+
+bool timed_call::reset(std::int64_t due_ns) {
+    if (sched::current_machine() == nullptr) sched::start_runtime();
+    auto& p = timed_call_access::of(this);
+    bool was;
+    try {
+        park::runtime_section inside;
+        std::scoped_lock guard(p.lock);
+        was = timers::cancel(&p.entry);
+        if (!was) reference();
+        p.entry.when_ns = due_ns;
+        timers::arm(&p.entry, inside.machine());
+    } catch (...) {
+        release();
+        throw;
+    }
+    return was;
+}
+
+}  // namespace dunlin::detail
