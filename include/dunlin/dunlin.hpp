@@ -5,6 +5,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
 #include <dunlin/config.hpp>
+#include <dunlin/context.hpp>
 #include <dunlin/error.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/runtime.hpp>

@@ -12,6 +12,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
@@ -65,7 +66,8 @@ template <class T, class Handler>
 class receive_case : public case_base {
 public:
     template <class H>
-    receive_case(chan_core* core, bool own, H&& handler, std::source_location w) : case_base(case_kind::receive, w), channel_(core, own), handler_(std::forward<H>(handler)) {}
+    receive_case(chan_core* core, bool own, H&& handler, std::source_location w)
+        : case_base(case_kind::receive, w), channel_(core, own), handler_(std::forward<H>(handler)) {}
     receive_case(receive_case&& other) : case_base(case_kind::receive, other.where), channel_(std::move(other.channel_)), handler_(std::move(other.handler_)) {}
 
     case_base* prepare() noexcept {
@@ -130,9 +132,6 @@ private:
     [[no_unique_address]] Handler handler_;
 };
 
-// A context's channel carries nothing; it only closes.
-struct nothing {};
-
 template <class C>
 concept select_case_type = requires(std::remove_cvref_t<C>& c) {
     { c.prepare() } -> std::same_as<case_base*>;
@@ -152,7 +151,8 @@ template <detail::receivable C, class Handler = detail::no_handler>
     requires(std::invocable<std::decay_t<Handler>&, std::optional<typename std::remove_cvref_t<C>::receives>> || std::invocable<std::decay_t<Handler>&>)
 auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::receives;
-    return detail::receive_case<element, std::decay_t<Handler>>(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+    using result = detail::receive_case<element, std::decay_t<Handler>>;
+    return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
 }
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
@@ -163,11 +163,12 @@ template <detail::sendable C, class Value, class Handler = detail::no_handler>
 auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::sends;
     using result = detail::send_case<element, std::decay_t<Handler>>;
+    detail::chan_core* core = detail::handle_access::core(c);
+    constexpr bool own = !std::is_lvalue_reference_v<C>;
     if constexpr (std::same_as<Value, element>) {  // an rvalue of the very type
-        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::addressof(value), std::nullopt, std::forward<Handler>(handler), where);
+        return result(core, own, std::addressof(value), std::nullopt, std::forward<Handler>(handler), where);
     } else {
-        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, nullptr, std::optional<element>(std::in_place, std::forward<Value>(value)),
-            std::forward<Handler>(handler), where);
+        return result(core, own, nullptr, std::optional<element>(std::in_place, std::forward<Value>(value)), std::forward<Handler>(handler), where);
     }
 }
 
@@ -179,10 +180,10 @@ auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler =
 }
 
 /// A case of select(): the context is cancelled, or its deadline has passed.
-template <std::same_as<context> Context, class Handler = detail::no_handler>
+template <std::derived_from<context> Context, class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
 auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::receive_case<detail::nothing, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+    return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
 }
 
 /// A case of select(): none of the others is ready now. select() does not wait then. At most one.

@@ -78,8 +78,8 @@ public:
     explicit timer(const std::chrono::duration<Rep, Period>& d) : due_ns_(detail::deadline_in(d)), kind_(kind::number) {}
 
     timer(timer&& other) noexcept
-        : channel_(std::move(other.channel_)), call_(std::exchange(other.call_, nullptr)), due_ns_(other.due_ns_), kind_(std::exchange(other.kind_, kind::none)),
-          stopped_(other.stopped_) {}
+        : channel_(std::move(other.channel_)), call_(std::exchange(other.call_, nullptr)), due_ns_(other.due_ns_),
+          kind_(std::exchange(other.kind_, kind::none)), stopped_(other.stopped_) {}
     timer& operator=(timer&& other) noexcept {
         if (this != &other) {
             drop();

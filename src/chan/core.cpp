@@ -24,14 +24,14 @@ void chan_core::push(void* value) noexcept {
 void chan_core::pop(void* slot) noexcept {
     std::byte* from = element(first_);
     move(slot, from);
-    destroy(from);
+    destroy_element(from);
     if (++first_ == capacity_) first_ = 0;
     count_.store(count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
 chan_core::~chan_core() {
     for (std::size_t left = count_.load(std::memory_order_relaxed); left != 0; --left) {
-        destroy(element(first_));
+        destroy_element(element(first_));
         if (++first_ == capacity_) first_ = 0;
     }
 }
@@ -51,7 +51,7 @@ park::wait_node* chan_core::serve_first_receiver() noexcept {
 
 bool chan_core::drop_buffered() noexcept {
     if (count_.load(std::memory_order_relaxed) == 0) return false;
-    destroy(element(first_));
+    destroy_element(element(first_));
     count_.store(0, std::memory_order_relaxed);
     return true;
 }
@@ -325,18 +325,16 @@ chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity) {
     if (capacity < 0 || static_cast<std::size_t>(capacity) > most) throw std::length_error("makechan: size out of range");
     const auto n = static_cast<std::size_t>(capacity);
     auto* memory = static_cast<std::byte*>(::operator new(offset + n * type.size, std::align_val_t{buffer_align(type)}));
-    return ::new (memory) chan_core(type, n, memory + offset);
+    return ::new (memory) chan_core(type, n, memory + offset, chan_core::destroy_plain);
 }
 
-void destroy_channel(chan_core* c) noexcept {
-    if (c->timer_ != nullptr) {
-        timer_channel::destroy(c->timer_);
-        return;
-    }
+void chan_core::destroy_plain(chan_core* c) noexcept {
     const std::size_t align = buffer_align(c->type_);
     c->~chan_core();
     ::operator delete(c, std::align_val_t{align});
 }
+
+void destroy_channel(chan_core* c) noexcept { c->destroy_(c); }
 
 void channel_close(chan_core* c) {
     if (c == nullptr) throw channel_closed("close of nil channel");

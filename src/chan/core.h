@@ -33,7 +33,11 @@ struct chan_node : park::wait_node {
 
 class chan_core : public chan_references {
 public:
-    explicit chan_core(const element_type& type, std::size_t capacity, std::byte* buffer) noexcept : type_(type), buffer_(buffer), capacity_(capacity) {}
+    using destroyer = void (*)(chan_core*) noexcept;
+
+    // `destroy` frees the whole object, after the last reference.
+    chan_core(const element_type& type, std::size_t capacity, std::byte* buffer, destroyer destroy) noexcept
+        : type_(type), buffer_(buffer), capacity_(capacity), destroy_(destroy) {}
     chan_core(const chan_core&) = delete;
     chan_core& operator=(const chan_core&) = delete;
     ~chan_core();
@@ -77,10 +81,12 @@ protected:
 
 private:
     friend void destroy_channel(chan_core* c) noexcept;
+    static void destroy_plain(chan_core* c) noexcept;
+    friend chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity);
 
     std::byte* element(std::size_t i) const noexcept { return buffer_ + i * type_.size; }
     void move(void* to, void* from) const noexcept;
-    void destroy(void* at) const noexcept {
+    void destroy_element(void* at) const noexcept {
         if (type_.destroy != nullptr) type_.destroy(at);
     }
     void push(void* value) noexcept;
@@ -89,6 +95,7 @@ private:
     const element_type& type_;           // constant
     std::byte* const buffer_;            // constant; the elements: lock
     const std::size_t capacity_;         // constant
+    const destroyer destroy_;            // constant
     std::atomic<std::size_t> count_{0};  // lock to write
     std::size_t first_ = 0;              // lock: the oldest element
     std::atomic<bool> closed_{false};    // lock to write. Release, for closed()

@@ -16,7 +16,7 @@ namespace dunlin {
 namespace detail {
 
 timer_channel::timer_channel(std::int64_t due_ns, std::int64_t period_ns)
-    : chan_core(element_type_of<clock::time_point>, 1, storage_), due_ns_(due_ns), period_ns_(period_ns) {
+    : chan_core(element_type_of<clock::time_point>, 1, storage_, destroy), due_ns_(due_ns), period_ns_(period_ns) {
     timer_ = this;
     claim = claim_reference;
     fire = fire_entry;
@@ -29,7 +29,8 @@ timer_channel* timer_channel::make(std::int64_t due_ns, std::int64_t period_ns) 
     return new timer_channel(due_ns, period_ns);
 }
 
-void timer_channel::destroy(timer_channel* t) noexcept {
+void timer_channel::destroy(chan_core* c) noexcept {
+    auto* t = static_cast<timer_channel*>(c);
     {
         park::runtime_section inside;
         timers::cancel(t);

@@ -21,7 +21,6 @@ namespace dunlin::detail {
 class timer_channel final : public chan_core, private timers::timer_entry {
 public:
     static timer_channel* make(std::int64_t due_ns, std::int64_t period_ns);
-    static void destroy(timer_channel* t) noexcept;
 
     // All under the lock, inside the runtime.
     void look_at_clock() noexcept;
@@ -33,6 +32,7 @@ public:
 private:
     timer_channel(std::int64_t due_ns, std::int64_t period_ns);
 
+    static void destroy(chan_core* c) noexcept;
     static bool claim_reference(timers::timer_entry* e) noexcept;
     static void fire_entry(timers::timer_entry* e) noexcept;
     void put_into_heap();

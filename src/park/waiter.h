@@ -133,24 +133,26 @@ inline bool wait_node::claim() noexcept {
     return !several || who->decide(this);
 }
 
-// Inside the runtime for a scope, on a goroutine; nothing on a plain thread. Whoever takes a lock of the runtime must be.
+// Inside the runtime for a scope, on a goroutine; nothing on a plain thread. Whoever takes a lock of the runtime must be. May stand inside another one,
+// and in a timer's fire().
 class runtime_section {
 public:
     runtime_section() noexcept : machine_(sched::current_machine()) {
-        if (machine_ != nullptr) machine_ = sched::enter(machine_);
+        if (machine_ == nullptr) return;
+        outermost_ = machine_->in_runtime.load(std::memory_order_relaxed) == 0;
+        if (outermost_) machine_ = sched::enter(machine_);
     }
     ~runtime_section() {
-        if (machine_ != nullptr) sched::leave(machine_);
+        if (outermost_) sched::leave(machine_);
     }
     runtime_section(const runtime_section&) = delete;
     runtime_section& operator=(const runtime_section&) = delete;
 
     sched::machine* machine() const noexcept { return machine_; }
-    // park() has left already.
-    void dismiss() noexcept { machine_ = nullptr; }
 
 private:
     sched::machine* machine_;
+    bool outermost_ = false;
 };
 
 }  // namespace dunlin::park

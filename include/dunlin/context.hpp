@@ -1,0 +1,352 @@
+// context.hpp - cancellation, deadlines and values that go with a request.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+
+#include <dunlin/chan.hpp>
+#include <dunlin/clock.hpp>
+#include <dunlin/detail/spawn.hpp>
+#include <dunlin/error.hpp>
+
+namespace dunlin {
+
+class context;
+class cancel_function;
+class cancellable;
+
+/// A typed key of a context's values. Two keys are the same if they are the same object: define it once, as `inline const`.
+template <class T>
+class context_key {
+public:
+    constexpr context_key() noexcept = default;
+    context_key(const context_key&) = delete;
+    context_key& operator=(const context_key&) = delete;
+};
+
+namespace detail {
+
+class context_node;  // src/context/context_node.h
+
+// A key and its value, of any types.
+class DUNLIN_API context_value {
+public:
+    virtual ~context_value();
+    // The value, if the key is this one's and the value's type the wanted one.
+    virtual const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept = 0;
+};
+
+template <class Key, class T>
+class context_value_of final : public context_value {
+public:
+    template <class K, class V>
+    context_value_of(K&& key, V&& value) : key_(std::forward<K>(key)), value_(std::forward<V>(value)) {}
+    const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept override {
+        const bool found = key_type == typeid(Key) && value_type == typeid(T) && *static_cast<const Key*>(key) == key_;
+        return found ? std::addressof(value_) : nullptr;
+    }
+
+private:
+    Key key_;
+    T value_;
+};
+
+// What a key is stored as: text as std::string, so that equal texts are equal keys.
+template <class Key>
+using stored_key = std::conditional_t<std::convertible_to<const Key&, std::string_view>, std::string, std::decay_t<Key>>;
+
+template <class Key, class T>
+std::unique_ptr<context_value> make_context_value(const Key& key, T&& value) {
+    return std::make_unique<context_value_of<stored_key<Key>, std::decay_t<T>>>(key, std::forward<T>(value));
+}
+template <class Wanted, class T>
+std::unique_ptr<context_value> make_context_value(const context_key<Wanted>& key, T&& value) {
+    return std::make_unique<context_value_of<const void*, Wanted>>(&key, std::forward<T>(value));
+}
+
+// What context::after_func() runs.
+class DUNLIN_API cancel_call {
+public:
+    virtual ~cancel_call();
+    virtual void run() = 0;
+};
+
+template <class F>
+class cancel_call_of final : public cancel_call {
+public:
+    template <class G>
+    explicit cancel_call_of(G&& f) : function_(std::forward<G>(f)) {}
+    void run() override { static_cast<void>(std::invoke(function_)); }
+
+private:
+    F function_;
+};
+
+struct cancel_registration;
+
+// All return a reference that the caller owns. `parent` null: the background.
+DUNLIN_API chan_handle make_cancel_node(const chan_handle& parent);
+DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::exception_ptr cause);
+DUNLIN_API chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_value> value);
+DUNLIN_API chan_handle make_detached_node(const chan_handle& parent);
+DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
+
+DUNLIN_API void cancel_node(chan_core* node, std::exception_ptr cause) noexcept;
+DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
+DUNLIN_API std::error_code error_of_node(chan_core* node) noexcept;
+DUNLIN_API std::exception_ptr cause_of_node(chan_core* node) noexcept;
+DUNLIN_API std::int64_t deadline_of_node(chan_core* node) noexcept;
+DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept;
+DUNLIN_API std::stop_token stop_token_of_node(chan_core* node);
+DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<cancel_call> call);
+DUNLIN_API bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept;
+DUNLIN_API void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx, const std::source_location& where);
+
+}  // namespace detail
+
+/// Withdraws a function given to context::after_func().
+class stop_function {
+public:
+    /// True if the function has not been started and never will be.
+    bool operator()() const noexcept { return detail::stop_call_after_cancel(registration_); }
+
+private:
+    friend class context;
+    explicit stop_function(std::shared_ptr<detail::cancel_registration> r) noexcept : registration_(std::move(r)) {}
+    std::shared_ptr<detail::cancel_registration> registration_;
+};
+
+/// Says when to stop, why, and what belongs to the request (Go's context.Context). A counted handle, cheap to copy; pass it by const reference or value.
+///
+/// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for long takes one.
+/// From goroutines and plain threads, all members at any time.
+class DUNLIN_API context {
+public:
+    /// The background: never cancelled, no deadline, no values.
+    context() noexcept = default;
+    static context background() noexcept { return {}; }
+    static context todo() noexcept { return {}; }
+
+    /// Closes when the context is done; nil for one that never will be. For select: on_done(ctx).
+    receiver<std::monostate> done() const noexcept {
+        detail::chan_core* c = detail::done_of_node(core());
+        detail::chan_handle::reference(c);
+        return detail::handle_access::make_receiver<std::monostate>(detail::chan_handle(c));
+    }
+    /// Empty while it is not done; then errc::cancelled or errc::deadline_exceeded.
+    std::error_code err() const noexcept { return detail::error_of_node(core()); }
+    bool is_done() const noexcept { return static_cast<bool>(err()); }
+    /// Null while it is not done; then what was given to cancel(), else a context_cancelled with err(). The first cause stays.
+    std::exception_ptr cause() const noexcept { return detail::cause_of_node(core()); }
+    /// When it will be done at the latest.
+    std::optional<clock::time_point> deadline() const noexcept {
+        const std::int64_t ns = detail::deadline_of_node(core());
+        return ns == detail::wait_limit::never ? std::nullopt : std::optional(clock::time_point(clock::duration(ns)));
+    }
+
+    /// The value of `key` given by the nearest with_value(); null if there is none. It lives as long as the context.
+    template <class T>
+    const T* value(const context_key<T>& key) const noexcept {
+        const void* address = &key;
+        return static_cast<const T*>(detail::value_of_node(core(), typeid(const void*), &address, typeid(T)));
+    }
+    /// The same for a key that is a text, a number, or anything else that can be copied and compared; T is the type of the value.
+    template <class T, class Key>
+    const T* value(const Key& key) const {
+        const detail::stored_key<Key> stored(key);
+        return static_cast<const T*>(detail::value_of_node(core(), typeid(stored), &stored, typeid(T)));
+    }
+
+    /// For libraries that take a std::stop_token: stop is requested when the context is done (its callbacks run in whoever cancels).
+    std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
+
+    /// Runs f() in a goroutine of its own when the context is done; at once if it is. Throws std::bad_alloc, what copying f throws.
+    template <class F>
+    stop_function after_func(F&& f) const {
+        detail::check_function(f, "dunlin::context::after_func");
+        return stop_function(detail::call_after_cancel(core(), std::make_unique<detail::cancel_call_of<std::decay_t<F>>>(std::forward<F>(f))));
+    }
+
+    /// Derived contexts; see the functions of the same names.
+    cancellable with_cancel() const;
+    template <class Rep, class Period>
+    cancellable with_timeout(const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) const;
+    template <class Clock, class Duration>
+    cancellable with_deadline(const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr) const;
+    template <class Key, class T>
+    context with_value(const Key& key, T&& value) const;
+    context without_cancel() const;
+    cancellable with_stop_token(std::stop_token token) const;
+
+    static cancellable with_cancel(const context& parent);
+    template <class Rep, class Period>
+    static cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr);
+    template <class Clock, class Duration>
+    static cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr);
+    template <class Key, class T>
+    static context with_value(const context& parent, const Key& key, T&& value);
+    static context without_cancel(const context& parent);
+    static cancellable with_stop_token(const context& parent, std::stop_token token);
+
+    /// The same context?
+    friend bool operator==(const context& a, const context& b) noexcept { return a.core() == b.core(); }
+
+protected:
+    explicit context(detail::chan_handle node) noexcept : node_(std::move(node)) {}
+    detail::chan_core* core() const noexcept { return node_.core(); }
+
+    detail::chan_handle node_;
+
+private:
+    friend class cancel_function;
+    friend class cancellable;
+    friend detail::chan_core* detail::done_channel(const context& ctx) noexcept;
+};
+
+/// Cancels its context. Callable any number of times, from anywhere; the first call counts. Copies are the same.
+class cancel_function {
+public:
+    /// Cancels nothing.
+    cancel_function() noexcept = default;
+    /// err() becomes errc::cancelled, all derived contexts are cancelled, and done() is closed when it returns.
+    void operator()() const noexcept { detail::cancel_node(node_.core(), nullptr); }
+    /// The same with a cause.
+    void operator()(std::exception_ptr cause) const noexcept { detail::cancel_node(node_.core(), std::move(cause)); }
+    void operator()(std::error_code cause) const { (*this)(std::make_exception_ptr(std::system_error(cause))); }
+    template <std::derived_from<std::exception> Exception>
+    void operator()(const Exception& cause) const {
+        (*this)(std::make_exception_ptr(cause));
+    }
+
+private:
+    friend class cancellable;
+    explicit cancel_function(detail::chan_handle node) noexcept : node_(std::move(node)) {}
+    detail::chan_handle node_;
+};
+
+/// A context and the right to cancel it: `auto [ctx, cancel] = with_cancel(parent);`, or `auto ctx = with_cancel(parent); ctx.cancel();`.
+class cancellable : public context {
+public:
+    /// As cancel_function.
+    template <class... Cause>
+    void cancel(Cause&&... cause) const {
+        canceller()(std::forward<Cause>(cause)...);
+    }
+    cancel_function canceller() const noexcept { return cancel_function(node_); }
+
+    template <std::size_t I>
+    auto get() const noexcept {
+        if constexpr (I == 0) {
+            return context(node_);
+        } else {
+            return cancel_function(node_);
+        }
+    }
+
+private:
+    friend class context;
+    using context::context;
+    explicit cancellable(detail::chan_handle node) noexcept : context(std::move(node)) {}
+};
+
+/// Derived from `parent`, and cancelled with it or by its cancel function, whichever comes first.
+/// Throws std::bad_alloc. Cost: one allocation; it ends with the last handle, and leaves the tree then.
+inline cancellable context::with_cancel(const context& parent) { return cancellable(detail::make_cancel_node(parent.node_)); }
+inline cancellable with_cancel(const context& parent) { return context::with_cancel(parent); }
+inline cancellable context::with_cancel() const { return with_cancel(*this); }
+
+/// The same, and err() becomes errc::deadline_exceeded at `t` (cause(): `cause` if one is given). A deadline later than the parent's changes nothing.
+template <class Clock, class Duration>
+cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause) {
+    return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_at(t), std::move(cause)));
+}
+template <class Clock, class Duration>
+cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr) {
+    return context::with_deadline(parent, t, std::move(cause));
+}
+template <class Clock, class Duration>
+cancellable context::with_deadline(const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause) const {
+    return with_deadline(*this, t, std::move(cause));
+}
+
+/// with_deadline(), `d` from now.
+template <class Rep, class Period>
+cancellable context::with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause) {
+    return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_in(d), std::move(cause)));
+}
+template <class Rep, class Period>
+cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) {
+    return context::with_timeout(parent, d, std::move(cause));
+}
+template <class Rep, class Period>
+cancellable context::with_timeout(const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause) const {
+    return with_timeout(*this, d, std::move(cause));
+}
+
+/// Derived from `parent`, with a value for `key` more. Values are for what belongs to a request (its id, its user), not for arguments.
+template <class Key, class T>
+context context::with_value(const context& parent, const Key& key, T&& value) {
+    return context(detail::make_value_node(parent.node_, detail::make_context_value(key, std::forward<T>(value))));
+}
+template <class Key, class T>
+context with_value(const context& parent, const Key& key, T&& value) {
+    return context::with_value(parent, key, std::forward<T>(value));
+}
+template <class Key, class T>
+context context::with_value(const Key& key, T&& value) const {
+    return with_value(*this, key, std::forward<T>(value));
+}
+
+/// The values of `parent`, without its cancellation and deadline.
+inline context context::without_cancel(const context& parent) { return context(detail::make_detached_node(parent.node_)); }
+inline context without_cancel(const context& parent) { return context::without_cancel(parent); }
+inline context context::without_cancel() const { return without_cancel(*this); }
+
+/// Derived from `parent`, and cancelled when stop is requested as well.
+inline cancellable context::with_stop_token(const context& parent, std::stop_token token) {
+    return cancellable(detail::make_stop_token_node(parent.node_, std::move(token)));
+}
+inline cancellable with_stop_token(const context& parent, std::stop_token token) { return context::with_stop_token(parent, std::move(token)); }
+inline cancellable context::with_stop_token(std::stop_token token) const { return with_stop_token(*this, std::move(token)); }
+
+/// Runs f() in a goroutine of its own when `ctx` is done: context::after_func().
+template <class F>
+stop_function after_func(const context& ctx, F&& f) {
+    return ctx.after_func(std::forward<F>(f));
+}
+
+/// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then.
+template <class Rep, class Period>
+void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx, std::source_location where = std::source_location::current()) {
+    detail::sleep_until_or_done(detail::deadline_in(d), ctx, where);
+}
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx, std::source_location where = std::source_location::current()) {
+    detail::sleep_until_or_done(detail::deadline_at(t), ctx, where);
+}
+
+}  // namespace dunlin
+
+template <>
+struct std::tuple_size<dunlin::cancellable> : std::integral_constant<std::size_t, 2> {};
+template <>
+struct std::tuple_element<0, dunlin::cancellable> {
+    using type = dunlin::context;
+};
+template <>
+struct std::tuple_element<1, dunlin::cancellable> {
+    using type = dunlin::cancel_function;
+};

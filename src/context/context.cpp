@@ -1,0 +1,355 @@
+#include <algorithm>
+#include <mutex>
+
+#include <dunlin/go.hpp>
+
+#include "context/context_node.h"
+#include "timer/timers.h"
+
+namespace dunlin {
+namespace detail {
+
+namespace {
+
+context_node* source_of(chan_core* c) noexcept { return c != nullptr ? static_cast<context_node*>(c)->source : nullptr; }
+
+// f's own goroutine; without memory for one, here.
+void start(std::unique_ptr<cancel_call> call) noexcept {
+    cancel_call* f = call.release();
+    try {
+        go([f] { std::unique_ptr<cancel_call>(f)->run(); });
+    } catch (const std::bad_alloc&) {
+        std::unique_ptr<cancel_call>(f)->run();
+    }
+}
+
+std::unique_ptr<cancel_call> take_call(cancel_registration& r) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(r.lock);
+    r.node = nullptr;
+    return std::move(r.call);
+}
+
+}  // namespace
+
+context_value::~context_value() = default;
+cancel_call::~cancel_call() = default;
+
+// ---- the deadline ------------------------------------------------------------------------------------------------------------------------
+
+class deadline_call final : public timed_call {
+public:
+    explicit deadline_call(context_node* n) noexcept : node_(n) {}
+
+    void run() override {
+        context_node* n = take_node();
+        if (n == nullptr) return;
+        n->cancel(errc::deadline_exceeded, n->deadline_cause);
+        chan_handle::release(n);
+    }
+
+    // The node is going away, or done.
+    void forget_node() noexcept {
+        {
+            park::runtime_section inside;
+            std::scoped_lock guard(lock_);
+            node_ = nullptr;
+        }
+        stop();
+    }
+
+private:
+    context_node* take_node() noexcept {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock_);
+        return node_ != nullptr && node_->reference_if_alive() ? node_ : nullptr;
+    }
+
+    platform::futex_lock lock_;
+    context_node* node_;  // lock
+};
+
+// ---- the tree ----------------------------------------------------------------------------------------------------------------------------
+
+context_node::context_node(kind k, chan_handle p) noexcept : chan_core(element_type_of<std::monostate>, 0, nullptr, destroy), parent(std::move(p)) {
+    context_node* above = source_of(parent.core());
+    source = k == kind::cancel ? this : k == kind::value ? above : nullptr;
+    if (above != nullptr && k != kind::detached) deadline_ns = above->deadline_ns;
+}
+
+context_node::~context_node() {
+    on_stop_.reset();
+    leave_parent();
+    for (const auto& r : calls_) static_cast<void>(take_call(*r));
+    if (timer_call_ == nullptr) return;
+    timer_call_->forget_node();
+    timer_call_->release();
+}
+
+void context_node::destroy(chan_core* c) noexcept { delete static_cast<context_node*>(c); }
+
+bool context_node::reference_if_alive() noexcept {
+    std::uint32_t n = references.load(std::memory_order_relaxed);
+    do {
+        if (n == 0) return false;
+    } while (!references.compare_exchange_weak(n, n + 1, std::memory_order_relaxed));
+    return true;
+}
+
+void context_node::join_parent() noexcept {
+    context_node* above = source_of(parent.core());
+    if (above == nullptr) return;
+    int done;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(above->lock);
+        done = above->err.load(std::memory_order_relaxed);
+        if (done == 0) {
+            next_ = above->first_child_;
+            if (next_ != nullptr) next_->prev_ = this;
+            above->first_child_ = this;
+            linked_ = true;
+        }
+    }
+    if (done != 0) cancel(static_cast<errc>(done), above->cause);
+}
+
+void context_node::leave_parent() noexcept {
+    context_node* above = source == this ? source_of(parent.core()) : nullptr;
+    if (above == nullptr) return;
+    park::runtime_section inside;
+    std::scoped_lock guard(above->lock);
+    if (!linked_) return;
+    (prev_ != nullptr ? prev_->next_ : above->first_child_) = next_;
+    if (next_ != nullptr) next_->prev_ = prev_;
+    next_ = prev_ = nullptr;
+    linked_ = false;
+}
+
+// Step 1 and the first part of 2. False: it was done already.
+bool context_node::finish(errc e, const std::exception_ptr& why, context_node*& children, registrations& to_call) noexcept {
+    park::runtime_section inside;
+    park::wait_node* woken = nullptr;
+    {
+        std::scoped_lock guard(lock);
+        if (err.load(std::memory_order_relaxed) != 0) return false;
+        cause = why;
+        err.store(static_cast<int>(e), std::memory_order_release);  // pairs with the acquire in cause_of_node()
+        close(woken);
+        to_call.swap(calls_);
+        while (context_node* child = first_child_) {
+            first_child_ = child->next_;
+            child->linked_ = false;
+            child->prev_ = child->next_ = nullptr;
+            if (!child->reference_if_alive()) continue;
+            child->next_ = children;
+            children = child;
+        }
+    }
+    park::wake_all(woken);
+    return true;
+}
+
+void context_node::cancel_one(errc e, const std::exception_ptr& why, context_node*& children) noexcept {
+    registrations to_call;
+    if (!finish(e, why, children, to_call)) return;
+    for (const auto& r : to_call) {
+        if (auto call = take_call(*r)) start(std::move(call));
+    }
+    std::optional<std::stop_source> stop;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        stop = stop_;
+    }
+    if (stop) stop->request_stop();
+    if (timer_call_ != nullptr) timer_call_->forget_node();
+}
+
+void context_node::cancel(errc e, std::exception_ptr why) noexcept {
+    if (why == nullptr) why = std::make_exception_ptr(context_cancelled(make_error_code(e)));
+    context_node* children = nullptr;
+    chan_handle::reference(this);
+    leave_parent();
+    cancel_one(e, why, children);
+    while (context_node* n = children) {
+        children = std::exchange(n->next_, nullptr);
+        n->cancel_one(e, why, children);
+        chan_handle::release(n);
+    }
+    chan_handle::release(this);
+}
+
+// ---- deadline, stop_token, functions -------------------------------------------------------------------------------------------------------
+
+void context_node::set_deadline(std::int64_t when_ns, std::exception_ptr why) {
+    if (when_ns >= deadline_ns) return;  // the parent's comes first
+    deadline_ns = when_ns;
+    deadline_cause = std::move(why);
+    timer_call_ = new deadline_call(this);
+    if (when_ns > platform::now_ns()) timer_call_->start(when_ns);
+}
+
+void context_node::set_stop_token(std::stop_token token) {
+    on_stop_.emplace(std::move(token), [this] {
+        if (!reference_if_alive()) return;  // the destructor waits for us
+        cancel(errc::cancelled, nullptr);
+        chan_handle::release(this);
+    });
+}
+
+std::stop_token context_node::get_stop_token() {
+    std::stop_source fresh;
+    bool done;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        if (!stop_) stop_ = fresh;
+        fresh = *stop_;
+        done = err.load(std::memory_order_relaxed) != 0;
+    }
+    if (done) fresh.request_stop();
+    return fresh.get_token();
+}
+
+void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        if (err.load(std::memory_order_relaxed) == 0) {
+            r->node = this;  // nobody else knows it yet
+            calls_.push_back(r);
+            return;
+        }
+    }
+    if (auto call = take_call(*r)) start(std::move(call));
+}
+
+void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    const auto at = std::find(calls_.begin(), calls_.end(), r);
+    if (at == calls_.end()) return;
+    std::swap(*at, calls_.back());
+    calls_.pop_back();
+}
+
+// ---- the functions behind the header -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+chan_handle new_node(context_node::kind k, const chan_handle& parent) { return chan_handle(new context_node(k, parent)); }
+
+context_node* node(const chan_handle& h) noexcept { return static_cast<context_node*>(h.core()); }
+
+}  // namespace
+
+chan_handle make_cancel_node(const chan_handle& parent) {
+    chan_handle h = new_node(context_node::kind::cancel, parent);
+    node(h)->join_parent();
+    return h;
+}
+
+chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::exception_ptr cause) {
+    chan_handle h = new_node(context_node::kind::cancel, parent);
+    node(h)->set_deadline(deadline_ns, std::move(cause));  // before the parent knows it
+    node(h)->join_parent();
+    if (deadline_ns <= platform::now_ns()) node(h)->cancel(errc::deadline_exceeded, node(h)->deadline_cause);
+    return h;
+}
+
+chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_value> value) {
+    chan_handle h = new_node(context_node::kind::value, parent);
+    node(h)->value = std::move(value);
+    return h;
+}
+
+chan_handle make_detached_node(const chan_handle& parent) { return new_node(context_node::kind::detached, parent); }
+
+chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token) {
+    chan_handle h = new_node(context_node::kind::cancel, parent);
+    node(h)->set_stop_token(std::move(token));
+    node(h)->join_parent();
+    return h;
+}
+
+void cancel_node(chan_core* n, std::exception_ptr cause) noexcept {
+    if (context_node* source = source_of(n)) source->cancel(errc::cancelled, std::move(cause));
+}
+
+chan_core* done_of_node(chan_core* n) noexcept { return source_of(n); }
+
+std::error_code error_of_node(chan_core* n) noexcept {
+    const context_node* source = source_of(n);
+    const int e = source != nullptr ? source->err.load(std::memory_order_acquire) : 0;
+    return e != 0 ? make_error_code(static_cast<errc>(e)) : std::error_code();
+}
+
+std::exception_ptr cause_of_node(chan_core* n) noexcept {
+    const context_node* source = source_of(n);
+    return source != nullptr && source->err.load(std::memory_order_acquire) != 0 ? source->cause : nullptr;
+}
+
+std::int64_t deadline_of_node(chan_core* n) noexcept {
+    const context_node* source = source_of(n);
+    return source != nullptr ? source->deadline_ns : wait_limit::never;
+}
+
+const void* value_of_node(chan_core* n, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept {
+    for (; n != nullptr; n = static_cast<context_node*>(n)->parent.core()) {
+        const context_value* v = static_cast<context_node*>(n)->value.get();
+        if (v == nullptr) continue;
+        if (const void* found = v->find(key_type, key, value_type)) return found;
+    }
+    return nullptr;
+}
+
+std::stop_token stop_token_of_node(chan_core* n) {
+    context_node* source = source_of(n);
+    return source != nullptr ? source->get_stop_token() : std::stop_token();
+}
+
+std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique_ptr<cancel_call> call) {
+    auto r = std::make_shared<cancel_registration>();
+    r->call = std::move(call);
+    if (context_node* source = source_of(n)) source->add_call(r);
+    return r;
+}
+
+bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept {
+    context_node* n = nullptr;
+    std::unique_ptr<cancel_call> call;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(r->lock);
+        if (r->node != nullptr && r->node->reference_if_alive()) n = r->node;
+        r->node = nullptr;
+        call = std::move(r->call);
+    }
+    if (n != nullptr) {
+        n->remove_call(r);
+        chan_handle::release(n);
+    }
+    return call != nullptr;
+}
+
+chan_core* done_channel(const context& ctx) noexcept { return done_of_node(ctx.core()); }
+
+void throw_cancelled(const context& ctx, const char* operation) { throw context_cancelled(ctx.err(), operation); }
+
+void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx, const std::source_location& where) {
+    const wait_limit limit{deadline_ns, done_channel(ctx)};
+    if (limit.done != nullptr && limit.done->is_closed()) throw_cancelled(ctx, "sleep");
+    if (deadline_ns <= platform::now_ns()) return;
+    park::waiter w;
+    w.enter();
+    w.prepare(sched::wait_reason::sleep, where);
+    switch (wait_limited(w, limit)) {
+    case end_of_wait::no_memory: throw std::bad_alloc();
+    case end_of_wait::cancelled: throw_cancelled(ctx, "sleep");
+    default: break;
+    }
+}
+
+}  // namespace detail
+}  // namespace dunlin
