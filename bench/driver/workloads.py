@@ -116,6 +116,58 @@ WORKLOADS = (
         (time_ms(),),
     ),
     Workload(
+        "ping-pong",
+        "one goroutine sends a number to another and gets it back increased, over two unbuffered channels; time per "
+        "round trip",
+        (time_ns(),),
+    ),
+    Workload(
+        "buffered-1-1",
+        "one goroutine sends and one receives over a channel of capacity 128; time per value",
+        (time_ns(),),
+    ),
+    Workload(
+        "buffered-4-4",
+        "four goroutines send and four receive over one channel of capacity 128; time per value",
+        (time_ns(),),
+    ),
+    Workload(
+        "select4",
+        "one goroutine selects over four unbuffered channels, of which each has a sender; time per value",
+        (time_ns(),),
+    ),
+    Workload(
+        "select4-buffered",
+        "the same over channels of capacity 128",
+        (time_ns(),),
+    ),
+    Workload(
+        "ring",
+        "503 goroutines in a ring hand on one number over unbuffered channels; time per hop",
+        (time_ns(),),
+    ),
+    Workload(
+        "skynet",
+        "a tree with ten branches per node and a million leaves, summed over one unbuffered channel per node",
+        (time_ms(), Metric("peak-rss", "MB")),
+    ),
+    Workload(
+        "prime-sieve",
+        "the first 1000 primes: each prime found becomes a goroutine that passes on what it does not divide, over "
+        "unbuffered channels (2.8 million values)",
+        (time_ms(),),
+    ),
+    Workload(
+        "mutex",
+        "one goroutine locks a mutex, counts and unlocks it; time for each",
+        (time_ns(),),
+    ),
+    Workload(
+        "mutex-8",
+        "eight goroutines do so with the same mutex, a million times together; time for each",
+        (time_ns(),),
+    ),
+    Workload(
         "parked-memory",
         "a million goroutines parked at once: bytes for each, resident and page tables (`memory` is their sum), and "
         "the time to create and to end each",
@@ -134,9 +186,29 @@ WORKLOADS = (
         (Metric("late", "ms"), Metric("cpu", "s")),
     ),
     Workload(
+        "sleepers-million",
+        "the same with a million goroutines",
+        (Metric("late", "ms"), Metric("cpu", "s")),
+    ),
+    Workload(
         "sleep-overshoot",
         "one goroutine sleeps for 100 us, a thousand times: how much longer it took",
         (Metric("p50", "us"), Metric("p99", "us")),
+    ),
+    Workload(
+        "timer-stop",
+        "make a timer of an hour, take its channel and stop it; `unasked`: the same without taking the channel",
+        (time_ns(), Metric("unasked", "ns")),
+    ),
+    Workload(
+        "after-func-stop",
+        "`after_func` in an hour and `stop`; Go: `AfterFunc`",
+        (time_ns(),),
+    ),
+    Workload(
+        "after-func-stop-100k",
+        "the same beside 100,000 pending timers, half of them due earlier and half later",
+        (time_ns(),),
     ),
     Workload(
         "wake-idle",

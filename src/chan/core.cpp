@@ -214,12 +214,12 @@ enum class direction : bool { send, receive };
             c->enqueue_receiver(&node);
         } catch (...) {
             w.withdraw();
-            c->lock.unlock();
+            c->lock.unlock(m);
             w.leave();
             throw;
         }
     }
-    c->lock.unlock();
+    c->lock.unlock(m);
     if (limit == nullptr) {
         w.wait();
         return node.ok ? wait_outcome::ok : wait_outcome::closed;
@@ -261,10 +261,10 @@ wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, co
     if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::send, limit, where);
     sched::machine* m = enter_runtime();
     park::wait_node* woken = nullptr;
-    c->lock.lock();
+    c->lock.lock(m);
     const channel_status status = c->send(value, woken);
     if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::send, value, m, limit, where);
-    c->lock.unlock();
+    c->lock.unlock(m);
     if (woken != nullptr) woken->who->wake();
     leave_runtime(m);
     return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
@@ -275,10 +275,10 @@ wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, 
     if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::receive, limit, where);
     sched::machine* m = enter_runtime();
     park::wait_node* woken = nullptr;
-    c->lock.lock();
+    c->lock.lock(m);
     const channel_status status = c->receive(slot, woken);
     if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::receive, slot, m, limit, where);
-    c->lock.unlock();
+    c->lock.unlock(m);
     if (woken != nullptr) woken->who->wake();
     leave_runtime(m);
     return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
@@ -288,9 +288,9 @@ channel_status channel_try_send(chan_core* c, void* value) noexcept {
     if (c == nullptr) return channel_status::would_block;
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
-    c->lock.lock();
+    c->lock.lock(inside.machine());
     const channel_status status = c->send(value, woken);
-    c->lock.unlock();
+    c->lock.unlock(inside.machine());
     if (woken != nullptr) woken->who->wake();
     return status;
 }
@@ -299,9 +299,9 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
     if (c == nullptr) return channel_status::would_block;
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
-    c->lock.lock();
+    c->lock.lock(inside.machine());
     const channel_status status = c->receive(slot, woken);
-    c->lock.unlock();
+    c->lock.unlock(inside.machine());
     if (woken != nullptr) woken->who->wake();
     return status;
 }

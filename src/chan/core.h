@@ -16,8 +16,8 @@
 
 #include <dunlin/detail/chan_core.hpp>
 
+#include "park/biased_lock.h"
 #include "park/wait_queue.h"
-#include "platform/lock.h"
 
 namespace dunlin::detail {
 
@@ -42,7 +42,7 @@ public:
     chan_core& operator=(const chan_core&) = delete;
     ~chan_core();
 
-    platform::futex_lock lock;
+    park::biased_lock lock;
 
     // All under the lock. ------------------------------------------------------------------------------------------------------------------
 
@@ -112,10 +112,15 @@ end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 inline void chan_core::move(void* to, void* from) const noexcept {
     if (type_.move != nullptr) {
         type_.move(to, from);
-    } else if (type_.size == sizeof(std::uint64_t)) {
-        std::memcpy(to, from, sizeof(std::uint64_t));
-    } else {
-        std::memcpy(to, from, type_.size);
+        return;
+    }
+    // Constant sizes become one or two instructions.
+    switch (type_.size) {
+    case 8: std::memcpy(to, from, 8); return;
+    case 4: std::memcpy(to, from, 4); return;
+    case 16: std::memcpy(to, from, 16); return;
+    case 1: std::memcpy(to, from, 1); return;
+    default: std::memcpy(to, from, type_.size);
     }
 }
 

@@ -56,11 +56,11 @@ public:
 
 private:
     void sort_channels();
-    void lock_all() noexcept {
-        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock();
+    void lock_all(sched::machine* m) noexcept {
+        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, static_cast<unsigned>(i));
     }
-    void unlock_all() noexcept {
-        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock();
+    void unlock_all(sched::machine* m) noexcept {
+        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock(m, static_cast<unsigned>(i));
     }
     static bool ready(case_base& c) noexcept { return c.kind == case_kind::receive ? c.core->may_receive() : c.core->may_send(); }
     std::size_t take_one(sched::machine* m, park::wait_node*& woken) noexcept;
@@ -155,9 +155,9 @@ void selection::forget_all() noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
         if (!has_channel(c) || node_of(c).who->decided() == &node_of(c)) continue;
-        c.core->lock.lock();
+        c.core->lock.lock(inside.machine());
         c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
-        c.core->lock.unlock();
+        c.core->lock.unlock(inside.machine());
     }
 }
 
@@ -179,7 +179,7 @@ std::size_t selection::wait(sched::machine* m) {
     std::size_t timeout_index;
     soonest(deadline_ns, timeout_index);
     if (timeout_index != no_case && cases_[timeout_index]->duration_ns <= 0) {
-        unlock_all();
+        unlock_all(m);
         if (m != nullptr) sched::leave(m);
         return timeout_index;
     }
@@ -190,11 +190,11 @@ std::size_t selection::wait(sched::machine* m) {
         enqueue_all(w);
     } catch (...) {
         w.withdraw();
-        unlock_all();
+        unlock_all(m);
         w.leave();
         throw;
     }
-    unlock_all();
+    unlock_all(m);
     const timers::wake_cause cause = timers::wait_until(w, deadline_ns);
     forget_all();
     if (cause == timers::wake_cause::no_memory) throw std::bad_alloc();
@@ -209,10 +209,10 @@ std::size_t selection::wait(sched::machine* m) {
 
 std::size_t selection::run(sched::machine* m, std::size_t otherwise_index) {
     park::wait_node* woken = nullptr;
-    lock_all();
+    lock_all(m);
     const std::size_t taken = take_one(m, woken);
     if (taken == no_case && otherwise_index == no_case) return wait(m);
-    unlock_all();
+    unlock_all(m);
     if (woken != nullptr) woken->who->wake();
     if (m != nullptr) sched::leave(m);
     return taken != no_case ? taken : otherwise_index;

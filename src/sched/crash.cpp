@@ -143,6 +143,25 @@ void install_crash_handlers() noexcept {
     sigaction(SIGBUS, &ours, &previous_bus);
 }
 
+void report_misuse(std::string_view what) noexcept {
+    claim_report();
+    {
+        platform::text_writer out(STDERR_FILENO);
+        out << "fatal: " << what << " (";
+        if (const goroutine* g = current_goroutine()) {
+            print_who(out, g);
+            out << ", created at ";
+            print_where(out, g->created_at);
+        } else {
+            out << "a thread that is no goroutine";
+        }
+        out << ")\n";
+        out.flush();
+        stack::print_trace(out, stack::capture_trace(1));
+    }
+    std::abort();
+}
+
 void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept {
     {
         platform::text_writer out(STDERR_FILENO);

@@ -47,6 +47,7 @@ inline constexpr unsigned id_batch = 16;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
+inline constexpr unsigned max_sections = 8;
 
 // A variable of one owner at a time at which others have a look: loads and stores are relaxed.
 template <class T>
@@ -253,6 +254,9 @@ struct alignas(platform::false_sharing_range) processor {
     std::uint64_t last_id = 0;
 
     run_queue queue;
+
+    // The biased locks that its machine is in (park/biased_lock.h). Release at the end of each; whoever takes the bias away waits for that.
+    alignas(platform::cache_line) std::atomic<const void*> sections[max_sections] = {};
 
     // Changed rarely.
     alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant

@@ -1,0 +1,58 @@
+#include "park/biased_lock.h"
+
+#include <sched.h>
+
+#include "platform/cpu.h"
+
+namespace dunlin::park {
+
+namespace {
+
+constexpr std::uint32_t growth = 16;
+constexpr std::uint32_t most_wanted = std::uint32_t{1} << 30;
+
+void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcept {
+    for (const auto& section : p->sections) {
+        for (int i = 0; section.load(std::memory_order_acquire) == lock; ++i) {
+            if (i < 1000) {
+                platform::pause();
+            } else {
+                sched_yield();  // the kernel has stopped it in there
+            }
+        }
+    }
+}
+
+}  // namespace
+
+[[gnu::noinline]] void biased_lock::lock_slow(sched::machine* m) noexcept {
+    lock_.lock();                                                        // R1
+    sched::processor* p = m != nullptr ? sched::processor_of(m) : nullptr;
+    sched::processor* biased = bias_.load(std::memory_order_relaxed);
+    if (biased == nullptr) {
+        consider_bias(p);
+    } else if (biased != p) {
+        revoke(biased);
+    }
+}
+
+void biased_lock::consider_bias(sched::processor* p) noexcept {
+    if (p != last_) {
+        last_ = p;
+        on_end_ = 0;
+    } else if (p != nullptr && ++on_end_ >= wanted_) {
+        on_end_ = 0;
+        bias_.store(p, std::memory_order_relaxed);
+    }
+}
+
+[[gnu::cold]] void biased_lock::revoke(sched::processor* from) noexcept {
+    bias_.store(nullptr, std::memory_order_relaxed);                     // R2
+    platform::heavy_barrier();                                           // R3
+    wait_until_left(from, this);                                         // R4
+    last_ = nullptr;
+    on_end_ = 0;
+    wanted_ = wanted_ < most_wanted / growth ? wanted_ * growth : most_wanted;
+}
+
+}  // namespace dunlin::park

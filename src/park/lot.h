@@ -1,0 +1,118 @@
+// lot.h - where those who wait for a mutex, a semaphore, a latch ... stand in line: outside of the objects, keyed by their addresses.
+//
+// Problem    It must be legal to destroy an object as soon as one's own lock(), acquire() or wait() has returned, while the other party is still inside
+//            its unlock() or release(). So whoever lets another go on must not touch the object afterwards, not even to look whether somebody sleeps.
+// Data       A table of buckets; an object's address chooses one. A bucket has a lock and a queue for each address that somebody waits for, first come
+//            first served. The front node of a queue is also a node of the bucket's list of addresses, so finding a queue is linear in the number of
+//            addresses waited for in the bucket, and everything else is O(1). A node stands on the stack of its waiter.
+// Alive      While a node of an address is linked, and the bucket's lock held, the object is alive: its waiter has not returned, and must take this
+//            lock before it does, or be woken by whoever takes the node off. So a waker that has found a node may look at the object, if the node's kind
+//            says what it is: the address may have got another object since the waker let go of its own.
+// Protocol   wake                                              wait
+//            A1  change the object's word (seq_cst)            B1  lock the bucket
+//            A2  bucket.waiting == 0 (seq_cst): done           B2  announce(): waiting += 1 (seq_cst)
+//            A3  lock the bucket, take nodes, unlock, wake     B3  the word says that there is nothing to wait for: retract(), out
+//                                                              B4  push, unlock, wait
+// Proof      A1, A2, B2 and B3 are in one total order. A2 before B2: A1 is before B3, which sees it. B2 before A2: A3 comes, and its lock after B4.
+//            A primitive whose word has a bit for "somebody waits", changed under the bucket's lock only, needs no A2 (group_counter, shared_mutex);
+//            the mutex, which has no locked instruction in its unlock, has `watched` instead (sync/mutex.cpp).
+// Frozen     Nodes of goroutines whose run() has returned stay linked. They are taken off when they are met at the front of a queue.
+// Source     WebKit's ParkingLot (Pizlo, "Locking in WebKit"); Go's semaTable, runtime/sema.go.
+// Tests      tests/sync/
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "park/waiter.h"
+#include "platform/lock.h"
+
+namespace dunlin::park {
+
+enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event };
+
+struct lot_node : wait_node {
+    lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object), kind(k) { several = limited; }
+
+    lot_node* after() const noexcept { return static_cast<lot_node*>(next); }
+
+    const void* const address;
+    const lot_kind kind;
+    bool granted = false;                // the waker: the waiter has what it waits for
+    bool starving = false;               // mutex: it has waited so long that the next unlock hands over to it
+    std::atomic<std::uint8_t> state{0};  // condition variable: see there
+    std::uint64_t value = 0;             // mutex: the waiter's mark as an owner; barrier: the phase it waits for
+
+    // Of the front of a queue, under the bucket's lock.
+    lot_node* next_address = nullptr;
+    lot_node* prev_address = nullptr;
+    lot_node* last = nullptr;
+};
+
+class alignas(64) lot_bucket {
+public:
+    constexpr lot_bucket() noexcept = default;
+
+    platform::futex_lock lock;
+    std::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
+    std::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
+    std::uint32_t idle_looks = 0;           // lock: how many of them in a row found nobody
+
+    // All under the lock. ------------------------------------------------------------------------------------------------------------------
+
+    void announce() noexcept { waiting.fetch_add(1, std::memory_order_seq_cst); }
+    void retract() noexcept { waiting.fetch_sub(1, std::memory_order_relaxed); }
+
+    // Whoever has waited longest for it; null: nobody.
+    lot_node* front(const void* address) noexcept;
+    // Does anybody wait whom a wake would still reach?
+    bool any(const void* address) noexcept;
+    bool any(lot_kind kind) const noexcept;
+
+    // n was announced.
+    void push_back(lot_node* n) noexcept;
+    void push_front(lot_node* n) noexcept;
+    // n is linked. Takes back its announcement.
+    void remove(lot_node* n) noexcept;
+
+    // The first that nobody else has woken meanwhile, taken off and claimed. The caller wakes it after the unlock.
+    lot_node* pop_claimed(const void* address) noexcept;
+    // All such, in order, for wake_all().
+    wait_node* take_all(const void* address) noexcept;
+
+private:
+    lot_node* find(const void* address) const noexcept;
+    void link_address(lot_node* n) noexcept;
+    void unlink_address(lot_node* n) noexcept;
+    void replace_front(lot_node* old_front, lot_node* new_front) noexcept;
+
+    lot_node* first_ = nullptr;  // lock
+};
+
+inline constexpr unsigned lot_bits = 14;
+// Constant-initialised, never destroyed. A page that no address has fallen into costs nothing.
+extern lot_bucket the_lot[1u << lot_bits];
+
+inline lot_bucket& bucket_of(const void* address) noexcept {
+    return the_lot[(reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u) >> (64 - lot_bits)];
+}
+
+// From the destructor of an object: a report of misuse if somebody waits for it.
+void check_nobody_waits(const void* address, const char* report) noexcept;
+
+// To build a chain for wake_all().
+class wake_chain {
+public:
+    void add(wait_node* n) noexcept {
+        n->next = nullptr;
+        *end_ = n;
+        end_ = &n->next;
+    }
+    wait_node* first() const noexcept { return first_; }
+
+private:
+    wait_node* first_ = nullptr;
+    wait_node** end_ = &first_;
+};
+
+}  // namespace dunlin::park

@@ -1,0 +1,94 @@
+// lot_wait.h - the last step of every wait in the lot, with or without a limit.
+#pragma once
+
+#include <new>
+
+#include <dunlin/detail/chan_core.hpp>
+
+#include "chan/core.h"
+#include "park/lot.h"
+#include "park/wait_queue.h"
+#include "platform/clock.h"
+
+namespace dunlin::detail {
+
+// A context that is done already wins over what there is to have: callers want to stop.
+inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
+
+inline bool is_past(const wait_limit* limit) noexcept {
+    return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
+}
+
+// n is queued, w prepared, the bucket unlocked. `given_up` runs under the bucket's lock when the wait ended without success and n is off its queue; it
+// returns a chain of whoever is to be woken for that. Leaves the runtime. Throws std::bad_alloc: there is no memory for the deadline.
+template <class GivenUp>
+wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit, GivenUp given_up) {
+    if (limit == nullptr) {
+        w.wait();
+        return wait_outcome::ok;
+    }
+    const end_of_wait end = wait_limited(w, *limit);
+    if (end == end_of_wait::served) return wait_outcome::ok;
+    {
+        park::runtime_section inside;
+        b.lock.lock();
+        if (n.linked) b.remove(&n);
+        park::wait_node* const chain = given_up();
+        b.lock.unlock();
+        park::wake_all(chain);
+    }
+    if (end == end_of_wait::no_memory) throw std::bad_alloc();
+    return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
+}
+
+inline wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit) {
+    return wait_in_lot(b, n, w, limit, []() noexcept -> park::wait_node* { return nullptr; });
+}
+
+// For objects of which those who wait wait for the same thing, and the word says whether it has come. `arrived()` looks at it.
+template <class Arrived>
+wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::uint64_t value, sched::wait_reason reason, const wait_limit* limit,
+    const std::source_location& where, Arrived arrived) {
+    if (cancelled_already(limit)) return wait_outcome::cancelled;
+    if (arrived()) return wait_outcome::ok;
+    if (is_past(limit)) return wait_outcome::timed_out;
+    park::waiter w;
+    park::lot_node n(&w, object, kind, limit != nullptr);
+    n.value = value;
+    park::lot_bucket& b = park::bucket_of(object);
+    w.enter();
+    b.lock.lock();
+    b.announce();
+    if (arrived()) {
+        b.retract();
+        b.lock.unlock();
+        w.leave();
+        return wait_outcome::ok;
+    }
+    w.prepare(reason, where);
+    b.push_back(&n);
+    b.lock.unlock();
+    return wait_in_lot(b, n, w, limit);
+}
+
+// The other side: wakes those in the queue of `object` for whom `arrived(node)`. Looks at the object only when one of this kind waits.
+template <class Arrived>
+void wake_arrived(const void* object, park::lot_kind kind, Arrived arrived) noexcept {
+    park::lot_bucket& b = park::bucket_of(object);
+    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;
+    park::runtime_section inside;
+    park::wake_chain chain;
+    b.lock.lock();
+    for (park::lot_node* n = b.front(object); n != nullptr && n->kind == kind;) {
+        park::lot_node* const next = n->after();
+        if (arrived(*n)) {
+            b.remove(n);
+            if (n->claim()) chain.add(n);
+        }
+        n = next;
+    }
+    b.lock.unlock();
+    park::wake_all(chain.first());
+}
+
+}  // namespace dunlin::detail

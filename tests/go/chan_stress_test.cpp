@@ -1,0 +1,623 @@
+// Ports of Go's own tests of channels that run long or count what is left, under Go's names.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+using dunlin::channel_status;
+
+// Objects on the heap, for CHN-13.
+namespace {
+std::atomic<std::int64_t> live_objects{0};
+
+void* allocate(std::size_t size, std::size_t align) {
+    // aligned_alloc() wants a multiple of the alignment.
+    void* p = std::aligned_alloc(align, (std::max<std::size_t>(size, 1) + align - 1) / align * align);
+    if (p == nullptr) throw std::bad_alloc();
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    return p;
+}
+
+void free_object(void* p) noexcept {
+    if (p != nullptr) live_objects.fetch_sub(1, std::memory_order_relaxed);
+    std::free(p);
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t align) { return allocate(size, static_cast<std::size_t>(align)); }
+void operator delete(void* p) noexcept { free_object(p); }
+void operator delete(void* p, std::size_t) noexcept { free_object(p); }
+void operator delete(void* p, std::align_val_t) noexcept { free_object(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { free_object(p); }
+
+namespace {
+
+class GoChanStress : public support::each_p {};
+EACH_P(GoChanStress);
+
+void until_parked(std::size_t n) {
+    support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
+}
+
+// ---- CHN-07, CHN-09 ----------------------------------------------------------------------------------------------------------------------
+
+// CHN-07, go1.24 src/runtime/chan_test.go TestMultiConsumer
+TEST_P(GoChanStress, TestMultiConsumer) {
+    run([] {
+        constexpr std::size_t workers = 23;
+        const int items = support::rounds(271'828);
+        constexpr std::array numbers = {2, 3, 7, 11, 13, 17, 19, 23, 27, 31};
+        dunlin::chan<int> questions(workers * 3), results(workers * 3);
+        dunlin::wait_group busy;
+        for (std::size_t w = 0; w < workers; ++w) {
+            busy.go([=] {
+                for (int v : questions) {
+                    if (numbers[w % numbers.size()] == v) dunlin::yield();
+                    results.send(v);
+                }
+            });
+        }
+        std::int64_t expected = 0;  // of the feeder, until it closes the results
+        dunlin::go([&, busy, questions, results] {
+            for (int i = 0; i < items; ++i) {
+                const int v = numbers[static_cast<std::size_t>(i) % numbers.size()];
+                expected += v;
+                questions.send(v);
+            }
+            questions.close();
+            busy.wait();
+            results.close();
+        });
+        int count = 0;
+        std::int64_t sum = 0;
+        for (int v : results) {
+            ++count;
+            sum += v;
+        }
+        EXPECT_EQ(count, items);
+        EXPECT_EQ(sum, expected);
+    });
+}
+
+// n goroutines stand in the queue of a common channel, and each is woken ten times by its own.
+std::chrono::nanoseconds wake_by_private_channels(std::size_t n) {
+    constexpr int messages = 10;
+    dunlin::chan<bool> common;
+    std::vector<dunlin::chan<bool>> own(n);
+    dunlin::wait_group members;
+    for (const auto& mine : own) {
+        members.go([=] {
+            for (int i = 0; i < messages; ++i) dunlin::select(dunlin::on_recv(common), dunlin::on_recv(mine));
+        });
+    }
+    until_parked(n);
+    const auto begin = dunlin::clock::now();
+    for (int i = 0; i < messages; ++i) {
+        for (const auto& mine : own) mine.send(true);
+    }
+    members.wait();
+    return dunlin::clock::now() - begin;
+}
+
+// CHN-09, go1.24 test/chanlinear.go. Twice as many take twice as long; were they looked for in the queue, four times. Other programs on the machine
+// can only add, so the least of several measurements counts.
+TEST_P(GoChanStress, chanlinear) {
+    allow(120s);
+    run([] {
+        const auto n = static_cast<std::size_t>(support::rounds(4000));
+        auto single = std::chrono::nanoseconds::max(), twice = single;
+        for (int attempt = 0; attempt < 20; ++attempt) {
+            single = std::min(single, wake_by_private_channels(n));
+            twice = std::min(twice, wake_by_private_channels(2 * n));
+            if (attempt > 0 && twice < 3 * single) return;
+        }
+        ADD_FAILURE() << n << " goroutines: " << single.count() << " ns, twice as many: " << twice.count() << " ns";
+    });
+}
+
+// ---- CHN-11 ------------------------------------------------------------------------------------------------------------------------------
+
+void first_primes(std::size_t count, std::ptrdiff_t capacity) {
+    dunlin::chan<int> numbers(capacity);
+    dunlin::go([numbers] {
+        for (int i = 2;; ++i) numbers.send(i);
+    });
+    std::vector<int> found;
+    while (found.size() < count) {
+        const int prime = *numbers.recv();
+        // By trial, since a sieve should not be checked with itself.
+        ASSERT_TRUE(std::none_of(found.begin(), found.end(), [prime](int p) { return prime % p == 0; })) << prime;
+        found.push_back(prime);
+        dunlin::chan<int> left(capacity);
+        dunlin::go([=] {
+            for (;;) {
+                const int i = *numbers.recv();
+                if (i % prime != 0) left.send(i);
+            }
+        });
+        numbers = left;
+    }
+    if (count == 1000) {
+        EXPECT_EQ(found.back(), 7919);
+    }
+    if (count == 100) {
+        EXPECT_EQ(found.back(), 541);
+    }
+}
+
+// CHN-11, go1.24 test/chan/sieve1.go
+TEST_P(GoChanStress, sieve1) {
+    run([] { first_primes(static_cast<std::size_t>(support::rounds(1000)), 0); });
+}
+
+// CHN-11, go1.24 test/chan/sieve2.go: there the channels have buffers.
+TEST_P(GoChanStress, sieve2) {
+    run([] { first_primes(static_cast<std::size_t>(support::rounds(1000)), 16); });
+}
+
+// ---- CHN-12 ------------------------------------------------------------------------------------------------------------------------------
+
+struct rational {
+    std::int64_t num, den;
+
+    rational(std::int64_t n, std::int64_t d = 1) {
+        const std::int64_t common = std::gcd(n, d) * (d < 0 ? -1 : 1);
+        num = n / common;
+        den = d / common;
+    }
+    friend rational operator+(rational a, rational b) {
+        const std::int64_t g = std::gcd(a.den, b.den);
+        return {a.num * (b.den / g) + b.num * (a.den / g), a.den / g * b.den};
+    }
+    friend rational operator*(rational a, rational b) {
+        const std::int64_t g = std::gcd(a.num, b.den), h = std::gcd(b.num, a.den);
+        return {(a.num / g) * (b.num / h), (a.den / h) * (b.den / g)};
+    }
+    friend bool operator==(rational, rational) = default;
+    friend std::ostream& operator<<(std::ostream& stream, rational r) { return stream << r.num << '/' << r.den; }
+};
+
+// A power series: whoever wants the next coefficient asks for it first. All of them have infinitely many.
+struct series {
+    dunlin::chan<int> request;
+    dunlin::chan<rational> answer;
+
+    rational get() const {
+        request.send(0);
+        return *answer.recv();
+    }
+    void put(rational r) const {
+        static_cast<void>(request.recv());
+        answer.send(r);
+    }
+    void copy_from(const series& other) const {
+        for (;;) {
+            static_cast<void>(request.recv());
+            answer.send(other.get());
+        }
+    }
+};
+
+std::pair<rational, rational> get_both(const series& u, const series& v) {
+    std::optional<rational> a, b;
+    series first = u, second = v;
+    dunlin::chan<rational> from_first = dunlin::chan<rational>::nil(), from_second = from_first;
+    for (int i = 0; i < 4; ++i) {
+        dunlin::select(
+            dunlin::on_send(first.request, 0,
+                [&] {
+                    first.request = dunlin::chan<int>::nil();
+                    from_first = first.answer;
+                }),
+            dunlin::on_send(second.request, 0,
+                [&] {
+                    second.request = dunlin::chan<int>::nil();
+                    from_second = second.answer;
+                }),
+            dunlin::on_recv(from_first,
+                [&](std::optional<rational> r) {
+                    a = r;
+                    from_first = dunlin::chan<rational>::nil();
+                }),
+            dunlin::on_recv(from_second, [&](std::optional<rational> r) {
+                b = r;
+                from_second = dunlin::chan<rational>::nil();
+            }));
+    }
+    return {*a, *b};
+}
+
+using two_series = std::array<series, 2>;
+
+// One step for two readers who may be apart: whoever is ahead is served by the youngest generation, the other by the oldest, which tells the next
+// that it is done.
+void split_step(const series& in, two_series out, const dunlin::chan<bool>& older_done) {
+    bool both = false;
+    dunlin::select(dunlin::on_recv(out[0].request), dunlin::on_recv(older_done, [&] {
+        both = true;
+        dunlin::select(dunlin::on_recv(out[0].request), dunlin::on_recv(out[1].request, [&] { std::swap(out[0], out[1]); }));
+    }));
+    in.request.send(0);
+    dunlin::chan<bool> done;
+    dunlin::go([=] { split_step(in, out, done); });
+    const rational r = *in.answer.recv();
+    out[0].answer.send(r);
+    if (!both) static_cast<void>(older_done.recv());
+    static_cast<void>(out[1].request.recv());
+    out[1].answer.send(r);
+    done.send(true);
+}
+
+void split_into(const series& in, const two_series& out) {
+    dunlin::chan<bool> begin;
+    dunlin::go([=] { split_step(in, out, begin); });
+    begin.send(true);
+}
+
+two_series split(const series& in) {
+    two_series out;
+    dunlin::go([=] { split_into(in, out); });
+    return out;
+}
+
+// A series made by a goroutine that runs generate(z).
+template <class F>
+series made_by(F generate) {
+    series z;
+    dunlin::go([z, generate] { generate(z); });
+    return z;
+}
+
+series constant(rational c) {
+    return made_by([c](const series& z) {
+        z.put(c);
+        for (;;) z.put(0);
+    });
+}
+
+series repeat(rational c) {
+    return made_by([c](const series& z) {
+        for (;;) z.put(c);
+    });
+}
+
+series add(const series& u, const series& v) {
+    return made_by([=](const series& z) {
+        for (;;) {
+            static_cast<void>(z.request.recv());
+            const auto [a, b] = get_both(u, v);
+            z.answer.send(a + b);
+        }
+    });
+}
+
+series times(rational c, const series& u) {
+    return made_by([=](const series& z) {
+        for (;;) {
+            static_cast<void>(z.request.recv());
+            z.answer.send(c * u.get());
+        }
+    });
+}
+
+// (u + x U)(v + x V) = uv + x (uV + vU) + x^2 UV
+series product(const series& u, const series& v) {
+    return made_by([=](const series& z) {
+        static_cast<void>(z.request.recv());
+        const auto [a, b] = get_both(u, v);
+        z.answer.send(a * b);
+        const two_series us = split(u), vs = split(v);
+        const series w = add(times(a, vs[0]), times(b, us[0]));
+        static_cast<void>(z.request.recv());
+        z.answer.send(w.get());
+        z.copy_from(add(w, product(us[1], vs[1])));
+    });
+}
+
+series derivative(const series& u) {
+    return made_by([=](const series& z) {
+        static_cast<void>(z.request.recv());
+        static_cast<void>(u.get());
+        for (int i = 1;; ++i) {
+            z.answer.send(rational(i) * u.get());
+            static_cast<void>(z.request.recv());
+        }
+    });
+}
+
+series integral(rational c, const series& u) {
+    return made_by([=](const series& z) {
+        z.put(c);
+        for (int i = 1;; ++i) {
+            static_cast<void>(z.request.recv());
+            z.answer.send(rational(1, i) * u.get());
+        }
+    });
+}
+
+// Z' = Z U', with itself as input.
+series exponential(const series& u) {
+    two_series z;
+    split_into(integral(1, product(z[0], derivative(u))), z);
+    return z[1];
+}
+
+// T' = 1 + T^2
+series tangent() {
+    two_series t;
+    const two_series factors = split(t[0]);
+    split_into(integral(0, add(constant(1), product(factors[0], factors[1]))), t);
+    return t[1];
+}
+
+void expect_terms(const char* name, const series& u, const std::vector<rational>& expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(u.get(), expected[i]) << "term " << i << " of " << name;
+}
+
+// CHN-12, go1.24 test/chan/powser1.go, from "Squinting at Power Series" by Doug McIlroy. Whoever was not asked again waits for ever.
+TEST_P(GoChanStress, powser1) {
+    run([] {
+        const series ones = repeat(1), twos = repeat(2);
+        expect_terms("Add", add(ones, twos), {3, 3, 3, 3, 3});
+        expect_terms("Diff", derivative(ones), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+        expect_terms("Integ", integral(0, ones), {0, 1, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}, {1, 9}});
+        expect_terms("Mul", product(ones, ones), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+        expect_terms("Exp", exponential(ones),
+            {1, 1, {3, 2}, {13, 6}, {73, 24}, {167, 40}, {4051, 720}, {37633, 5040}, {43817, 4480}, {4596553, 362880}});
+        for (int i = 0; i < support::rounds(60); ++i) {
+            expect_terms("Tan", tangent(), {0, 1, 0, {1, 3}, 0, {2, 15}, 0, {17, 315}, 0, {62, 2835}, 0, {1382, 155925}});
+        }
+        EXPECT_GT(dunlin::runtime::num_goroutines(), static_cast<std::size_t>(support::rounds(2000)));
+    });
+}
+
+// ---- CHN-13 ------------------------------------------------------------------------------------------------------------------------------
+
+// CHN-13, go1.24 test/chan/select2.go
+TEST_P(GoChanStress, select2) {
+    run([] {
+        dunlin::chan<int> c, never;
+        std::atomic<std::int64_t> received{0};
+        const auto rounds = [&](int n) {
+            dunlin::wait_group both;
+            both.go([&] {
+                for (int i = 0; i < n; ++i) {
+                    dunlin::select(dunlin::on_recv(c, [&](std::optional<int> v) { received += *v; }), dunlin::on_recv(never));
+                }
+            });
+            both.go([&] {
+                for (int i = 0; i < n; ++i) dunlin::select(dunlin::on_recv(never), dunlin::on_send(c, 1));
+            });
+            both.wait();
+            support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+        };
+        rounds(1000);
+        const std::int64_t before = live_objects;
+        rounds(support::rounds(100'000));
+        EXPECT_EQ(received, 1000 + support::rounds(100'000));
+        EXPECT_LT(live_objects - before, 20);
+    });
+}
+
+// CHN-13, go1.24 test/fixedbugs/issue9110.go, without its condition variables.
+TEST_P(GoChanStress, issue9110) {
+    run([] {
+        std::int64_t before = 0;
+        for (int i = 0; i < 20; ++i) {
+            if (i == 10) before = live_objects;
+            dunlin::chan<int> c;
+            for (int k = 0; k < 10; ++k) dunlin::go([c] { dunlin::select(dunlin::on_recv(c), dunlin::on_recv(c), dunlin::on_recv(c)); });
+            until_parked(10);
+            c.close();
+            support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+        }
+        EXPECT_LT(live_objects - before, 20);
+    });
+}
+
+// ---- CHN-14 ------------------------------------------------------------------------------------------------------------------------------
+
+struct guarded {
+    std::uint64_t front, value, back;
+
+    explicit guarded(std::uint64_t v = 0) noexcept : front(~v), value(v), back(v * 0x9E3779B97F4A7C15u) {}
+    bool intact() const noexcept { return front == ~value && back == value * 0x9E3779B97F4A7C15u; }
+};
+
+[[gnu::noinline]] std::uint64_t use_stack(int depth, std::uint64_t seed) {
+    volatile std::uint64_t frame[32];
+    for (std::size_t i = 0; i < 32; ++i) frame[i] = seed + i;
+    const std::uint64_t below = depth == 0 ? 0 : use_stack(depth - 1, seed + 1);
+    return below + frame[seed % 32];
+}
+
+// Receives with words around the frame that must stay as they are.
+[[gnu::noinline]] std::optional<guarded> receive_between_canaries(const dunlin::chan<guarded>& c, std::uint64_t seed) {
+    volatile std::uint64_t below[8];
+    std::optional<guarded> v;
+    volatile std::uint64_t above[8];
+    for (std::size_t i = 0; i < 8; ++i) {
+        below[i] = seed ^ i;
+        above[i] = seed ^ i;
+    }
+    v = c.recv();
+    for (std::size_t i = 0; i < 8; ++i) {
+        if (below[i] != (seed ^ i) || above[i] != (seed ^ i)) ADD_FAILURE() << "a word beside the received value was overwritten";
+    }
+    return v;
+}
+
+// CHN-14, go1.24 src/runtime/chan_test.go TestShrinkStackDuringBlockedSend: here the receiver is the one who waits.
+TEST_P(GoChanStress, TestShrinkStackDuringBlockedSend) {
+    run([] {
+        const auto n = static_cast<std::uint64_t>(support::rounds(10'000));
+        for (const std::ptrdiff_t capacity : {0, 3}) {
+            dunlin::chan<guarded> c(capacity);
+            dunlin::wait_group receiver;
+            receiver.go([&] {
+                for (std::uint64_t i = 0; i < n; ++i) {
+                    const std::optional<guarded> v = receive_between_canaries(c, i * 77);
+                    ASSERT_TRUE(v.has_value());
+                    ASSERT_TRUE(v->intact());
+                    ASSERT_EQ(v->value, i);
+                    static_cast<void>(use_stack(static_cast<int>(i % 60), i));
+                }
+            });
+            for (std::uint64_t i = 0; i < n; ++i) {
+                // Mostly the receiver is parked already; now and then the sender comes first.
+                if (i % 8 != 0) dunlin::yield();
+                c.send(guarded(i));
+                static_cast<void>(use_stack(static_cast<int>(i % 40), i));
+            }
+            receiver.wait();
+        }
+    });
+}
+
+// CHN-14, go1.24 src/runtime/chan_test.go TestNoShrinkStackWhileParking: many stacks, dumps (which stop the world) while they park.
+TEST_P(GoChanStress, TestNoShrinkStackWhileParking) {
+    run([this] {
+        constexpr std::size_t pairs = 8;
+        const auto n = static_cast<std::uint64_t>(support::rounds(2000));
+        std::atomic<std::size_t> left{2 * pairs};
+        dunlin::wait_group all;
+        for (std::size_t p = 0; p < pairs; ++p) {
+            dunlin::chan<guarded> there, back;
+            all.go([=, &left] {
+                for (std::uint64_t i = 0; i < n; ++i) {
+                    there.send(guarded(i));
+                    const std::optional<guarded> v = receive_between_canaries(back, i);
+                    if (!v || !v->intact() || v->value != i + static_cast<std::uint64_t>(p)) ADD_FAILURE() << "wrong value";
+                    static_cast<void>(use_stack(static_cast<int>(i % 50), i));
+                }
+                --left;
+            });
+            all.go([=, &left] {
+                for (std::uint64_t i = 0; i < n; ++i) {
+                    static_cast<void>(use_stack(static_cast<int>(i % 30), i));
+                    const std::optional<guarded> v = receive_between_canaries(there, i);
+                    back.send(guarded(v->value + static_cast<std::uint64_t>(p)));
+                }
+                --left;
+            });
+        }
+        while (left != 0) {
+            dunlin::runtime::set_max_procs(procs() % 3 + 1);
+            dunlin::yield();
+            dunlin::runtime::set_max_procs(procs());
+            dunlin::yield();
+        }
+        all.wait();
+    });
+}
+
+// ---- CHN-15 ------------------------------------------------------------------------------------------------------------------------------
+
+// Owns something, and counts.
+class counted {
+public:
+    explicit counted(int n) noexcept : number_(n) {
+        ++constructed;
+        ++sources;
+    }
+    counted(counted&& other) noexcept : number_(std::exchange(other.number_, 0)) { ++constructed; }
+    counted& operator=(counted&& other) noexcept {
+        number_ = std::exchange(other.number_, 0);
+        return *this;
+    }
+    ~counted() {
+        ++destroyed;
+        if (number_ != 0) ++sinks;
+        number_ = -1;
+    }
+    int number() const noexcept { return number_; }
+
+    static inline std::atomic<std::int64_t> constructed{0}, destroyed{0};
+    static inline std::atomic<std::int64_t> sources{0}, sinks{0};  // values made, and values that ended, wherever
+
+private:
+    int number_;  // 0: moved from
+};
+
+void random_operation(const std::vector<dunlin::chan<counted>>& channels, std::minstd_rand& random) {
+    const auto any = [&]() -> const dunlin::chan<counted>& { return channels[random() % channels.size()]; };
+    counted value(1 + static_cast<int>(random() % 1000)), other(2000);
+    const int number = value.number();
+    bool sent = false;
+    const auto check_other = [&] { EXPECT_EQ(other.number(), 2000) << "a send that was not chosen has moved its value"; };
+    try {
+        switch (random() % 9) {
+        case 0:
+            any().send(std::move(value));
+            sent = true;
+            break;
+        case 1: sent = any().try_send(std::move(value)) == channel_status::ok; break;
+        case 2: sent = any().send_for(std::move(value), std::chrono::microseconds(random() % 50)); break;
+        case 3: static_cast<void>(any().recv()); break;
+        case 4: static_cast<void>(any().try_recv()); break;
+        case 5: static_cast<void>(any().recv_for(std::chrono::microseconds(random() % 50))); break;
+        case 6: sent = dunlin::select(dunlin::on_send(any(), std::move(value)), dunlin::on_recv(any())) == 0; break;
+        case 7: {
+            const std::size_t taken = dunlin::select(dunlin::on_send(any(), std::move(value)), dunlin::on_recv(any(), [](std::optional<counted>) {}),
+                dunlin::on_send(any(), std::move(other)), dunlin::on_timeout(std::chrono::microseconds(random() % 50)));
+            sent = taken == 0;
+            if (taken != 2) check_other();
+            break;
+        }
+        case 8:
+            if (random() % 40 == 0) {
+                any().close();
+            } else {
+                sent = dunlin::select(dunlin::on_recv(any()), dunlin::on_send(any(), std::move(value)), dunlin::otherwise()) == 1;
+            }
+            break;
+        }
+    } catch (const dunlin::channel_closed&) {}
+    EXPECT_EQ(value.number(), sent ? 0 : number);
+}
+
+// CHN-15. No equivalent in Go: elements have destructors.
+TEST_P(GoChanStress, EveryElementIsDestroyedOnce) {
+    allow(120s);
+    run([] {
+        const int rounds = support::rounds(200);
+        for (int round = 0; round < rounds; ++round) {
+            std::vector<dunlin::chan<counted>> channels;
+            for (const std::ptrdiff_t capacity : {0, 1, 4}) channels.emplace_back(capacity);
+            dunlin::wait_group players;
+            std::atomic<int> left{500};
+            for (unsigned p = 0; p < 6; ++p) {
+                players.go([&, seed = static_cast<unsigned>(round) * 8 + p + 1] {
+                    std::minstd_rand random(seed);
+                    while (left-- > 0) random_operation(channels, random);
+                });
+            }
+            // They may all come to wait for each other.
+            const auto limit = dunlin::clock::now() + 20ms;
+            support::eventually([&] { return left <= 0 || dunlin::clock::now() > limit; });
+            for (const auto& c : channels) {
+                try {
+                    c.close();
+                } catch (const dunlin::channel_closed&) {}
+            }
+            players.wait();
+        }
+    });
+    EXPECT_EQ(counted::constructed, counted::destroyed);
+    EXPECT_EQ(counted::sources, counted::sinks);
+}
+
+}  // namespace
