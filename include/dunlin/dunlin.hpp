@@ -8,6 +8,7 @@
 #include <dunlin/context.hpp>
 #include <dunlin/error.hpp>
 #include <dunlin/go.hpp>
+#include <dunlin/goroutine_local.hpp>
 #include <dunlin/runtime.hpp>
 #include <dunlin/select.hpp>
 #include <dunlin/task.hpp>

@@ -18,6 +18,12 @@
 
 namespace dunlin {
 
+class context;
+
+namespace detail {
+class chan_core;
+}
+
 /// What task<T>::get() throws when the goroutine ended by exit_goroutine() and so has no result.
 class DUNLIN_API goroutine_exited : public std::runtime_error {
 public:
@@ -213,10 +219,13 @@ template <class F, class Arg, class... Args>
 
 /// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
 ///
+/// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can stop early.
 /// go() may be called from anywhere while somebody waits, by the members themselves above all. wait() and the destructor: one at a time.
 class DUNLIN_API task_group {
 public:
     task_group() = default;
+    /// The group's context is derived from `parent`.
+    explicit task_group(const dunlin::context& parent);
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
     /// Waits for all; an exception that nobody asked for by wait() is dropped.
@@ -239,6 +248,12 @@ public:
     /// Order     Everything the members did happens before the return.
     /// Throws    The first exception that a member threw, after all have ended. The group can be used again then.
     void wait(std::source_location where = std::source_location::current());
+
+    /// Cancelled when a member throws (cause() is its exception), by cancel(), and with the parent. After a wait() that has rethrown it is a new one.
+    /// Declared in dunlin/context.hpp. Throws std::bad_alloc.
+    dunlin::context context() const;
+    /// Asks the members to stop.
+    void cancel() const;
 
 private:
     template <class F, class... Args>
@@ -273,7 +288,10 @@ private:
 
     detail::group_counter members_;
     std::atomic<bool> has_error_{false};
-    std::exception_ptr error_;  // written by whoever set has_error_, read after all have ended
+    std::atomic<bool> error_written_{false};
+    std::exception_ptr error_;  // written by whoever set has_error_
+    detail::chan_core* parent_ = nullptr;                 // constant; counted
+    mutable std::atomic<detail::chan_core*> context_{nullptr};  // counted; made when somebody asks for it
 };
 
 }  // namespace dunlin

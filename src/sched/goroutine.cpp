@@ -112,16 +112,29 @@ goroutine_extra& extra_of(goroutine* g) {
     return *g->extra;
 }
 
-void name_current_goroutine(std::string_view name) {
-    machine* m = current_machine();
-    if (m == nullptr) return;
-    std::string copy(name);
+void make_extra_of_current() {
     auto spare = std::make_unique<goroutine_extra>();
-    m = enter(m);
+    machine* m = enter(current_machine());
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (!self->extra) self->extra = spare.release();
-    self->extra->name.swap(copy);
     leave(m);
+}
+
+void name_current_goroutine(std::string_view name) {
+    if (current_machine() == nullptr) return;
+    std::string copy(name);
+    make_extra_of_current();
+    machine* m = enter(current_machine());
+    m->current.load(std::memory_order_relaxed)->extra->name.swap(copy);
+    leave(m);
+}
+
+void destroy_local_values(local_values& list) noexcept {
+    while (!list.empty()) {
+        const local_value last = list.back();
+        list.pop_back();
+        last.destroy(last.object);
+    }
 }
 
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where) {
@@ -353,6 +366,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
         *m->error_number = 0;
         leave(m);
         stack::dunlin_invoke(g->entry, g->frame());
+        if (DUNLIN_UNLIKELY(g->extra != nullptr)) destroy_local_values(g->extra->locals);
         m = enter(current_machine());
         const bool wired = g->flags & goroutine::locked;
         end_goroutine(m, g);
@@ -401,6 +415,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     *m->error_number = 0;
     leave(m);
     stack::dunlin_invoke(child->entry, child->frame());
+    if (DUNLIN_UNLIKELY(child->extra != nullptr)) destroy_local_values(child->extra->locals);
     m = enter(current_machine());
     *m->exceptions = ours;
     *m->error_number = our_errno;
@@ -557,12 +572,10 @@ void yield() noexcept {
 void exit_goroutine() {
     goroutine* self = current_goroutine();
     if (!self) throw std::logic_error("dunlin::exit_goroutine: called outside a goroutine (return from the thread's function instead)");
-    auto spare = std::make_unique<goroutine_extra>();
+    make_extra_of_current();
     machine* m = enter(current_machine());
     self->flags |= goroutine::exiting;
-    if (!self->extra) self->extra = spare.release();
     leave(m);
-    spare.reset();
     stack::unwind_to_invoke(self->extra->exit);
 }
 

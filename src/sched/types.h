@@ -71,10 +71,19 @@ private:
 
 // ---- goroutine -----------------------------------------------------------------------------------------------------------------------
 
+// What a goroutine keeps for a goroutine_local.
+struct local_value {
+    std::uint64_t key;
+    void* object;
+    void (*destroy)(void*) noexcept;
+};
+using local_values = std::vector<local_value>;
+
 // What few goroutines have, out of the way of those that have not.
 struct goroutine_extra {
     std::string name;                                                       // owner; others while the world is stopped
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
+    local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
     machine* locked_to = nullptr;                                           // owner; whoever takes it off a queue
     unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()

@@ -129,24 +129,4 @@ void group_counter::wait(unsigned char reason, bool in_place, std::source_locati
 
 }  // namespace detail
 
-goroutine_exited::~goroutine_exited() = default;
-
-// ---- task_group ----------------------------------------------------------------------------------------------------------------------
-
-task_group::~task_group() { members_.wait(static_cast<unsigned char>(sched::wait_reason::task_group_wait), true, std::source_location::current()); }
-
-void task_group::failed(std::exception_ptr error) noexcept {
-    if (!error) return;  // exit_goroutine() passes through the same catch
-    if (!has_error_.exchange(true, std::memory_order_relaxed)) error_ = std::move(error);
-}
-
-void task_group::wait(std::source_location where) {
-    members_.wait(static_cast<unsigned char>(sched::wait_reason::task_group_wait), true, where);
-    if (!has_error_.load(std::memory_order_relaxed)) return;
-    std::exception_ptr error = std::move(error_);
-    error_ = nullptr;
-    has_error_.store(false, std::memory_order_relaxed);
-    std::rethrow_exception(std::move(error));
-}
-
 }  // namespace dunlin

@@ -466,8 +466,10 @@ TEST_P(GoContext, TestAfterFuncCalledAfterCancel) {
 TEST_P(GoContext, TestAfterFuncCalledAfterTimeout) {
     run([] {
         const auto [ctx, cancel] = dunlin::with_timeout({}, short_time);
-        dunlin::chan<errc> done(1);
-        ctx.after_func([done, err = [c = ctx.done()] { return c.closed(); }] { done.send(err() ? errc::deadline_exceeded : errc::closed); });
+        dunlin::chan<std::error_code> done;
+        ctx.after_func([done, c = ctx.with_value("own", 0).without_cancel(), closed = ctx.done()] {
+            done.send(closed.closed() && !c.is_done() ? errc::deadline_exceeded : errc::closed);
+        });
         EXPECT_EQ(done.recv(), errc::deadline_exceeded);
     });
 }

@@ -475,7 +475,7 @@ TEST_P(GoSleep, TestMultiWakeupTicker) {
         dunlin::wait_group wg;
         for (unsigned g = 0; g < procs(); ++g) {
             wg.go([&] {
-                for (int i = 0; i < support::rounds(procs() == 8 ? 20'000 : 100'000); ++i) {
+                for (int i = 0; i < support::rounds(100'000); ++i) {
                     dunlin::select(dunlin::on_recv(c), dunlin::on_recv(after(1ms)));
                 }
             });

@@ -1,0 +1,64 @@
+// goroutine_local.hpp - a variable of which every goroutine has its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/config.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// What the calling goroutine (or plain thread) keeps under `key`; null: nothing.
+DUNLIN_API void* find_local_value(unsigned long long key) noexcept;
+// Keeps it, until the goroutine (or thread) ends. Throws std::bad_alloc, and then nothing has changed.
+DUNLIN_API void add_local_value(unsigned long long key, void* object, void (*destroy)(void*) noexcept);
+DUNLIN_API void remove_local_value(unsigned long long key) noexcept;
+DUNLIN_API unsigned long long next_local_key() noexcept;
+
+}  // namespace detail
+
+/// What thread_local is for threads: each goroutine has its own T, made at its first use and destroyed when the goroutine ends; a plain thread has
+/// one as well. A thread_local itself belongs to the thread, and a goroutine may continue on another one after anything that parks.
+///
+/// The object itself is usually static; values outlive it until their goroutines end.
+/// Cost      A search among the goroutine's local values, of which there are few; an allocation at the first use.
+template <class T>
+class goroutine_local {
+public:
+    /// Values are made by T().
+    goroutine_local()
+        requires std::is_default_constructible_v<T>
+        : make_([] { return std::make_unique<T>(); }) {}
+    /// Values are made by make(), whose result T is constructed from.
+    template <class F>
+        requires std::is_constructible_v<T, std::invoke_result_t<F&>>
+    explicit goroutine_local(F make) : make_([f = std::move(make)]() mutable { return std::make_unique<T>(f()); }) {}
+    goroutine_local(const goroutine_local&) = delete;
+    goroutine_local& operator=(const goroutine_local&) = delete;
+
+    /// The calling goroutine's value. The reference is good for that goroutine, until it ends or calls reset(). Throws what making it throws.
+    T& get() {
+        if (void* found = detail::find_local_value(key_)) return *static_cast<T*>(found);
+        std::unique_ptr<T> made = make_();
+        detail::add_local_value(key_, made.get(), [](void* object) noexcept { delete static_cast<T*>(object); });
+        return *made.release();
+    }
+    T& operator*() { return get(); }
+    T* operator->() { return std::addressof(get()); }
+
+    /// The value if there is one already, else null.
+    T* find() const noexcept { return static_cast<T*>(detail::find_local_value(key_)); }
+
+    /// Destroys the calling goroutine's value; the next use makes a new one.
+    void reset() noexcept { detail::remove_local_value(key_); }
+
+private:
+    const unsigned long long key_ = detail::next_local_key();
+    std::function<std::unique_ptr<T>()> make_;
+};
+
+}  // namespace dunlin

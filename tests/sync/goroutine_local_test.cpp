@@ -1,0 +1,101 @@
+// goroutine_local_test.cpp - each goroutine has its own, on whatever thread it runs.
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/runtime_test.h"
+
+namespace {
+
+using namespace support;
+
+class goroutine_local_test : public each_p {};
+EACH_P(goroutine_local_test);
+
+TEST_P(goroutine_local_test, EachGoroutineHasItsOwnWhereverItRuns) {
+    static dunlin::goroutine_local<int> number;
+    run([] {
+        dunlin::wait_group all;
+        for (int i = 1; i <= 200; ++i) {
+            all.go([i] {
+                EXPECT_EQ(*number, 0);
+                *number = i;
+                for (int k = 0; k < 20; ++k) {
+                    dunlin::yield();
+                    if (k == 10) dunlin::sleep_for(100us);
+                    EXPECT_EQ(*number, i);
+                }
+            });
+        }
+        all.wait();
+        EXPECT_EQ(number.find(), nullptr) << "main has not used it";
+    });
+}
+
+TEST_P(goroutine_local_test, ValuesAreDestroyedWhenTheirGoroutineEndsHoweverItEnds) {
+    static std::atomic<int> alive{0};
+    struct counted {
+        counted() { ++alive; }
+        ~counted() {
+            dunlin::yield();  // an ordinary place: it may park
+            --alive;
+        }
+    };
+    static dunlin::goroutine_local<counted> value;
+    run([] {
+        for (int i = 0; i < 100; ++i) {
+            dunlin::spawn([] { value.get(); }).get();
+            dunlin::go([] {
+                value.get();
+                dunlin::exit_goroutine();
+            });
+        }
+        eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+        EXPECT_EQ(alive.load(), 0);
+    });
+}
+
+TEST_P(goroutine_local_test, ADestructorMayMakeAnother) {
+    static std::atomic<int> destroyed{0};
+    struct second {
+        ~second() { ++destroyed; }
+    };
+    static dunlin::goroutine_local<second> later;
+    struct first {
+        ~first() {
+            later.get();
+            ++destroyed;
+        }
+    };
+    static dunlin::goroutine_local<first> early;
+    destroyed = 0;
+    run([] { dunlin::spawn([] { early.get(); }).get(); });
+    EXPECT_EQ(destroyed.load(), 2);
+}
+
+TEST_P(goroutine_local_test, MakerResetAndFind) {
+    dunlin::goroutine_local<std::string> text([] { return "made"; });
+    run([&] {
+        EXPECT_EQ(text.find(), nullptr);
+        EXPECT_EQ(*text, "made");
+        text->append("!");
+        EXPECT_EQ(*text.find(), "made!");
+        text.reset();
+        EXPECT_EQ(text.find(), nullptr);
+        EXPECT_EQ(text.get(), "made");
+        dunlin::goroutine_local<std::unique_ptr<int>> other;
+        EXPECT_EQ(*other, nullptr) << "a new one does not find another's value";
+    });
+}
+
+TEST_P(goroutine_local_test, APlainThreadHasOneToo) {
+    dunlin::goroutine_local<int> number;
+    *number = 7;
+    std::thread([&] { EXPECT_EQ(*number, 0); }).join();
+    run([&] { EXPECT_EQ(*number, 0); });
+    EXPECT_EQ(*number, 7);
+    number.reset();
+}
+
+}  // namespace
