@@ -1,4 +1,5 @@
-// threaded_program.cpp - goroutines in a program that has threads already: no run(), no initialisation, the same calls from both worlds.
+// threaded_program.cpp - goroutines in a program that has threads already: no run(), no initialisation, the same calls, and the same objects, from both
+// worlds.
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -24,7 +25,19 @@ int main() {
         });
     }
     threads.clear();
-    const int answer = dunlin::spawn([] { return 6 * 7; }).get();
+
+    // A std::thread asks, a goroutine answers, and either side may wait as it likes.
+    dunlin::chan<int> questions, answers;
+    dunlin::go([=] {
+        for (int q : questions) answers.send(q * 7);
+    });
+    int answer = 0;
+    std::jthread([&] {
+        questions.send(6);
+        dunlin::select(dunlin::on_recv(answers, [&](std::optional<int> a) { answer = *a; }), dunlin::on_timeout(10s));
+        questions.close();
+    }).join();
+
     std::printf("%d requests, answer %d\n", handled.load(), answer);
     return handled == 4'000 && answer == 42 ? 0 : 1;
 }
