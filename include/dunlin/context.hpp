@@ -132,6 +132,7 @@ private:
 /// Says when to stop, why, and what belongs to the request (Go's context.Context). A counted handle, cheap to copy; pass it by const reference or value.
 ///
 /// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for long takes one.
+/// When run() returns, deadlines that have not passed are forgotten, as goroutines are.
 /// From goroutines and plain threads, all members at any time.
 class DUNLIN_API context {
 public:
@@ -170,10 +171,12 @@ public:
         return static_cast<const T*>(detail::value_of_node(core(), typeid(stored), &stored, typeid(T)));
     }
 
-    /// For libraries that take a std::stop_token: stop is requested when the context is done (its callbacks run in whoever cancels).
+    /// For libraries that take a std::stop_token: stop is requested when the context is done. Its callbacks run in whoever cancels, and must not park: the
+    /// standard library recognises them by their thread. The token does not keep the context.
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
-    /// Runs f() in a goroutine of its own when the context is done; at once if it is. Throws std::bad_alloc, what copying f throws.
+    /// Runs f() in a goroutine of its own when the context is done; at once if it is. It does not keep the context: of one that is dropped it never runs.
+    /// Throws std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
@@ -216,12 +219,12 @@ private:
     friend detail::chan_core* detail::done_channel(const context& ctx) noexcept;
 };
 
-/// Cancels its context. Callable any number of times, from anywhere; the first call counts. Copies are the same.
+/// Cancels its context. Callable any number of times, from anywhere; the first call counts, and the others return at once. Copies are the same.
 class cancel_function {
 public:
     /// Cancels nothing.
     cancel_function() noexcept = default;
-    /// err() becomes errc::cancelled, all derived contexts are cancelled, and done() is closed when it returns.
+    /// err() becomes errc::cancelled, all derived contexts are cancelled, and done() is closed when the first call returns.
     void operator()() const noexcept { detail::cancel_node(node_.core(), nullptr); }
     /// The same with a cause.
     void operator()(std::exception_ptr cause) const noexcept { detail::cancel_node(node_.core(), std::move(cause)); }

@@ -1,16 +1,25 @@
 // dunlin.hpp - everything.
 #pragma once
 
+#include <dunlin/barrier.hpp>
 #include <dunlin/blocking.hpp>
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
+#include <dunlin/condition_variable.hpp>
 #include <dunlin/config.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/error.hpp>
+#include <dunlin/future.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/goroutine_local.hpp>
+#include <dunlin/latch.hpp>
+#include <dunlin/mutex.hpp>
+#include <dunlin/once.hpp>
+#include <dunlin/pool.hpp>
 #include <dunlin/runtime.hpp>
 #include <dunlin/select.hpp>
+#include <dunlin/semaphore.hpp>
+#include <dunlin/shared_mutex.hpp>
 #include <dunlin/task.hpp>
 #include <dunlin/timer.hpp>
 #include <dunlin/wait_group.hpp>

@@ -40,7 +40,8 @@ public:
     bool reset(std::int64_t due_ns);  // throws std::bad_alloc
     void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept {
-        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+        // The last one need not count down. Acquire-release: whoever deletes it sees what the others did with it.
+        if (references_.load(std::memory_order_acquire) == 1 || references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
     }
 
 private:
@@ -65,7 +66,8 @@ private:
 /// Sends the time once, after `d` (Go's time.Timer). Starts at once. Movable.
 ///
 /// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that nobody has received counts as pending. The channel
-/// has length and capacity 0. Dropping the timer stops it, unless it was made by after_func().
+/// has length and capacity 0. Dropping the timer stops it, unless it was made by after_func(). The channel may be used by anybody; the timer itself by
+/// one goroutine or thread at a time.
 /// Exact     Never early; in an idle process late by the time it takes to wake a thread. The value is when it was due.
 /// Cost      A clock reading: nothing else is done until somebody waits on the channel. after_func(): an entry in a heap of timers.
 class timer {

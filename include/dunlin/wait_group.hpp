@@ -2,20 +2,22 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <source_location>
 #include <stdexcept>
 #include <utility>
 
+#include <dunlin/clock.hpp>
+#include <dunlin/detail/chan_core.hpp>
 #include <dunlin/go.hpp>
 
 namespace dunlin {
 
 namespace detail {
 
-// The counter behind wait_group and task_group. One word: references, whether somebody waits, and things not done. The references keep a
-// shared counter alive while
-// somebody is still in done(); a task_group, which cannot go away before its members, does not use them.
+// The counter behind wait_group, task_group and latch. One word: references, whether somebody waits, and things not done. The references keep a
+// shared counter alive while somebody is still in done(); the others, which stand alone, do not use them.
 class DUNLIN_API group_counter {
 public:
     group_counter() = default;
@@ -24,8 +26,11 @@ public:
     group_counter& operator=(const group_counter&) = delete;
 
     void add(std::int64_t n);
-    void done() noexcept { add_slow(-1); }
+    void done() noexcept { add_slow(-1, ""); }
+    // The text begins the std::logic_error if the counter would fall below zero.
+    void subtract(std::int64_t n, const char* negative) { add_slow(-n, negative); }
     void wait(unsigned char reason, bool in_place, std::source_location where) noexcept;
+    wait_outcome wait_limited(const wait_limit& limit, unsigned char reason, std::source_location where);  // throws std::bad_alloc
     std::uint32_t pending() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_acquire)); }
 
     // For a shared counter on the heap.
@@ -41,15 +46,18 @@ private:
     static constexpr std::uint64_t waiting = std::uint64_t{1} << 32;
     static constexpr std::uint64_t one_reference = std::uint64_t{1} << reference_shift;
 
-    void add_slow(std::int64_t n);
+    void add_slow(std::int64_t n, const char* negative);
     bool finish(std::int64_t n) noexcept;
+    wait_outcome wait_in_queue(const wait_limit* limit, unsigned char reason, const std::source_location& where);
 
     std::atomic<std::uint64_t> word_{one_reference};
-    alignas(8) unsigned char queue_[24] = {};  // lock and waiters; src/sync/group_counter.cpp
 };
 
-// sched::wait_reason::wait_group_wait; checked in src/sync/group_counter.cpp.
+// Of sched::wait_reason; checked in src/sync/group_counter.cpp.
 inline constexpr unsigned char wait_group_reason = 5;
+inline constexpr unsigned char latch_reason = 19;
+
+DUNLIN_API void check_count(const char* what, std::int64_t n, std::int64_t most);  // throws std::invalid_argument
 
 struct group_member_guard {
     group_counter* counter;
@@ -88,6 +96,20 @@ public:
     /// in this processor's queue.
     /// Blocks    The goroutine; a plain thread on a plain thread.
     void wait(std::source_location where = std::source_location::current()) const noexcept { counter_->wait(detail::wait_group_reason, true, where); }
+    /// The same until `ctx` is done: throws context_cancelled then. Nothing runs here, so that it can return in time. Throws std::bad_alloc.
+    void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        if (counter_->wait_limited(limit, detail::wait_group_reason, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "wait_group wait");
+    }
+    /// For `d` at most. True if the counter is zero. Throws std::bad_alloc.
+    template <class Rep, class Period>
+    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+        return counter_->wait_limited({detail::deadline_in(d), nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok;
+    }
+    template <class Clock, class Duration>
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+        return counter_->wait_limited({detail::deadline_at(t), nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok;
+    }
 
     /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that leaves f ends the process.
     /// May be called inside its own group while another waits.

@@ -56,14 +56,18 @@ public:
 
 private:
     void sort_channels();
+    static unsigned place_of(std::size_t i) noexcept {
+        return i < park::biased_lock::timers_place ? static_cast<unsigned>(i) : park::biased_lock::no_place;
+    }
     void lock_all(sched::machine* m) noexcept {
-        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, static_cast<unsigned>(i));
+        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, place_of(i));
     }
     void unlock_all(sched::machine* m) noexcept {
-        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock(m, static_cast<unsigned>(i));
+        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock(m, place_of(i));
     }
     static bool ready(case_base& c) noexcept { return c.kind == case_kind::receive ? c.core->may_receive() : c.core->may_send(); }
     std::size_t take_one(sched::machine* m, park::wait_node*& woken) noexcept;
+    void prepare_order();
     void enqueue_all(park::waiter& w);
     void forget_all() noexcept;
     void soonest(std::int64_t& deadline_ns, std::size_t& index) const noexcept;
@@ -75,6 +79,10 @@ private:
     std::unique_ptr<chan_core*[]> many_;
     chan_core** channels_ = few_.data();  // distinct, in the order of their addresses
     std::size_t channel_count_ = 0;
+    // The order of step 3, if some channel stands in several cases; else null.
+    std::array<std::uint16_t, on_the_stack> few_order_;
+    std::unique_ptr<std::uint16_t[]> many_order_;
+    std::uint16_t* order_ = nullptr;
 };
 
 void selection::sort_channels() {
@@ -97,6 +105,17 @@ void selection::sort_channels() {
         std::sort(channels_, channels_ + n, std::less<>());
     }
     channel_count_ = static_cast<std::size_t>(std::unique(channels_, channels_ + n) - channels_);
+    if (channel_count_ != n) prepare_order();
+}
+
+// Outside the locks: it may need memory.
+void selection::prepare_order() {
+    order_ = few_order_.data();
+    if (count_ > on_the_stack) {
+        many_order_ = std::make_unique<std::uint16_t[]>(count_);
+        order_ = many_order_.get();
+    }
+    for (std::size_t i = 0; i < count_; ++i) order_[i] = static_cast<std::uint16_t>(i);
 }
 
 // Step 2.
@@ -133,16 +152,21 @@ void selection::enqueue_all(park::waiter& w) {
         n->slot = c.slot;
         n->several = true;
     }
+    // Whoever comes finds the first place in a queue: of several cases on one channel each must be as likely to have it.
+    if (order_ != nullptr) {
+        for (std::size_t i = count_; i > 1; --i) std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
+    }
+    const auto at = [this](std::size_t i) -> case_base& { return *cases_[order_ != nullptr ? order_[i] : i]; };
     std::size_t i = 0;
     try {
         for (; i < count_; ++i) {
-            case_base& c = *cases_[i];
+            case_base& c = at(i);
             if (!has_channel(c)) continue;
             c.kind == case_kind::receive ? c.core->enqueue_receiver(&node_of(c)) : c.core->enqueue_sender(&node_of(c));
         }
     } catch (...) {
         while (i-- > 0) {
-            case_base& c = *cases_[i];
+            case_base& c = at(i);
             if (has_channel(c)) c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
         }
         throw;

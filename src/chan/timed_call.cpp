@@ -37,18 +37,7 @@ void run_call(void* raw) {
 }
 
 // On a machine, inside the runtime.
-void start_call(timers::timer_entry* e) noexcept {
-    timed_call* call = static_cast<call_entry*>(e)->call;
-    if (!sched::start_inside_runtime(run_call, call)) {
-        // No memory for a goroutine. It stays due.
-        e->when_ns = platform::now_ns() + try_again_ns;
-        try {
-            timers::arm(e, sched::current_machine());
-        } catch (...) {
-            platform::fatal("no memory for the goroutine of an after_func(), nor for trying again later");
-        }
-    }
-}
+void start_call(timers::timer_entry* e) noexcept;
 
 }  // namespace
 
@@ -61,6 +50,29 @@ struct timed_call_access {
     static parts& of(timed_call* c) noexcept { return *std::launder(reinterpret_cast<parts*>(c->entry_)); }
 };
 
+namespace {
+
+void start_call(timers::timer_entry* e) noexcept {
+    timed_call* call = static_cast<call_entry*>(e)->call;
+    if (sched::start_inside_runtime(run_call, call)) return;
+    // No memory for a goroutine. It stays due, unless it has been set anew meanwhile.
+    auto& p = timed_call_access::of(call);
+    std::unique_lock guard(p.lock);
+    if (e->armed.load(std::memory_order_relaxed)) {
+        guard.unlock();
+        call->release();
+        return;
+    }
+    e->when_ns = platform::now_ns() + try_again_ns;
+    try {
+        timers::arm(e, sched::current_machine());
+    } catch (...) {
+        platform::fatal("no memory for the goroutine of an after_func(), nor for trying again later");
+    }
+}
+
+}  // namespace
+
 timed_call::timed_call() {
     auto* p = ::new (entry_) timed_call_access::parts;
     p->entry.fire = start_call;
@@ -69,7 +81,20 @@ timed_call::timed_call() {
 
 timed_call::~timed_call() = default;
 
-void timed_call::start(std::int64_t due_ns) { reset(due_ns); }
+// Nobody else knows it yet.
+void timed_call::start(std::int64_t due_ns) {
+    if (sched::current_machine() == nullptr) sched::start_runtime();
+    auto& p = timed_call_access::of(this);
+    p.entry.when_ns = due_ns;
+    references_.store(2, std::memory_order_relaxed);
+    try {
+        park::runtime_section inside;
+        timers::arm(&p.entry, inside.machine());
+    } catch (...) {
+        references_.store(1, std::memory_order_relaxed);
+        throw;
+    }
+}
 
 bool timed_call::stop() noexcept {
     auto& p = timed_call_access::of(this);

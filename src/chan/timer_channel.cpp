@@ -103,7 +103,13 @@ bool timer_channel::reset(std::int64_t due_ns, std::int64_t period_ns) {
     due_ns_ = due_ns;
     period_ns_ = period_ns;
     pending_ = true;
-    if (receivers_wait()) put_into_heap();
+    if (!receivers_wait()) return was;
+    try {
+        put_into_heap();
+    } catch (...) {
+        pending_ = false;
+        throw;
+    }
     return was;
 }
 

@@ -77,22 +77,52 @@ context_node::context_node(kind k, chan_handle p) noexcept : chan_core(element_t
     if (above != nullptr && k != kind::detached) deadline_ns = above->deadline_ns;
 }
 
-context_node::~context_node() {
-    on_stop_.reset();
+// Nobody has a reference any more. Functions that wait for its end never start, and whoever withdraws one is told so.
+void context_node::end() noexcept {
+    if (stop_link_ != nullptr) {
+        {
+            park::runtime_section inside;
+            std::scoped_lock guard(stop_link_->lock);
+            stop_link_->node = nullptr;
+        }
+        on_stop_.reset();
+    }
     leave_parent();
-    for (const auto& r : calls_) static_cast<void>(take_call(*r));
+    for (const auto& r : calls_) {
+        if (take_call(*r) == nullptr) continue;
+        park::runtime_section inside;
+        std::scoped_lock guard(r->lock);
+        r->dropped = true;
+    }
     if (timer_call_ == nullptr) return;
     timer_call_->forget_node();
     timer_call_->release();
 }
 
-void context_node::destroy(chan_core* c) noexcept { delete static_cast<context_node*>(c); }
+// A chain of contexts may be long: no recursion.
+void context_node::destroy(chan_core* c) noexcept {
+    while (c != nullptr) {
+        auto* n = static_cast<context_node*>(c);
+        n->end();
+        chan_core* above = n->parent.detach();
+        delete n;
+        c = above != nullptr && above->references.fetch_sub(1, std::memory_order_acq_rel) == 1 ? above : nullptr;
+    }
+}
 
 bool context_node::reference_if_alive() noexcept {
     std::uint32_t n = references.load(std::memory_order_relaxed);
     do {
         if (n == 0) return false;
     } while (!references.compare_exchange_weak(n, n + 1, std::memory_order_relaxed));
+    return true;
+}
+
+bool context_node::release_unless_last() noexcept {
+    std::uint32_t n = references.load(std::memory_order_relaxed);
+    do {
+        if (n == 1) return false;
+    } while (!references.compare_exchange_weak(n, n - 1, std::memory_order_acq_rel));
     return true;
 }
 
@@ -111,7 +141,11 @@ void context_node::join_parent() noexcept {
             linked_ = true;
         }
     }
-    if (done != 0) cancel(static_cast<errc>(done), above->cause);
+    if (done != 0) {
+        cancel(static_cast<errc>(done), above->cause);
+    } else if (err.load(std::memory_order_acquire) != 0) {
+        leave_parent();  // done before it was linked: whoever cancelled it found it in no list
+    }
 }
 
 void context_node::leave_parent() noexcept {
@@ -170,8 +204,8 @@ void context_node::cancel(errc e, std::exception_ptr why) noexcept {
     if (why == nullptr) why = std::make_exception_ptr(context_cancelled(make_error_code(e)));
     context_node* children = nullptr;
     chan_handle::reference(this);
-    leave_parent();
     cancel_one(e, why, children);
+    leave_parent();
     while (context_node* n = children) {
         children = std::exchange(n->next_, nullptr);
         n->cancel_one(e, why, children);
@@ -190,11 +224,27 @@ void context_node::set_deadline(std::int64_t when_ns, std::exception_ptr why) {
     if (when_ns > platform::now_ns()) timer_call_->start(when_ns);
 }
 
+// The callback may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback that is destroyed then, in
+// itself, would wait for itself: so the last reference is not dropped here, but in a goroutine of its own.
 void context_node::set_stop_token(std::stop_token token) {
-    on_stop_.emplace(std::move(token), [this] {
-        if (!reference_if_alive()) return;  // the destructor waits for us
-        cancel(errc::cancelled, nullptr);
-        chan_handle::release(this);
+    stop_link_ = std::make_shared<stop_link>();
+    stop_link_->node = this;
+    on_stop_.emplace(std::move(token), [shared = stop_link_] {
+        const std::shared_ptr<stop_link> link = shared;  // the callback may be destroyed meanwhile
+        context_node* n;
+        {
+            park::runtime_section inside;
+            std::scoped_lock guard(link->lock);
+            n = link->node != nullptr && link->node->reference_if_alive() ? link->node : nullptr;
+        }
+        if (n == nullptr) return;
+        n->cancel(errc::cancelled, nullptr);
+        if (n->release_unless_last()) return;
+        try {
+            go([n] { chan_handle::release(n); });
+        } catch (const std::bad_alloc&) {
+            // It stays: better than to wait for oneself.
+        }
     });
 }
 
@@ -319,18 +369,20 @@ std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique
 bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept {
     context_node* n = nullptr;
     std::unique_ptr<cancel_call> call;
+    bool was_dropped;
     {
         park::runtime_section inside;
         std::scoped_lock guard(r->lock);
         if (r->node != nullptr && r->node->reference_if_alive()) n = r->node;
         r->node = nullptr;
         call = std::move(r->call);
+        was_dropped = std::exchange(r->dropped, false);
     }
     if (n != nullptr) {
         n->remove_call(r);
         chan_handle::release(n);
     }
-    return call != nullptr;
+    return call != nullptr || was_dropped;
 }
 
 chan_core* done_channel(const context& ctx) noexcept { return done_of_node(ctx.core()); }

@@ -8,7 +8,7 @@
 //                     2  wake who waits on the channel, start the functions, request stop
 //                     3  the same for each child, in a list, not by recursion: a chain of contexts may be long
 //                     4  leave the parent's list
-//            join     lock the parent's source: done already: cancel the child at once; else link it
+//            join     lock the parent's source: done already: cancel the child at once; else link it, and unlink it again if the child is done by then
 //            end      the last handle is gone: leave the parent's list under its lock, and stop the deadline's timer
 // Order      No lock is held while another is taken.
 // Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the runtime. It knows its node weakly.
@@ -33,9 +33,16 @@ struct cancel_registration {
     platform::futex_lock lock;
     std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: it is gone, or done
+    bool dropped = false;               // lock: it was gone first, and nobody has asked yet
 };
 
 class deadline_call;
+
+// What a std::stop_callback knows of its node.
+struct stop_link {
+    platform::futex_lock lock;
+    context_node* node;  // lock; null: it is gone
+};
 
 class context_node final : public chan_core {
 public:
@@ -49,6 +56,8 @@ public:
     void cancel(errc err, std::exception_ptr cause) noexcept;
     // By someone who knows it weakly, under a lock that destroy() takes as well.
     bool reference_if_alive() noexcept;
+    // False: it would be the last reference, and stays.
+    bool release_unless_last() noexcept;
 
     void set_deadline(std::int64_t when_ns, std::exception_ptr cause);  // once, before anybody else knows it
     void set_stop_token(std::stop_token token);                         // the same
@@ -56,7 +65,7 @@ public:
     void add_call(const std::shared_ptr<cancel_registration>& r);
     void remove_call(const std::shared_ptr<cancel_registration>& r) noexcept;
 
-    const chan_handle parent;              // constant
+    chan_handle parent;                    // constant
     context_node* source;                  // constant: itself, an ancestor, or null
     std::unique_ptr<context_value> value;  // constant
     std::int64_t deadline_ns = wait_limit::never;  // constant
@@ -67,7 +76,8 @@ public:
 private:
     using registrations = std::vector<std::shared_ptr<cancel_registration>>;
 
-    ~context_node();
+    ~context_node() = default;
+    void end() noexcept;
     static void destroy(chan_core* c) noexcept;
     void leave_parent() noexcept;
     void cancel_one(errc e, const std::exception_ptr& why, context_node*& children) noexcept;
@@ -76,6 +86,7 @@ private:
     deadline_call* timer_call_ = nullptr;  // constant; counted
     std::optional<std::stop_source> stop_;  // lock to make
     registrations calls_;                  // lock
+    std::shared_ptr<stop_link> stop_link_;  // constant
     std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // constant
     context_node* first_child_ = nullptr;  // lock
     context_node* next_ = nullptr;         // the parent's source's lock; a child that was taken from there: whoever cancels

@@ -13,11 +13,13 @@
 // Proof      R3 is a fence in the thread on Q too. If it falls after B1, R4 sees the section, and waits for its end, whose release it acquires. If it falls
 //            before B1, B3 comes after it and sees the null of R2. While bias_ is P, nobody else is in: R4 has passed for them or R1 excludes them;
 //            P's own machine is one thread.
+//            (that B3 may be relaxed) Only P gives P the bias. What it guards was written last by P's machines, who hand P over in order, or before P took
+//            the lock below.
 // Bias       is given under the lock below, to a processor that has come so many times on end; taken away it costs 7 to 11 us, as much as a thousand
 //            compare-and-swaps, so that is how often; and sixteen times as often after each time it had to be taken away.
 // Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in which everybody takes them, as with
-//            any locks.
-// Caller     Inside the runtime, on a goroutine or the scheduler's stack; or a plain thread (`m` null).
+//            any locks. Channels take the first places, heaps of timers, whose locks are taken under theirs, the last.
+// Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m` null).
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp
 #pragma once
 
@@ -42,8 +44,10 @@ public:
     void lock(sched::machine* m, unsigned place = 0) noexcept {
         if (m != nullptr && place < sched::max_sections) [[likely]] {
             sched::processor* p = sched::processor_of(m);
-            if (bias_.load(std::memory_order_relaxed) == p) [[likely]] {
-                p->sections[place].store(this, std::memory_order_relaxed);         // B1
+            if (p != nullptr && bias_.load(std::memory_order_relaxed) == p) [[likely]] {
+                DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr, "a place is used for two biased locks at once");
+                // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's writes all the same.
+                p->sections[place].store(this, std::memory_order_release);         // B1
                 platform::light_barrier();                                         // B2
                 if (bias_.load(std::memory_order_relaxed) == p) [[likely]] return;  // B3
                 p->sections[place].store(nullptr, std::memory_order_relaxed);
@@ -54,14 +58,17 @@ public:
 
     void unlock(sched::machine* m, unsigned place = 0) noexcept {
         if (m != nullptr && place < sched::max_sections) [[likely]] {
-            auto& section = sched::processor_of(m)->sections[place];
-            if (section.load(std::memory_order_relaxed) == this) [[likely]] {
-                section.store(nullptr, std::memory_order_release);  // pairs with the acquire of R4
+            sched::processor* p = sched::processor_of(m);
+            if (p != nullptr && p->sections[place].load(std::memory_order_relaxed) == this) [[likely]] {
+                p->sections[place].store(nullptr, std::memory_order_release);  // pairs with the acquire of R4
                 return;
             }
         }
         lock_.unlock();
     }
+
+    static constexpr unsigned timers_place = sched::max_sections - 1;
+    static constexpr unsigned no_place = sched::max_sections;
 
     // For std::scoped_lock.
     void lock() noexcept { lock(sched::current_machine()); }

@@ -18,7 +18,7 @@
 //            the mutex, which has no locked instruction in its unlock, has `watched` instead (sync/mutex.cpp).
 // Frozen     Nodes of goroutines whose run() has returned stay linked. They are taken off when they are met at the front of a queue.
 // Source     WebKit's ParkingLot (Pizlo, "Locking in WebKit"); Go's semaTable, runtime/sema.go.
-// Tests      tests/sync/
+// Tests      tests/sync/, tests/model/mutex_model_test.cpp
 #pragma once
 
 #include <atomic>

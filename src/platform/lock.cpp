@@ -24,15 +24,25 @@ constexpr int spin_rounds = 100;
         }
         pause();
     }
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);  // L3
-    while (!try_lock()) {
-        heavy_barrier();                                // L4
-        futex_wait(held_, 1);                           // L5
+    waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3
+    do {
+        const std::uint32_t seen = waiters_.fetch_and(~on_the_way, std::memory_order_seq_cst) & ~on_the_way;  // L4
+        heavy_barrier();                                // L5
+        if (try_lock()) break;                          // L6
+        futex_wait(waiters_, seen);                     // L7
+    } while (!try_lock());
+    std::uint32_t word = waiters_.load(std::memory_order_relaxed);
+    while (!waiters_.compare_exchange_weak(word, (word & ~on_the_way) - 1, std::memory_order_relaxed)) {  // L8
     }
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);  // L6
 }
 
-[[gnu::noinline, gnu::cold]] void futex_lock::wake_sleeper() noexcept { futex_wake(held_, 1); }
+[[gnu::noinline, gnu::cold]] void futex_lock::wake_sleeper() noexcept {
+    std::uint32_t word = waiters_.load(std::memory_order_relaxed);
+    do {  // U4
+        if (!wants_a_wake(word)) return;
+    } while (!waiters_.compare_exchange_weak(word, (word | on_the_way) + one_woken, std::memory_order_seq_cst));
+    futex_wake(waiters_, 1);
+}
 
 [[gnu::noinline, gnu::cold]] void futex_lock::not_held() noexcept {
     fatal("a lock of the runtime was unlocked while nobody held it");

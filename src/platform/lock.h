@@ -6,21 +6,26 @@
 //            changed; what one owner wrote the next one sees. No fairness: a newcomer may pass a thread that is just being woken. Not
 //            recursive. Unlocking a free lock stops the process.
 //
-// Data       held_: 0 free, 1 locked        sleepers_: threads that sleep on held_ or are about to
+// Data       held_: 0 free, 1 locked        waiters_, one word: how many threads sleep or are about to; whether one that was woken is on its way; how many
+//            have been woken (16 bits, wrapping). They sleep on this word.
 //
 // Protocol   lock                                       unlock
 //            L1  CAS held 0 -> 1: have it               U1  held = 0 (release)
 //            L2  spin a while on L1                     U2  light barrier (membarrier.h: for the compiler only)
-//            L3  sleepers += 1                          U3  if sleepers != 0: wake one
-//            L4  heavy barrier (every thread fences)
-//            L5  held is 1: sleep while it is 1 (the kernel looks again); L1; again from L4
-//            L6  have it: sleepers -= 1
+//            L3  count += 1                             U3  nobody counted, or one is on his way: done
+//            L4  on the way = 0, remember the word      U4  CAS: on the way = 1, woken += 1; wake one
+//            L5  heavy barrier (every thread fences)
+//            L6  CAS held 0 -> 1: have it, L8
+//            L7  the word is as remembered: sleep (the kernel looks again); CAS as L6; failed: L4
+//            L8  have it: on the way = 0 and count -= 1, in one step
 //
-// Proof      (that a sleeper is woken) Let U be the unlock that ends the ownership because of which L5 found 1. The fence that L4 makes in U's
-//            thread falls before U1 or after it. Before: U3 comes after the fence, so it sees L3 and wakes; the wake finds the sleeper, or
-//            the sleeper's look in the kernel comes after U1 and it does not sleep. After: U1 is visible to L5, which does not find this
-//            ownership any more; if it finds another one, that one began after L3 was visible to its CAS, and its U3 sees L3.
-//            A woken thread goes to L1, and if it loses, to L4 with sleepers_ still raised.
+// Proof      (that a sleeper is woken) Let S sleep, and U be the unlock that ends the ownership because of which L6 failed. The fence that L5 makes in U's
+//            thread falls before U1 or after it. After: U1 is visible to L6, which does not find this ownership any more. Before: U3 sees S counted. If it
+//            sees nobody on the way, U4 changes the word: S wakes, or, if it did not sleep yet, finds the word changed; or U4 wakes another, or its CAS
+//            fails, because somebody else has done U4. If it sees one on the way, that was set after S's L4, which cleared it (or S's own sight of the
+//            word includes it, and then it was cleared): so the word has changed since S remembered it, and S does not sleep, or has been woken, or
+//            another was, who is awake: he gets the lock and wakes the next one in his unlock, or clears the mark himself (L4), with a barrier of his own.
+//            Without the mark every unlock would be a system call for as long as the one that was woken first takes to get a processor.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for any other lock.
 // Rejected   One word with 0, 1 and 2 for "locked, and somebody sleeps" (Drepper, "Futexes Are Tricky"): the unlock must be an exchange, 4.3 of 9 ns.
 //            Ticket lock: a preempted thread stops all that come after it. Spinning only: with more threads than processors the owner
@@ -62,8 +67,8 @@ public:
         }
         held_.store(0, std::memory_order_release);  // U1, pairs with the acquire of try_lock()
         light_barrier();                            // U2
-        if (sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
-            wake_sleeper();                         // U3
+        if (wants_a_wake(waiters_.load(std::memory_order_relaxed))) [[unlikely]] {  // U3
+            wake_sleeper();
         }
     }
 
@@ -71,12 +76,17 @@ public:
     bool is_locked() const noexcept { return held_.load(std::memory_order_relaxed) != 0; }
 
 private:
+    // waiters_: count in bits 0 to 14, "one is on his way" in bit 15, how many have been woken above.
+    static constexpr std::uint32_t on_the_way = 1u << 15;
+    static constexpr std::uint32_t one_woken = 1u << 16;
+    static constexpr bool wants_a_wake(std::uint32_t word) noexcept { return static_cast<std::uint16_t>(word - 1) < on_the_way - 1; }
+
     void lock_slow() noexcept;
     void wake_sleeper() noexcept;
     [[noreturn]] static void not_held() noexcept;
 
-    std::atomic<std::uint32_t> held_{0};      // any thread; see Data
-    std::atomic<std::uint32_t> sleepers_{0};  // any thread
+    std::atomic<std::uint32_t> held_{0};     // any thread; see Data
+    std::atomic<std::uint32_t> waiters_{0};  // any thread
 };
 
 }  // namespace dunlin::platform

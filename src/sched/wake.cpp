@@ -44,4 +44,10 @@ void owe_wake(processor* p) noexcept {
     }
 }
 
+bool wake_is_owed(const processor* p) noexcept {
+    if (p->kept_in_a_row < kept_before_owing || !the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) return false;
+    the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    return true;
+}
+
 }  // namespace dunlin::sched

@@ -28,7 +28,8 @@
 //            request and reply) or joins it. Waking a thread for it costs more than running it. So each processor counts how often in a row its
 //            own machine came for run_next; beyond a threshold S3 leaves the wake to the monitor, if that is attentive (its rounds are 1 ms apart,
 //            which it keeps up only while it is needed). The first of these in a row, and every 32nd, is timed: fetched later than 10 us, it was
-//            worth a thread of its own, and the count starts again. The monitor finds a run_next that has not moved between two rounds, wakes a
+//            worth a thread of its own, and the count starts again. R3 leaves such a run_next out for the same reason (it would find it again and again, and
+//            nothing when it comes for it). The monitor finds a run_next that has not moved between two rounds, wakes a
 //            machine, and resets the count; so does a thief. W1 then holds after 2 ms at the latest, instead of at once, and only for
 //            goroutines that were mispredicted.
 // Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here everyone re-scans and the submitter may
@@ -69,6 +70,9 @@ inline void kept_run_next(processor* p) noexcept {
 // Leaves the wake to the monitor, or wakes at once if that is not attentive (and asks it to be).
 void owe_wake(processor* p) noexcept;
 inline constexpr std::uint32_t kept_before_owing = 32;
+
+// R3's part of it: true if p's run_next may be left to the monitor, which has been told then.
+bool wake_is_owed(const processor* p) noexcept;
 
 // S3. The caller has published work and executed S2.
 inline void wake_if_idle() noexcept {

@@ -1,12 +1,24 @@
 #include "timer/heap.h"
 
-#include <mutex>
-
 namespace dunlin::timers {
 
 namespace {
 
 constexpr std::size_t arity = 4;
+
+class heap_guard {
+public:
+    explicit heap_guard(park::biased_lock& lock) noexcept : lock_(lock), machine_(sched::current_machine()) {
+        lock_.lock(machine_, park::biased_lock::timers_place);
+    }
+    ~heap_guard() { lock_.unlock(machine_, park::biased_lock::timers_place); }
+    heap_guard(const heap_guard&) = delete;
+    heap_guard& operator=(const heap_guard&) = delete;
+
+private:
+    park::biased_lock& lock_;
+    sched::machine* machine_;
+};
 
 }  // namespace
 
@@ -62,7 +74,7 @@ void timer_heap::publish_earliest() noexcept {
 }
 
 bool timer_heap::insert(timer_entry* t) {
-    std::scoped_lock guard(lock_);
+    heap_guard guard(lock_);
     entries_.push_back({t->when_ns, t});
     t->heap.store(this, std::memory_order_release);
     t->armed.store(true, std::memory_order_relaxed);
@@ -71,24 +83,31 @@ bool timer_heap::insert(timer_entry* t) {
     return t->index == 0;
 }
 
-bool timer_heap::remove(timer_entry* t) noexcept {
-    std::scoped_lock guard(lock_);
-    if (!t->armed.load(std::memory_order_relaxed) || t->heap.load(std::memory_order_relaxed) != this) return false;
+// An entry's heap changes under both heaps' locks: it is what it says under this one's.
+timer_heap::removal timer_heap::remove(timer_entry* t) noexcept {
+    heap_guard guard(lock_);
+    if (t->heap.load(std::memory_order_relaxed) != this) return removal::elsewhere;
+    if (!t->armed.load(std::memory_order_relaxed)) return removal::not_armed;
     take_out(t->index);
-    return true;
+    return removal::removed;
 }
 
 bool cancel(timer_entry* t) noexcept {
     for (;;) {
         timer_heap* heap = t->heap.load(std::memory_order_acquire);
         if (heap == nullptr) return false;  // never in one
-        if (heap->remove(t)) return true;
-        if (t->heap.load(std::memory_order_acquire) == heap) return false;  // else it has moved meanwhile
+        const timer_heap::removal r = heap->remove(t);
+        if (r != timer_heap::removal::elsewhere) return r == timer_heap::removal::removed;
     }
 }
 
 void timer_heap::move_all_to(timer_heap& other) noexcept {
-    std::scoped_lock guard(lock_, other.lock_);
+    heap_guard guard(lock_);
+    other.lock_.lock(sched::current_machine(), park::biased_lock::no_place);
+    struct unlocker {
+        park::biased_lock& lock;
+        ~unlocker() { lock.unlock(sched::current_machine(), park::biased_lock::no_place); }
+    } other_guard{other.lock_};
     try {
         other.entries_.reserve(other.entries_.size() + entries_.size());
     } catch (...) {
@@ -105,7 +124,7 @@ void timer_heap::move_all_to(timer_heap& other) noexcept {
 }
 
 timer_entry* timer_heap::take_due(std::int64_t now_ns) noexcept {
-    std::scoped_lock guard(lock_);
+    heap_guard guard(lock_);
     while (!entries_.empty() && entries_.front().when <= now_ns) {
         timer_entry* t = entries_.front().timer;
         take_out(0);
@@ -115,12 +134,12 @@ timer_entry* timer_heap::take_due(std::int64_t now_ns) noexcept {
 }
 
 std::size_t timer_heap::size() const noexcept {
-    std::scoped_lock guard(lock_);
+    heap_guard guard(lock_);
     return entries_.size();
 }
 
 void timer_heap::forget() noexcept {
-    std::scoped_lock guard(lock_);
+    heap_guard guard(lock_);
     std::size_t kept = 0;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         const entry e = entries_[i];
@@ -135,7 +154,7 @@ void timer_heap::forget() noexcept {
 }
 
 bool timer_heap::valid() const {
-    std::scoped_lock guard(lock_);
+    heap_guard guard(lock_);
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         if (entries_[i].timer->index != i || entries_[i].timer->when_ns != entries_[i].when) return false;
         if (i > 0 && entries_[(i - 1) / arity].when > entries_[i].when) return false;

@@ -1,5 +1,6 @@
 // heap.h - timers: one 4-ary heap per processor, exact to the nanosecond, with true removal.
 //
+// Caller     A goroutine's must be inside the runtime.
 // Data       entries {when, timer*} in one array, the index of each kept in its timer; 16 bytes an entry, four children in one cache line. Guarded by
 //            a lock; `earliest` is readable without it.
 // Why        A deadline is mostly set and then removed: 6 to 8 ns here, the same as a timing wheel, which would round to its tick. Lazy deletion (Go)
@@ -15,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "platform/lock.h"
+#include "park/biased_lock.h"
 
 namespace dunlin::timers {
 
@@ -39,8 +40,8 @@ public:
     // Throws std::bad_alloc, and then nothing has changed. True if it is the earliest now.
     bool insert(timer_entry* t);
 
-    // True if it was taken out before it fired; false as well if it is in another heap.
-    bool remove(timer_entry* t) noexcept;
+    enum class removal : std::uint8_t { removed, not_armed, elsewhere };
+    removal remove(timer_entry* t) noexcept;
 
     // Everything goes into `other`, whose owner lives on. Nothing happens if there is no memory for it.
     void move_all_to(timer_heap& other) noexcept;
@@ -71,7 +72,8 @@ private:
     void take_out(std::size_t at) noexcept;
     void publish_earliest() noexcept;
 
-    mutable platform::futex_lock lock_;
+    // Mostly its own processor's.
+    mutable park::biased_lock lock_;
     std::vector<entry> entries_;
     std::atomic<std::int64_t> earliest_{0};
 };

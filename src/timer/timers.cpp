@@ -54,7 +54,8 @@ void timer_events::forget_all() noexcept {
 void arm(timer_entry* t, sched::machine* m) {
     // The first processor always exists, and the world does not stop while a heap's lock is held.
     const sched::processor* p = m != nullptr ? sched::processor_of(m) : sched::the_scheduler.processor_at(0);
-    if (heap_of(p).insert(t)) sched::timer_added(t->when_ns);
+    const std::int64_t when_ns = t->when_ns;  // afterwards it may have fired, and be gone
+    if (heap_of(p).insert(t)) sched::timer_added(when_ns);
 }
 
 void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where) {

@@ -120,10 +120,9 @@ TEST_P(AfterFunc, MayResetItself) {
         t = after_func(0s, [&] {
             if (runs.load() == 0) ready.recv();  // `t` is there now
             EXPECT_FALSE(t.stop());
-            if (runs.load() < 20) {
+            if (runs.fetch_add(1) < 20) {
                 EXPECT_FALSE(t.reset(10us));
             }
-            runs.fetch_add(1);
         });
         ready.send(1);
         wait_for(runs, 21);

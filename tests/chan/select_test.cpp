@@ -47,8 +47,9 @@ TEST_P(Select, ReturnsTheIndexOfTheCaseAfterItsHandler) {
     run([] {
         const dunlin::chan<int> never, c = channel_with(1);
         std::string order;
-        const std::size_t taken = select(on_recv(never, [&] { order += "never "; }), on_recv(c, [&](std::optional<int> v) { order += "got " + std::to_string(*v); }),
-            on_timeout(1h, [&] { order += "timeout "; }), otherwise([&] { order += "otherwise "; }));
+        const std::size_t taken = select(on_recv(never, [&] { order += "never "; }),
+            on_recv(c, [&](std::optional<int> v) { order += "got " + std::to_string(*v); }), on_timeout(1h, [&] { order += "timeout "; }),
+            otherwise([&] { order += "otherwise "; }));
         EXPECT_EQ(taken, 1u);
         EXPECT_EQ(order, "got 1");
     });
@@ -495,8 +496,12 @@ public:
             std::size_t taken = 3;
             // In another order each time, so that locks would be taken in another order if they were not sorted.
             switch ((i + seed) % 4) {
-            case 0: taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])), on_send(channels_[2], std::move(v[2]))); break;
-            case 1: taken = 2 - select(on_send(channels_[2], std::move(v[2])), on_send(channels_[1], std::move(v[1])), on_send(channels_[0], std::move(v[0]))); break;
+            case 0:
+                taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])), on_send(channels_[2], std::move(v[2])));
+                break;
+            case 1:
+                taken = 2 - select(on_send(channels_[2], std::move(v[2])), on_send(channels_[1], std::move(v[1])), on_send(channels_[0], std::move(v[0])));
+                break;
             case 2:
                 while (taken == 3) taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])),
                     on_send(channels_[2], std::move(v[2])), on_timeout(std::chrono::microseconds(i % 30)));

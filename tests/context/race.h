@@ -21,7 +21,7 @@ void race(int rounds, opponent who, Prepare prepare, Here here, There there, Che
         for (int spins = 0; number.load(std::memory_order_acquire) < i; ++spins) {
             if (spins < 200) continue;
             if (!on_thread) dunlin::yield();
-            if (who == opponent::thread) std::this_thread::sleep_for(std::chrono::microseconds(20));
+            if (who == opponent::thread || spins % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
     };
     const auto run_there = [&] {

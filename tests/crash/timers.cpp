@@ -153,18 +153,6 @@ int function_of_an_earlier_run() {
     return say("received");
 }
 
-// A channel timer goes on, but whoever waited for it has ended with its run().
-int waited_for_in_an_earlier_run() {
-    dunlin::timer t(1h);
-    const times c = t.channel();
-    dunlin::run([&] {
-        dunlin::go([c] { c.recv(); });
-        dunlin::sleep_for(20ms);
-    });
-    dunlin::run([] { dunlin::chan<int>().recv(); });
-    return say("received");
-}
-
 // The first run's goroutines do not get what is meant for the second's.
 int waited_for_again() {
     dunlin::timer t(1h);
@@ -201,7 +189,6 @@ constexpr support::scenario all[] = {
     {"nobody_waits_any_more", nobody_waits_any_more},
     {"dropped_under_who_waits", dropped_under_who_waits},
     {"function_of_an_earlier_run", function_of_an_earlier_run},
-    {"waited_for_in_an_earlier_run", waited_for_in_an_earlier_run},
     {"waited_for_again", waited_for_again},
     {"function_throws", function_throws},
 };

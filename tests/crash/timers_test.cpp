@@ -48,7 +48,6 @@ TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAnyMoreAreNone) { expect_deadl
 TEST_F(TimersAndDeadlock, ATimerThatIsDroppedUnderWhoWaitsIsNone) { expect_deadlock("dropped_under_who_waits", "[chan receive"); }
 
 TEST_F(TimersAndDeadlock, AFunctionOfAnEarlierRunIsNone) { expect_deadlock("function_of_an_earlier_run", "[chan receive"); }
-TEST_F(TimersAndDeadlock, ATimerForWhichSomebodyWaitedInAnEarlierRunIsNone) { expect_deadlock("waited_for_in_an_earlier_run", "[chan receive"); }
 TEST_F(TimersAndDeadlock, ATimerForWhichSomebodyWaitedInAnEarlierRunServesThisOne) { expect_end("waited_for_again", "received"); }
 
 TEST_F(TimersAndDeadlock, AnExceptionThatLeavesTheFunctionEndsTheProcess) {

@@ -339,7 +339,8 @@ TEST_P(GoSelect, select) {
                 c = dunlin::chan<unsigned>::nil();
             };
             for (bool more = true; more; ++shift) {
-                dunlin::select(dunlin::on_send(a, value(), [&] { used(a); }), dunlin::on_send(b, value(), [&] { used(b); }), dunlin::otherwise([&] { more = false; }));
+                dunlin::select(dunlin::on_send(a, value(), [&] { used(a); }), dunlin::on_send(b, value(), [&] { used(b); }),
+                    dunlin::otherwise([&] { more = false; }));
                 if (!more) break;
             }
             return sent;

@@ -235,7 +235,10 @@ TEST_P(GoTick, TestLongAdjustTimers) {
         for (int i = 0; i < count; ++i) dunlin::sleep_for(1us);
         // 50000 rounds, but for the time it takes with each number of processors.
         EXPECT_LT(ping_pong_with_timeouts(support::rounds(procs() == 8 ? 50'000 : 10'000)), support::sanitized ? 170s : 60s);
-        EXPECT_LT(best_of_three(support::rounds(1000)), 3 * fresh + 20ms) << "slower with what is left of other timers";
+        // A busy machine makes each slower now and then, and what is in the way does it always.
+        bool slower = !support::sanitized;
+        for (int attempt = 0; attempt < 10 && slower; ++attempt) slower = best_of_three(support::rounds(1000)) >= 3 * fresh + 20ms;
+        EXPECT_FALSE(slower) << "with what is left of other timers";
         wg.wait();
     });
 }
@@ -256,12 +259,11 @@ TEST_P(GoTick, TestTimerGC) {
     run([] {
         constexpr int n = 10'000;
         const auto dropped = [](const char* what, auto f) {
-            SCOPED_TRACE(what);
             f();
             const long before = allocated.load();
             for (int i = 0; i < n; ++i) f();
-            EXPECT_LT(allocated.load() - before, n / 100);
-            EXPECT_EQ(in_heaps(), 0u);
+            EXPECT_LT(allocated.load() - before, n / 100) << what;
+            EXPECT_EQ(in_heaps(), 0u) << what;
         };
         dropped("After", [] { after(1h); });
         dropped("NewTimer", [] { timer t(1h); });

@@ -28,18 +28,21 @@ struct config {
     bool late_section = false;       // B1 after B3
     bool late_bias_end = false;      // R2 after R4
     bool first_place_only = false;   // R4 looks at one section
-    bool ends_bias_unlocked = false; // R1 after R4
+    bool shared_place = false;       // all sections of a processor in one place
     bool relaxed_leave = false;      // the end of a section does not release
     std::vector<const char*> without = {};
 };
 
 constexpr const char* two_owners = "two threads own the lock";
 constexpr const char* lost_update = "an owner did not see what the last one had written";
+constexpr const char* forgotten = "a thread waits for ever";
 constexpr const char* still_inside = "a processor is in a section in the end";
 
 class biased_model {
 public:
     explicit biased_model(const config& c) : c_(c), model(c.mem) {
+        ended_ = model.make("(ended)");
+        processors_ = c.biased_to;
         for (const party& p : c.parties) locks_ = std::max(locks_, p.last + 1), processors_ = std::max(processors_, p.processor);
         for (unsigned i = 0; i < locks_; ++i) {
             const std::string n = locks_ == 1 ? "" : std::string(1, static_cast<char>('A' + i)) + ".";
@@ -61,15 +64,13 @@ public:
             model.thread((p == plain ? "thread " : "P" + std::to_string(p) + " machine ") + std::to_string(i), steps);
         }
         model.at_rest([this](const view& v) {
+            if (v[ended_] != c_.parties.size()) return forgotten;
             for (const lock_cells& l : l_) {
                 if (v[l.data] != v[l.count]) return lost_update;
                 if (v[l.below] != 0) return "the lock below is held in the end";
             }
             for (const cell s : sections_) {
                 if (v[s] != 0) return still_inside;
-            }
-            for (const cell t : taken_) {
-                if (v[t] != 0) return "a thread waits for ever";
             }
             return "";
         });
@@ -84,7 +85,7 @@ private:
     enum { round, which, from, place, seen };
 
     const lock_cells& at(turn& t) const { return l_[t.local(which)]; }
-    cell section_of(unsigned processor, unsigned i) const { return sections_[(processor - 1) * locks_ + i]; }
+    cell section_of(unsigned processor, unsigned i) const { return sections_[(processor - 1) * locks_ + (c_.shared_place ? 0 : i)]; }
     static value name_of_lock(turn& t) { return static_cast<value>(t.local(which) + 1); }
 
     void get_in(turn& t) {
@@ -118,6 +119,7 @@ private:
         }}};
         all += {{"end", "", [=, this](turn& t) {
             if (in_turn(p)) t.unlock(taken_[p - 1]);
+            ++t.guarded(ended_);
             t.end();
         }}};
         if (me.first != 0) {
@@ -154,17 +156,16 @@ private:
 
     // lock_slow(), revoke() and consider_bias().
     program slow_steps(unsigned p) {
-        const step take = {"R1", "lock the lock below", [this](turn& t) { t.lock(at(t).below); }};
         const step end_bias = {"R2", "bias = null", [this](turn& t) { t.store(at(t).bias, 0); }};
-        program all;
-        if (c_.ends_bias_unlocked) all += {{"R1", "(later)", [](turn&) {}}};
-        else all += {take};
-        all += {{"", "bias?", [=, this](turn& t) {
-            const value biased = t.load(at(t).bias);
-            if (biased == 0) return t.go("give");
-            if (biased == p) return t.go("have");
-            t.local(from) = biased;
-        }}};
+        program all = {
+            {"R1", "lock the lock below", [this](turn& t) { t.lock(at(t).below); }},
+            {"", "bias?", [=, this](turn& t) {
+                const value biased = t.load(at(t).bias);
+                if (biased == 0) return t.go("give");
+                if (biased == p) return get_in(t);
+                t.local(from) = biased;
+            }},
+        };
         if (!c_.late_bias_end) all += {end_bias};
         all += {
             {"R3", "heavy barrier", [this](turn& t) { c_.symmetric ? t.fence() : t.heavy_barrier(); }},
@@ -174,26 +175,23 @@ private:
             }},
         };
         if (c_.late_bias_end) all += {end_bias};
-        all += {{"", "last = null, on_end = 0", [=, this](turn& t) {
-            t.local(from) = t.local(place) = 0;
-            if (!c_.ends_bias_unlocked) t.guarded(at(t).last) = t.guarded(at(t).on_end) = 0;
-            t.go("have");
-        }}};
-        all += {{"give", "so many times on end: bias = this processor", [=, this](turn& t) {
-            if (t.guarded(at(t).last) != p) {
-                t.guarded(at(t).last) = static_cast<value>(p);
-                t.guarded(at(t).on_end) = 0;
-            } else if (p != plain && ++t.guarded(at(t).on_end) >= c_.bias_after) {
-                t.guarded(at(t).on_end) = 0;
-                t.store(at(t).bias, static_cast<value>(p));
-            }
-        }}};
-        if (c_.ends_bias_unlocked) all += {{"have", "lock the lock below, too late", [this](turn& t) {
-            if (!t.try_lock(at(t).below)) return t.block();
-            get_in(t);
-        }}};
-        else all += {{"have", "", [this](turn& t) { get_in(t); }}};
-        return all;
+        return all += {
+            {"", "last = null, on_end = 0", [this](turn& t) {
+                t.local(from) = t.local(place) = 0;
+                t.guarded(at(t).last) = t.guarded(at(t).on_end) = 0;
+                get_in(t);
+            }},
+            {"give", "so many times on end: bias = this processor", [=, this](turn& t) {
+                get_in(t);
+                if (t.guarded(at(t).last) != p) {
+                    t.guarded(at(t).last) = static_cast<value>(p);
+                    t.guarded(at(t).on_end) = 0;
+                } else if (p != plain && ++t.guarded(at(t).on_end) >= c_.bias_after) {
+                    t.guarded(at(t).on_end) = 0;
+                    t.store(at(t).bias, static_cast<value>(p));
+                }
+            }},
+        };
     }
 
     program inside_steps(const party& me) {
@@ -239,6 +237,7 @@ private:
 
     const config c_;
     unsigned locks_ = 0, processors_ = 0;
+    cell ended_;
     std::vector<lock_cells> l_;
     std::vector<cell> sections_;
     std::vector<cell> taken_;
@@ -259,28 +258,29 @@ const std::vector<party> with_thread = {{.processor = 1, .rounds = 2}, {.rounds 
 TEST(BiasedLockModel, OneOwnerAtATimeAndNobodyWaitsForEver) {
     for (const memory mem : every_memory) {
         for (const bool symmetric : {false, true}) {
-            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 3}}, .mem = mem, .symmetric = symmetric}));
-            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 4}, {.rounds = 2}}, .mem = mem, .symmetric = symmetric}));
-            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 2}, {.processor = 2}, {}}, .mem = mem, .biased_to = 1, .symmetric = symmetric}));
+            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 5}, {.processor = 2, .rounds = 5}}, .mem = mem, .symmetric = symmetric}));
+            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 5}, {.rounds = 3}}, .mem = mem, .symmetric = symmetric}));
+            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}, {}}, .mem = mem, .symmetric = symmetric}));
         }
     }
     EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 4}, {.processor = 2, .rounds = 4}}, .bias_after = 2}));
-    EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}, {.rounds = 1}}}));
+    EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 3}, {.rounds = 2}}}));
+    EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 2}, {.processor = 2, .rounds = 2}, {.processor = 3, .rounds = 2}, {}}, .biased_to = 1}));
 }
 
 // The bias is the processor's, not the machine's.
 TEST(BiasedLockModel, TheProcessorMayGoToAnotherMachineBetweenTwoSections) {
     for (const memory mem : every_memory) {
-        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 2}, {.processor = 1, .rounds = 2}, {.processor = 2, .rounds = 1}}, .mem = mem}));
-        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1}, {.processor = 1}, {.processor = 2}}, .mem = mem, .biased_to = 1}));
+        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}}, .mem = mem}));
+        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1}, {.processor = 1}, {.processor = 2}, {}}, .mem = mem, .biased_to = 1}));
     }
 }
 
 TEST(BiasedLockModel, SeveralAtOnceInTheOrderInWhichEverybodyTakesThem) {
-    const party both = {.processor = 1, .rounds = 2, .first = 0, .last = 1};
+    const party both = {.processor = 1, .rounds = 3, .first = 0, .last = 1};
     for (const memory mem : every_memory) {
         for (const unsigned biased_to : {0u, 1u, 2u}) {
-            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 1, .first = 0, .last = 1}}, .mem = mem, .biased_to = biased_to}));
+            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 3, .first = 0, .last = 1}}, .mem = mem, .biased_to = biased_to}));
             EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 2, .first = 1, .last = 1}}, .mem = mem, .biased_to = biased_to}));
             EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 2, .first = 0, .last = 0}}, .mem = mem, .biased_to = biased_to}));
             EXPECT_TRUE(is_a_lock({.parties = {both, {.rounds = 1, .first = 0, .last = 1}}, .mem = mem, .biased_to = biased_to}));
@@ -339,15 +339,15 @@ TEST(BiasedLockModel, TheBiasEndsR2BeforeAnybodyLooksForTheSection) {
     EXPECT_TRUE(fails({.parties = two, .biased_to = 1, .late_bias_end = true}, two_owners));
 }
 
-// Two who take it away from the same one; the second takes away what the first has been given meanwhile.
-TEST(BiasedLockModel, TheBiasIsTakenAwayUnderTheLockBelow) {
-    const std::vector<party> three = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 3}, {.rounds = 1}};
-    EXPECT_TRUE(fails({.parties = three, .mem = memory::sequential, .ends_bias_unlocked = true}, two_owners));
-}
-
 TEST(BiasedLockModel, EveryPlaceIsLookedAt) {
     const std::vector<party> inner = {{.processor = 1, .rounds = 1, .first = 0, .last = 1}, {.processor = 2, .rounds = 1, .first = 1, .last = 1}};
     EXPECT_TRUE(fails({.parties = inner, .mem = memory::sequential, .biased_to = 1, .first_place_only = true}, two_owners));
+}
+
+// The end of the inner one would be the end of the outer one.
+TEST(BiasedLockModel, EachNeedsAPlaceOfItsOwn) {
+    const std::vector<party> outer = {{.processor = 1, .rounds = 1, .first = 0, .last = 1}, {.processor = 2, .rounds = 1, .first = 0, .last = 0}};
+    EXPECT_TRUE(fails({.parties = outer, .mem = memory::sequential, .biased_to = 1, .shared_place = true}, two_owners));
 }
 
 TEST(BiasedLockModel, WithoutMembarrierTheFenceB2IsNeeded) {

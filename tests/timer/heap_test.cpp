@@ -50,7 +50,7 @@ public:
     }
     void take_out(timer_entry* t, bool by_remove) {
         const auto at = find(t);
-        EXPECT_EQ(by_remove ? heap_.remove(t) : cancel(t), at != model_.end());
+        EXPECT_EQ(by_remove ? heap_.remove(t) == timer_heap::removal::removed : cancel(t), at != model_.end());
         if (at != model_.end()) model_.erase(at);
         EXPECT_FALSE(t->armed.load());
         check();
@@ -149,7 +149,7 @@ TEST_F(TimerHeap, IsEmptyAtFirst) {
     EXPECT_EQ(heap.size(), 0u);
     EXPECT_EQ(heap.earliest(), 0);
     EXPECT_EQ(heap.take_due(end_of_time), nullptr);
-    EXPECT_FALSE(heap.remove(&t));
+    EXPECT_NE(heap.remove(&t), timer_heap::removal::removed);
     EXPECT_FALSE(cancel(&t)) << "never in a heap";
     heap.forget();
     EXPECT_TRUE(heap.valid());
@@ -178,13 +178,13 @@ TEST_F(TimerHeap, OneThatIsInAnotherHeapStaysThere) {
     timer_entry t;
     t.when_ns = 5;
     a.insert(&t);
-    EXPECT_FALSE(b.remove(&t));
+    EXPECT_EQ(b.remove(&t), timer_heap::removal::elsewhere);
     EXPECT_TRUE(t.armed.load());
-    EXPECT_TRUE(a.remove(&t));
-    EXPECT_FALSE(a.remove(&t));
+    EXPECT_EQ(a.remove(&t), timer_heap::removal::removed);
+    EXPECT_EQ(a.remove(&t), timer_heap::removal::not_armed);
     EXPECT_FALSE(cancel(&t));
     b.insert(&t);
-    EXPECT_FALSE(a.remove(&t));
+    EXPECT_EQ(a.remove(&t), timer_heap::removal::elsewhere);
     EXPECT_TRUE(cancel(&t));
     EXPECT_EQ(b.size(), 0u);
 }

@@ -93,6 +93,8 @@ public:
     ~chan_handle() { release(core_); }
 
     chan_core* core() const noexcept { return core_; }
+    // The reference is the caller's now.
+    chan_core* detach() noexcept { return std::exchange(core_, nullptr); }
 
     static void reference(chan_core* c) noexcept {
         if (c != nullptr) reinterpret_cast<chan_references*>(c)->references.fetch_add(1, std::memory_order_relaxed);

@@ -1,0 +1,104 @@
+// barrier.hpp - a number of goroutines or threads wait for each other, again and again.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/config.hpp>
+#include <dunlin/detail/chan_core.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// src/sync/barrier.cpp
+class DUNLIN_API barrier_core {
+public:
+    explicit barrier_core(std::ptrdiff_t expected);
+    ~barrier_core();
+    barrier_core(const barrier_core&) = delete;
+    barrier_core& operator=(const barrier_core&) = delete;
+
+    struct arrival {
+        std::uint32_t phase;
+        bool last;  // and so has to complete() it
+    };
+    arrival arrive(std::ptrdiff_t n);  // throws
+    void drop();                       // throws
+    void complete(std::uint32_t phase) noexcept;
+    wait_outcome wait(std::uint32_t phase, const wait_limit* limit, const std::source_location& where);
+
+private:
+    std::atomic<std::uint64_t> word_;      // phase:32 | arrivals that are missing:32
+    std::atomic<std::uint32_t> expected_;  // in the next phase
+};
+
+struct no_completion {
+    void operator()() const noexcept {}
+};
+
+}  // namespace detail
+
+/// So many goroutines or threads wait for each other, phase after phase; with the interface of std::barrier. When the last one of a phase has
+/// arrived, it calls the completion function, and then all go on.
+///
+/// It may be destroyed as soon as all waits of the last phase have returned but one's own, even while another's has not.
+/// Order     What happens before an arrival happens before the completion function, and that before the return of the phase's waits.
+template <class CompletionFunction = detail::no_completion>
+class barrier {
+    static_assert(std::is_nothrow_invocable_v<CompletionFunction&>, "a completion function must be callable without arguments and noexcept");
+
+public:
+    /// The proof of an arrival, to wait with.
+    class arrival_token {
+    public:
+        arrival_token(arrival_token&&) = default;
+        arrival_token& operator=(arrival_token&&) = default;
+
+    private:
+        friend class barrier;
+        explicit arrival_token(std::uint32_t phase) noexcept : phase_(phase) {}
+        std::uint32_t phase_;
+    };
+
+    static constexpr std::ptrdiff_t max() noexcept { return INT32_MAX; }
+
+    /// Throws std::invalid_argument if `expected` is negative or more than max().
+    explicit barrier(std::ptrdiff_t expected, CompletionFunction f = CompletionFunction()) : core_(expected), completion_(std::move(f)) {}
+
+    /// Arrives n times, without waiting. Throws std::invalid_argument if n is not positive; std::logic_error if fewer are expected.
+    [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) { return arrival_token(arrive_and_complete(n)); }
+    /// Waits until the phase of the token has ended; at once if it has. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    void wait(arrival_token&& token, std::source_location where = std::source_location::current()) const { core_.wait(token.phase_, nullptr, where); }
+    /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws std::bad_alloc.
+    void wait(arrival_token&& token, const context& ctx, std::source_location where = std::source_location::current()) const {
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        if (core_.wait(token.phase_, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "barrier wait");
+    }
+    void arrive_and_wait(std::source_location where = std::source_location::current()) { wait(arrive(), where); }
+    void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) { wait(arrive(), ctx, where); }
+    /// Arrives, and takes no part in later phases.
+    void arrive_and_drop() {
+        core_.drop();
+        arrive_and_complete(1);
+    }
+
+private:
+    std::uint32_t arrive_and_complete(std::ptrdiff_t n) {
+        const detail::barrier_core::arrival a = core_.arrive(n);
+        if (a.last) {
+            completion_();
+            core_.complete(a.phase);
+        }
+        return a.phase;
+    }
+
+    mutable detail::barrier_core core_;
+    [[no_unique_address]] CompletionFunction completion_;
+};
+
+}  // namespace dunlin

@@ -1,0 +1,187 @@
+// condition_variable.hpp - wait until somebody says that something has changed.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <source_location>
+#include <system_error>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/config.hpp>
+#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/mutex.hpp>
+
+namespace dunlin {
+
+using std::cv_status;
+
+namespace detail {
+
+// One wait: in the queue from construction on, before the user's lock is given back. src/sync/condition_variable.cpp
+class DUNLIN_API condition_wait {
+public:
+    condition_wait(const void* condition, bool limited) noexcept;
+    ~condition_wait();
+    condition_wait(const condition_wait&) = delete;
+    condition_wait& operator=(const condition_wait&) = delete;
+
+    // Throws std::bad_alloc if there is no memory for a deadline.
+    wait_outcome wait(const wait_limit* limit, const std::source_location& where);
+
+private:
+    void leave_queue() noexcept;
+    alignas(8) unsigned char storage_[208];
+};
+
+DUNLIN_API void notify_condition(const void* condition, bool all) noexcept;
+DUNLIN_API void destroy_condition(const void* condition) noexcept;
+
+template <class Lock>
+struct lock_again {
+    Lock& lock;
+    ~lock_again() { lock.lock(); }
+};
+
+template <class Lock>
+wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_limit* limit, const std::source_location& where) {
+    condition_wait wait(condition, limit != nullptr);
+    lock.unlock();  // if it throws, the wait has not been
+    const lock_again<Lock> guard{lock};
+    return wait.wait(limit, where);
+}
+
+// Everything but which locks are taken.
+template <class Self>
+class condition_operations {
+public:
+    condition_operations() noexcept = default;
+    ~condition_operations() { destroy_condition(this); }
+    condition_operations(const condition_operations&) = delete;
+    condition_operations& operator=(const condition_operations&) = delete;
+
+    /// Wakes the one who has waited longest. Nothing if nobody waits.
+    /// Order     What happens before it happens before the return of the wait it ends.
+    /// Cost      A load if nobody waits.
+    void notify_one() noexcept { notify_condition(this, false); }
+    /// Wakes all who wait.
+    void notify_all() noexcept { notify_condition(this, true); }
+
+protected:
+    template <class Lock>
+    cv_status wait_until_ns(Lock& lock, std::int64_t deadline_ns, const std::source_location& where) {
+        const wait_limit limit{deadline_ns, nullptr};
+        return wait_for_condition(this, lock, &limit, where) == wait_outcome::ok ? cv_status::no_timeout : cv_status::timeout;
+    }
+    template <class Lock, class Predicate>
+    bool wait_until_ns(Lock& lock, std::int64_t deadline_ns, Predicate& ready, const std::source_location& where) {
+        while (!ready()) {
+            if (wait_until_ns(lock, deadline_ns, where) == cv_status::timeout) return ready();
+        }
+        return true;
+    }
+    template <class Lock>
+    void wait_with(Lock& lock, const context& ctx, const std::source_location& where) {
+        const wait_limit limit{wait_limit::never, done_channel(ctx)};
+        if (wait_for_condition(this, lock, &limit, where) == wait_outcome::cancelled) throw_cancelled(ctx, "condition_variable wait");
+    }
+
+private:
+    char address_ = 0;  // two condition variables never have the same address
+};
+
+}  // namespace detail
+
+/// Works with any lock that has lock() and unlock(): std::mutex, std::unique_lock, dunlin::shared_mutex. From goroutines and plain threads, in any mix.
+///
+/// It may be destroyed after a notify_all(), or when everybody has been notified, even before the waits have returned.
+/// There are no spurious wake-ups; predicates are still the way to use it, since whoever is notified does not get the lock at once.
+/// Misuse    Destruction while somebody waits who was not notified ends the process with a report.
+/// Source    sync.Cond for the order, the standard for the interface.
+class condition_variable_any : public detail::condition_operations<condition_variable_any> {
+public:
+    /// Gives `lock` back, waits for a notify, and takes the lock again, also when it throws. In the queue before the lock is free: no notify by
+    /// somebody who takes the lock afterwards is missed.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread); the lock blocks as it does.
+    /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the standard.
+    template <class Lock>
+    void wait(Lock& lock, std::source_location where = std::source_location::current()) {
+        detail::wait_for_condition(this, lock, nullptr, where);
+    }
+    /// Waits until ready() is true; it is called with the lock held.
+    template <class Lock, class Predicate>
+        requires std::predicate<Predicate&>
+    void wait(Lock& lock, Predicate ready, std::source_location where = std::source_location::current()) {
+        while (!ready()) wait(lock, where);
+    }
+    /// The same until `ctx` is done: throws context_cancelled then, with the lock held. Throws std::bad_alloc.
+    template <class Lock>
+    void wait(Lock& lock, const context& ctx, std::source_location where = std::source_location::current()) {
+        this->wait_with(lock, ctx, where);
+    }
+    template <class Lock, class Predicate>
+        requires std::predicate<Predicate&>
+    void wait(Lock& lock, const context& ctx, Predicate ready, std::source_location where = std::source_location::current()) {
+        while (!ready()) this->wait_with(lock, ctx, where);
+    }
+    /// Until `t` at most. Throws std::bad_alloc.
+    template <class Lock, class Clock, class Duration>
+    cv_status wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        return this->wait_until_ns(lock, detail::deadline_at(t), where);
+    }
+    /// What ready() returned last.
+    template <class Lock, class Clock, class Duration, class Predicate>
+        requires std::predicate<Predicate&>
+    bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
+        std::source_location where = std::source_location::current()) {
+        return this->wait_until_ns(lock, detail::deadline_at(t), ready, where);
+    }
+    /// For `d` at most. Throws std::bad_alloc.
+    template <class Lock, class Rep, class Period>
+    cv_status wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        return this->wait_until_ns(lock, detail::deadline_in(d), where);
+    }
+    template <class Lock, class Rep, class Period, class Predicate>
+        requires std::predicate<Predicate&>
+    bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
+        return this->wait_until_ns(lock, detail::deadline_in(d), ready, where);
+    }
+};
+
+/// The same with std::unique_lock<dunlin::mutex> only. Throws std::system_error if the lock is not held.
+class condition_variable : public detail::condition_operations<condition_variable> {
+public:
+    using lock_type = std::unique_lock<mutex>;
+
+    void wait(lock_type& lock, std::source_location where = std::source_location::current()) { detail::wait_for_condition(this, lock, nullptr, where); }
+    template <std::predicate Predicate>
+    void wait(lock_type& lock, Predicate ready, std::source_location where = std::source_location::current()) {
+        while (!ready()) wait(lock, where);
+    }
+    void wait(lock_type& lock, const context& ctx, std::source_location where = std::source_location::current()) { wait_with(lock, ctx, where); }
+    template <std::predicate Predicate>
+    void wait(lock_type& lock, const context& ctx, Predicate ready, std::source_location where = std::source_location::current()) {
+        while (!ready()) wait_with(lock, ctx, where);
+    }
+    template <class Clock, class Duration>
+    cv_status wait_until(lock_type& lock, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        return wait_until_ns(lock, detail::deadline_at(t), where);
+    }
+    template <class Clock, class Duration, std::predicate Predicate>
+    bool wait_until(lock_type& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
+        std::source_location where = std::source_location::current()) {
+        return wait_until_ns(lock, detail::deadline_at(t), ready, where);
+    }
+    template <class Rep, class Period>
+    cv_status wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        return wait_until_ns(lock, detail::deadline_in(d), where);
+    }
+    template <class Rep, class Period, std::predicate Predicate>
+    bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
+        return wait_until_ns(lock, detail::deadline_in(d), ready, where);
+    }
+};
+
+}  // namespace dunlin

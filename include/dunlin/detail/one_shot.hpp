@@ -1,0 +1,44 @@
+// one_shot.hpp - something that happens once and can be waited for. Behind once_flag and future; not for direct use.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <source_location>
+
+#include <dunlin/config.hpp>
+#include <dunlin/detail/chan_core.hpp>
+
+namespace dunlin::detail {
+
+// src/sync/once.cpp
+class DUNLIN_API one_shot {
+public:
+    constexpr one_shot() noexcept = default;
+    ~one_shot() {
+        if (word_.load(std::memory_order_relaxed) == begun) destroyed();
+    }
+    one_shot(const one_shot&) = delete;
+    one_shot& operator=(const one_shot&) = delete;
+
+    // Acquire: what happened before set() is seen.
+    bool is_set() const noexcept { return word_.load(std::memory_order_acquire) == done; }
+    // True for the first who asks: it has to set() it.
+    bool begin() noexcept {
+        std::uint32_t expected = fresh;
+        return word_.compare_exchange_strong(expected, begun, std::memory_order_relaxed);
+    }
+    // After it the object may be gone.
+    void set() noexcept;
+    wait_outcome wait(unsigned char reason, const wait_limit* limit, const std::source_location& where);
+
+private:
+    static constexpr std::uint32_t fresh = 0, begun = 1, done = 2;
+    void destroyed() noexcept;
+
+    std::atomic<std::uint32_t> word_{fresh};
+};
+
+inline constexpr unsigned char once_reason = 21;    // sched::wait_reason; checked in src/sync/once.cpp
+inline constexpr unsigned char future_reason = 22;
+
+}  // namespace dunlin::detail

@@ -1,0 +1,144 @@
+// mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take both.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/config.hpp>
+#include <dunlin/detail/chan_core.hpp>
+
+namespace dunlin {
+
+namespace park {
+struct lot_node;
+class lot_bucket;
+}  // namespace park
+
+/// A lock for one at a time, with the interface of std::timed_mutex. From goroutines and plain threads, in any mix.
+///
+/// It may be destroyed as soon as it is free and nobody waits for it, even while another's unlock() has not returned yet.
+/// May be unlocked by another goroutine than the one that locked it, as in Go.
+/// Order     What happens before an unlock happens before the return of the next lock.
+/// Fairness  Go's: whoever is awake may pass those who sleep, until one of these has waited for a millisecond; it then gets the lock directly.
+/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it is locked or waited for.
+/// Cost      A free lock and unlock are one atomic operation and two calls. Figures: docs/benchmarks.md, mutex.
+/// Source    sync.Mutex.
+class DUNLIN_API mutex {
+public:
+    constexpr mutex() noexcept = default;
+    ~mutex();
+    mutex(const mutex&) = delete;
+    mutex& operator=(const mutex&) = delete;
+
+    /// Waits until it is free, and takes it.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    void lock(std::source_location where = std::source_location::current());
+    /// The same until `ctx` is done: throws context_cancelled then, and the lock is not taken. Throws std::bad_alloc.
+    void lock(const context& ctx, std::source_location where = std::source_location::current()) {
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        if (lock_limited(limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "mutex lock");
+    }
+    /// Takes it if it is free now.
+    bool try_lock() noexcept;
+    /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        return try_lock() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        return try_lock() || lock_limited({detail::deadline_at(t), nullptr}, where) == detail::wait_outcome::ok;
+    }
+    /// Gives it back.
+    void unlock();
+
+private:
+    friend class recursive_mutex;
+
+    static constexpr std::uint32_t locked = 1, woken = 2;
+
+    bool take() noexcept {
+        std::uint32_t word = 0;
+        // Acquire pairs with the release of unlock(). On failure as well: see owner_.
+        if (word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+        while ((word & locked) == 0) {
+            if (word_.compare_exchange_weak(word, word | locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+        }
+        return false;
+    }
+    bool take_as_woken(bool give_up) noexcept;
+    bool somebody_is_woken(std::uint32_t word) const noexcept;
+    park::lot_node* wake_first(park::lot_bucket& b) noexcept;
+    void note_owner(std::uint64_t owner) noexcept;
+    bool is_held_by_caller() const noexcept;
+    bool spin() noexcept;
+    detail::wait_outcome lock_limited(const detail::wait_limit& limit, const std::source_location& where);
+    detail::wait_outcome lock_slow(const detail::wait_limit* limit, const std::source_location& where);
+    void unlock_watched() noexcept;
+    [[noreturn]] void report_recursion() const noexcept;
+    static void look_for_waiters(const void* address) noexcept;
+
+    // locked | somebody was taken off the queue and told to try, and has not come yet.
+    std::atomic<std::uint32_t> word_{0};
+    std::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: in which run that was
+    // The holder's: a goroutine's number, or a plain thread's mark; 0 while it is free. Cleared before the release of word_, so nobody who is not
+    // the holder ever reads itself here after a failed take().
+    std::atomic<std::uint64_t> owner_{0};
+    std::atomic<std::int64_t> since_ns_{0};  // the holder's; coarse
+};
+
+/// std has two; here every mutex can be waited for with a limit.
+using timed_mutex = mutex;
+
+/// A mutex that its holder may lock again; it is free after as many unlocks. With the interface of std::recursive_timed_mutex.
+/// Only the holder may unlock it. Everything else as for mutex.
+class DUNLIN_API recursive_mutex {
+public:
+    constexpr recursive_mutex() noexcept = default;
+    recursive_mutex(const recursive_mutex&) = delete;
+    recursive_mutex& operator=(const recursive_mutex&) = delete;
+
+    void lock(std::source_location where = std::source_location::current()) {
+        if (again()) return;
+        mutex_.lock(where);
+        depth_ = 1;
+    }
+    void lock(const context& ctx, std::source_location where = std::source_location::current()) {
+        if (again()) return;
+        mutex_.lock(ctx, where);
+        depth_ = 1;
+    }
+    bool try_lock() noexcept { return again() || first(mutex_.try_lock()); }
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        return again() || first(mutex_.try_lock_for(d, where));
+    }
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        return again() || first(mutex_.try_lock_until(t, where));
+    }
+    void unlock();
+
+private:
+    bool again() noexcept {
+        if (!mutex_.is_held_by_caller()) return false;
+        ++depth_;
+        return true;
+    }
+    bool first(bool taken) noexcept {
+        if (taken) depth_ = 1;
+        return taken;
+    }
+
+    mutex mutex_;
+    std::size_t depth_ = 0;  // the holder's
+};
+
+using recursive_timed_mutex = recursive_mutex;
+
+}  // namespace dunlin

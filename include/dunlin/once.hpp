@@ -1,0 +1,117 @@
+// once.hpp - do something once, whoever comes first.
+#pragma once
+
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/config.hpp>
+#include <dunlin/detail/one_shot.hpp>
+#include <dunlin/task.hpp>
+
+namespace dunlin {
+
+/// Whether something has been done. For call_once().
+class once_flag {
+public:
+    constexpr once_flag() noexcept = default;
+    once_flag(const once_flag&) = delete;
+    once_flag& operator=(const once_flag&) = delete;
+
+private:
+    template <class F, class... Args>
+    friend void call_once(once_flag& flag, F&& f, Args&&... args);
+    detail::one_shot done_;
+};
+
+/// Calls f(args...) if this is the first call with `flag`. Whoever comes while it runs waits until it has ended.
+///
+/// DIFFERS FROM std::call_once: when f throws, the exception goes to the caller whose call it was, and to nobody else; f COUNTS AS DONE AND IS NOT TRIED
+/// AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for everybody.
+/// Blocks    The goroutine, never its thread (a plain thread on a plain thread). A call from inside f with the same flag: for ever.
+/// Order     What f does happens before the return of every call_once() with the flag.
+/// Cost      A load, when it is done.
+/// Source    sync.Once.
+template <class F, class... Args>
+void call_once(once_flag& flag, F&& f, Args&&... args) {
+    if (flag.done_.is_set()) return;
+    if (!flag.done_.begin()) {
+        flag.done_.wait(detail::once_reason, nullptr, std::source_location::current());
+        return;
+    }
+    struct ending {
+        detail::one_shot& done;
+        ~ending() { done.set(); }
+    } guard{flag.done_};
+    std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
+}
+
+namespace detail {
+
+template <class F>
+struct once_call {
+    using result = std::invoke_result_t<F&>;
+    using stored = std::conditional_t<std::is_void_v<result>, char, std::conditional_t<std::is_reference_v<result>, std::remove_reference_t<result>*, result>>;
+
+    explicit once_call(F&& f) : function(std::move(f)) {}
+    explicit once_call(const F& f) : function(f) {}
+
+    void run() {
+        call_once(flag, [this] {
+            try {
+                if constexpr (std::is_void_v<result>) {
+                    std::invoke(*function);
+                    value.emplace();
+                } else if constexpr (std::is_reference_v<result>) {
+                    value.emplace(std::addressof(std::invoke(*function)));
+                } else {
+                    value.emplace(std::invoke(*function));
+                }
+            } catch (...) {
+                error = std::current_exception();  // null while exit_goroutine() passes; it goes on when this block ends
+            }
+            function.reset();
+        });
+        if (error) std::rethrow_exception(error);
+        if (!value) throw goroutine_exited();
+    }
+
+    once_flag flag;
+    std::optional<F> function;
+    std::optional<stored> value;
+    std::exception_ptr error;
+};
+
+}  // namespace detail
+
+/// A function that calls f the first time, and nothing later. Copies are the same. If f throws, each call throws the same exception.
+/// Throws    What f threw; goroutine_exited if f ended by exit_goroutine(). Source: sync.OnceFunc.
+template <class F>
+    requires std::invocable<std::decay_t<F>&>
+auto once_func(F&& f) {
+    return [call = std::make_shared<detail::once_call<std::decay_t<F>>>(std::forward<F>(f))] { call->run(); };
+}
+
+/// The same, and the function returns what f returned: a constant reference to it, which is good as long as a copy of the function lives; or the same
+/// reference as f. Source: sync.OnceValue.
+template <class F>
+    requires std::invocable<std::decay_t<F>&>
+auto once_value(F&& f) {
+    using call_type = detail::once_call<std::decay_t<F>>;
+    static_assert(!std::is_void_v<typename call_type::result>, "f returns nothing: use once_func()");
+    return [call = std::make_shared<call_type>(std::forward<F>(f))]() -> decltype(auto) {
+        call->run();
+        if constexpr (std::is_reference_v<typename call_type::result>) {
+            return static_cast<typename call_type::result>(**call->value);
+        } else {
+            return std::as_const(*call->value);
+        }
+    };
+}
+
+}  // namespace dunlin

@@ -1,0 +1,77 @@
+// pool.hpp - objects that are kept for the next one who needs such an object.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <dunlin/config.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// Pointers, one shelf for each processor. src/sync/pool.cpp
+class DUNLIN_API pool_core {
+public:
+    explicit pool_core(void (*destroy)(void*));  // throws std::bad_alloc
+    ~pool_core();
+    pool_core(const pool_core&) = delete;
+    pool_core& operator=(const pool_core&) = delete;
+
+    void* take() noexcept;   // null: there is none
+    void put(void* object);  // throws std::bad_alloc
+    void trim() noexcept;
+
+private:
+    struct shelf;
+    struct box;
+    void destroy_all(box* first) noexcept;
+
+    void (*const destroy_)(void*);
+    std::size_t count_;
+    std::unique_ptr<shelf[]> shelves_;
+};
+
+}  // namespace detail
+
+/// Objects that are kept for the next one who needs such an object: buffers, parsers, whatever is costly to make. From goroutines and plain threads, in
+/// any mix. What is in the pool may be destroyed by trim() at any time: a pool is no place to store things.
+///
+/// Order     What happens before a put() happens before the return of the get() that gets the object.
+/// Cost      A lock of the processor's own; nothing is allocated while the pool has been as full before.
+/// Source    sync.Pool. Differs: nothing is dropped unless trim() is called, since there is no garbage collector.
+template <class T>
+class pool {
+public:
+    /// Without a factory: get() returns null when there is none. Throws std::bad_alloc.
+    pool() : core_(destroy) {}
+    /// `make()` makes a new one, as std::unique_ptr<T>, when there is none. Throws std::bad_alloc.
+    explicit pool(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)), core_(destroy) {}
+
+    /// One that was put here: the last one of this processor's, else another processor's; else a new one. Throws what the factory throws.
+    std::unique_ptr<T> get() {
+        std::unique_ptr<T> object = try_get();
+        if (!object && make_) object = make_();
+        return object;
+    }
+    /// The same without the factory.
+    std::unique_ptr<T> try_get() noexcept { return std::unique_ptr<T>(static_cast<T*>(core_.take())); }
+    /// Keeps `object`; null is nothing. Throws std::bad_alloc; the object is destroyed then.
+    void put(std::unique_ptr<T> object) {
+        if (!object) return;
+        core_.put(object.get());
+        object.release();
+    }
+    /// Destroys what has not been used since the last trim(): an object in the pool survives one, not two. The runtime does not call it.
+    void trim() noexcept { core_.trim(); }
+
+private:
+    static void destroy(void* object) { std::default_delete<T>()(static_cast<T*>(object)); }
+
+    std::function<std::unique_ptr<T>()> make_;
+    detail::pool_core core_;
+};
+
+}  // namespace dunlin

@@ -1,0 +1,115 @@
+// shared_mutex.hpp - many readers or one writer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <source_location>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/config.hpp>
+#include <dunlin/detail/chan_core.hpp>
+
+namespace dunlin {
+
+/// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain threads, in any mix.
+///
+/// It may be destroyed as soon as it is free and nobody waits for it, even while another's unlock has not returned yet.
+/// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(), of every later lock().
+/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before the next writer.
+///           So a goroutine that has it shared must not lock it shared again: with a writer between the two, both wait for ever.
+/// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked or waited for.
+/// Cost      One atomic operation for each call while nobody waits.
+/// Source    sync.RWMutex.
+class DUNLIN_API shared_mutex {
+public:
+    constexpr shared_mutex() noexcept = default;
+    ~shared_mutex();
+    shared_mutex(const shared_mutex&) = delete;
+    shared_mutex& operator=(const shared_mutex&) = delete;
+
+    /// Waits until nobody has it, and takes it. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    void lock(std::source_location where = std::source_location::current()) {
+        if (!try_lock()) wait(writer, nullptr, where);
+    }
+    /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
+    void lock(const context& ctx, std::source_location where = std::source_location::current()) {
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        if (wait(writer, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "shared_mutex lock");
+    }
+    bool try_lock() noexcept {
+        std::uint32_t free = 0;
+        return word_.compare_exchange_strong(free, written, std::memory_order_acquire, std::memory_order_relaxed);
+    }
+    /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        return try_lock() || wait_until(writer, detail::deadline_in(d), where);
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        return try_lock() || wait_until(writer, detail::deadline_at(t), where);
+    }
+    void unlock() {
+        std::uint32_t mine = written;
+        if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) unlock_slow();
+    }
+
+    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    void lock_shared(std::source_location where = std::source_location::current()) {
+        if (!try_lock_shared()) wait(reader, nullptr, where);
+    }
+    /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
+    void lock_shared(const context& ctx, std::source_location where = std::source_location::current()) {
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        if (wait(reader, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "shared_mutex lock_shared");
+    }
+    bool try_lock_shared() noexcept {
+        std::uint32_t word = word_.load(std::memory_order_relaxed);
+        while (word < most_readers) {
+            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+        }
+        return false;
+    }
+    template <class Rep, class Period>
+    bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        return try_lock_shared() || wait_until(reader, detail::deadline_in(d), where);
+    }
+    template <class Clock, class Duration>
+    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        return try_lock_shared() || wait_until(reader, detail::deadline_at(t), where);
+    }
+    void unlock_shared() {
+        std::uint32_t word = word_.load(std::memory_order_relaxed);
+        // Nobody waits, or others read on.
+        while ((word & written) == 0 && (word & readers) > ((word & waited) ? 1u : 0u)) {
+            if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) return;
+        }
+        unlock_shared_slow();
+    }
+
+private:
+    enum role : bool { reader, writer };
+
+    // word_: a writer has it | somebody waits | how many readers have it
+    static constexpr std::uint32_t written = std::uint32_t{1} << 31;
+    static constexpr std::uint32_t waited = std::uint32_t{1} << 30;
+    static constexpr std::uint32_t readers = waited - 1;
+    static constexpr std::uint32_t most_readers = readers;
+
+    bool wait_until(role r, std::int64_t deadline_ns, const std::source_location& where) {
+        const detail::wait_limit limit{deadline_ns, nullptr};
+        return wait(r, &limit, where) == detail::wait_outcome::ok;
+    }
+    detail::wait_outcome wait(role r, const detail::wait_limit* limit, const std::source_location& where);
+    void unlock_slow();
+    void unlock_shared_slow();
+    struct queue;
+
+    std::atomic<std::uint32_t> word_{0};
+};
+
+using shared_timed_mutex = shared_mutex;
+
+}  // namespace dunlin

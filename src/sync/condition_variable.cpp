@@ -1,0 +1,120 @@
+// condition_variable.cpp - wait until somebody says that something has changed.
+//
+// Data       The object has no state: everything is in the lot, in the queue of its address. A node has a state:
+//            0 queued, its waiter is still giving its lock back    1 parked    2 notified
+// Protocol   wait                                            notify, under the bucket's lock
+//            W1  queue the node                              N1  take the first node off
+//            W2  give the user's lock back: his code,        N2  state = 2 (exchange). It was 0: done, and the node may be gone
+//                outside the runtime                         N3  it was 1: claim; false: its deadline was first, take the next; else wake it, after the unlock
+//            W3  prepare(); CAS state 0 -> 1; it was 2:
+//                withdraw, out
+//            W4  wait
+// Proof      (no notify is lost) Whoever notifies after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on one word: one comes first, and the
+//            other acts. The oldest is notified even before it has parked.
+// Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it returns, so N3 may look at its node.
+// Source     Go 1.24 sync/cond.go, runtime/sema.go notifyList (tickets do there what state 0 does here).
+// Tests      tests/sync/condition_variable_test.cpp
+#include <dunlin/condition_variable.hpp>
+
+#include <new>
+
+#include "sync/lot_wait.h"
+
+namespace dunlin::detail {
+
+namespace {
+
+constexpr std::uint8_t queued = 0, parked = 1, notified = 2;
+
+struct wait_in_progress {
+    park::waiter waiter;
+    park::lot_node node;
+    wait_in_progress(const void* condition, bool limited) noexcept : node(&waiter, condition, park::lot_kind::condition, limited) {}
+};
+
+wait_in_progress& in(unsigned char* storage) noexcept { return *std::launder(reinterpret_cast<wait_in_progress*>(storage)); }
+
+// N1 to N3. Null: nobody is to be woken; `done` says whether somebody was notified.
+park::lot_node* notify_first(park::lot_bucket& b, const void* condition, bool& done) noexcept {
+    while (park::lot_node* n = b.front(condition)) {
+        if (n->kind != park::lot_kind::condition) break;
+        b.remove(n);
+        // Acquire-release: the waiter sees what we did before, and we its waiter prepared.
+        const std::uint8_t was = n->state.exchange(notified, std::memory_order_acq_rel);
+        if (was == queued) {
+            done = true;
+            return nullptr;
+        }
+        if (n->claim()) {
+            done = true;
+            return n;
+        }
+    }
+    done = false;
+    return nullptr;
+}
+
+}  // namespace
+
+condition_wait::condition_wait(const void* condition, bool limited) noexcept {
+    static_assert(sizeof(wait_in_progress) <= sizeof(storage_) && alignof(wait_in_progress) <= 8);
+    auto* w = ::new (storage_) wait_in_progress(condition, limited);
+    park::lot_bucket& b = park::bucket_of(condition);
+    park::runtime_section inside;
+    b.lock.lock();
+    b.announce();
+    b.push_back(&w->node);
+    b.lock.unlock();
+}
+
+// Only when the user's unlock has thrown, or exit_goroutine() passes, is it still queued.
+condition_wait::~condition_wait() {
+    if (in(storage_).node.state.load(std::memory_order_acquire) == queued) leave_queue();
+}
+
+void condition_wait::leave_queue() noexcept {
+    park::lot_node& n = in(storage_).node;
+    park::lot_bucket& b = park::bucket_of(n.address);
+    park::runtime_section inside;
+    b.lock.lock();
+    if (n.linked) b.remove(&n);
+    b.lock.unlock();
+}
+
+wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_location& where) {
+    park::waiter& w = in(storage_).waiter;
+    park::lot_node& n = in(storage_).node;
+    park::lot_bucket& b = park::bucket_of(n.address);
+    w.again();  // the user's unlock may have brought us to another thread; before state 1 nobody claims
+    w.enter();
+    w.prepare(sched::wait_reason::cond_wait, where);
+    std::uint8_t was = queued;
+    // Release publishes the prepared waiter, acquire gets what the notifier did.
+    if (!n.state.compare_exchange_strong(was, parked, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        w.withdraw();
+        w.leave();
+        return wait_outcome::ok;
+    }
+    return wait_in_lot(b, n, w, limit);
+}
+
+void notify_condition(const void* condition, bool all) noexcept {
+    park::lot_bucket& b = park::bucket_of(condition);
+    // Whoever waits has announced itself before it gave its lock back.
+    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;
+    park::runtime_section inside;
+    park::wake_chain chain;
+    bool done = true;
+    b.lock.lock();
+    do {
+        if (park::lot_node* n = notify_first(b, condition, done)) chain.add(n);
+    } while (all && done);
+    b.lock.unlock();
+    park::wake_all(chain.first());
+}
+
+void destroy_condition(const void* condition) noexcept {
+    park::check_nobody_waits(condition, "a condition variable is destroyed while goroutines wait for it");
+}
+
+}  // namespace dunlin::detail

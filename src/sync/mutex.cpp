@@ -1,0 +1,276 @@
+// mutex.cpp - a lock whose unlock is a plain store, and whose queue is not in the object.
+//
+// Problem    A free lock and unlock shall cost one locked instruction, not two; and after the store that frees it, unlock() must not touch the mutex,
+//            which may be gone. Drepper's "somebody sleeps" in the same word needs an exchange in unlock(); a second word beside it needs a look at
+//            the object afterwards. So what unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
+// Data       word_    locked | woken: somebody was taken off the queue and told to try; until he has, nobody else need be woken
+//            watched  1: an unlock of a mutex of this bucket comes by under the bucket's lock. Sticky: cleared after `patience` that found no mutex waited for
+// Protocol   lock                                              unlock
+//            L1  CAS, sets locked: have it                     U1  watched: U6
+//            L2  spin a while                                  U2  owner = 0, word = 0 (release, a plain store)
+//            L3  lock the bucket                               U3  light barrier (platform/membarrier.h)
+//            L4  watched is 0: = 1, heavy barrier              U4  not watched: done
+//            L5  CAS, sets locked: unlock the bucket, have it  U5  lock the bucket; somebody queues for this address, as for a mutex: it is alive;
+//                (who was woken clears woken in either case)       CAS word 0 -> woken: take the first off; unlock; wake him
+//            L6  queue (back, or front if it was woken),       U6  woken: owner = 0, CAS locked|woken -> woken (release): done
+//                unlock the bucket, sleep                      U7  lock the bucket. The first is starving: he is the owner now. Else take the first off,
+//            L7  granted: have it; else CAS as in L5; L3           word = woken, or there is none, word = 0; unlock; wake
+// Proof      (that whoever queues is woken) Let U be the unlock that ends the ownership because of which L5 fails. When L5 ran, watched had been 1 without a
+//            break since some L4, whose heavy barrier is over: a fence in U's thread. It falls before U's last look at watched (U1 or U4),
+//            which then sees 1, or after U4: then U2 was before the fence, is visible to L5, and L5 would not find this ownership.
+//            So U comes to U5, U6 or U7, those under the bucket's lock and so after L6 (L4 to L6 are in one section). There it wakes the first; or finds,
+//            in one step with its release, that somebody is on his way: he has not made L5 yet, which will find it free, or locked by
+//            somebody else who comes by in turn. Or U5 finds it locked or woken by then, and the same holds.
+//            `watched` is cleared under the bucket's lock and only while no mutex has a queue, so never between an L4 or L5 and the wake.
+//            (that U2 overwrites nothing) Only who releases it (U7), or finds it free (U5), sets woken; U2 may wipe it out if `watched` was cleared since:
+//            then one more may be woken than need be.
+// Frozen     A goroutine whose run() has returned never comes. woken_in_ says in which run it was woken.
+// Fairness   Normal: those awake may pass. A waiter that lost the race after a wake goes to the front; when it has waited for a millisecond by then it is
+//            starving, and the next unlock hands over.
+// Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by one who has not found a waiter; found under the
+//            bucket's lock, a waiter keeps it alive.
+// Without    membarrier both barriers are real fences, and the pair costs two locked instructions.
+// Rejected   One word with the flag (exchange in unlock): 4.3 ns more. Direct hand-over always: a switch for each lock under contention.
+// Source     Go 1.24 sync/mutex.go for the modes; platform/lock.h for the barriers.
+// Tests      tests/sync/mutex_test.cpp, tests/model/mutex_model_test.cpp
+#include <dunlin/mutex.hpp>
+
+#include "platform/membarrier.h"
+#include "sched/crash.h"
+#include "sync/lot_wait.h"
+
+namespace dunlin {
+
+namespace {
+
+using detail::wait_outcome;
+using park::lot_bucket;
+using park::lot_node;
+
+constexpr std::int64_t starving_ns = 1'000'000;
+constexpr std::uint32_t patience = 1000;
+constexpr int spin_rounds = 30;
+
+// Whoever calls: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
+inline std::uint64_t caller() noexcept {
+    if (const sched::goroutine* g = sched::current_goroutine()) return g->id;
+    static thread_local char here;
+    return reinterpret_cast<std::uintptr_t>(&here) | (std::uint64_t{1} << 63);
+}
+
+// L4. The bucket is locked.
+inline void watch(lot_bucket& b) noexcept {
+    b.idle_looks = 0;
+    if (b.watched.load(std::memory_order_relaxed) != 0) return;
+    b.watched.store(1, std::memory_order_relaxed);
+    platform::heavy_barrier();
+}
+
+// The bucket is locked, and an unlock has found nobody.
+inline void found_nobody(lot_bucket& b) noexcept {
+    if (++b.idle_looks < patience) return;
+    b.idle_looks = 0;
+    if (!b.any(park::lot_kind::mutex)) b.watched.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+inline void mutex::note_owner(std::uint64_t owner) noexcept {
+    owner_.store(owner, std::memory_order_relaxed);
+    since_ns_.store(sched::the_scheduler.coarse_now_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+// Anew for each run that has left goroutines behind.
+inline std::uint32_t run_number() noexcept { return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed)); }
+
+inline bool mutex::somebody_is_woken(std::uint32_t word) const noexcept {
+    return (word & woken) != 0 && woken_in_.load(std::memory_order_relaxed) == run_number();
+}
+
+// L5 and L7 of one who was woken.
+bool mutex::take_as_woken(bool give_up) noexcept {
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        const bool free = (word & locked) == 0;
+        if (!free && !give_up) return false;
+        const std::uint32_t next = free ? locked : word & ~woken;
+        if (word_.compare_exchange_weak(word, next, std::memory_order_acquire, std::memory_order_relaxed)) return free;
+    }
+}
+
+bool mutex::is_held_by_caller() const noexcept { return owner_.load(std::memory_order_relaxed) == caller(); }
+
+void mutex::lock(std::source_location where) {
+    if (DUNLIN_LIKELY(take())) {  // L1
+        note_owner(caller());
+    } else {
+        lock_slow(nullptr, where);
+    }
+}
+
+bool mutex::try_lock() noexcept {
+    if (!take()) return false;
+    note_owner(caller());
+    return true;
+}
+
+wait_outcome mutex::lock_limited(const detail::wait_limit& limit, const std::source_location& where) {
+    if (detail::cancelled_already(&limit)) return wait_outcome::cancelled;
+    if (try_lock()) return wait_outcome::ok;
+    return lock_slow(&limit, where);
+}
+
+void mutex::unlock() {
+    if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) == 0)) sched::report_misuse("unlock of unlocked mutex");
+    const lot_bucket& b = park::bucket_of(this);
+    if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) return unlock_watched();  // U1
+    owner_.store(0, std::memory_order_relaxed);
+    word_.store(0, std::memory_order_release);                                                    // U2, pairs with take()
+    platform::light_barrier();                                                                    // U3
+    if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) look_for_waiters(this);   // U4
+}
+
+[[gnu::noinline]] void mutex::unlock_watched() noexcept {
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    if (somebody_is_woken(word)) {
+        owner_.store(0, std::memory_order_relaxed);
+        if (word_.compare_exchange_strong(word, woken, std::memory_order_release, std::memory_order_relaxed)) return;  // U6
+    }
+    park::runtime_section inside;
+    lot_bucket& b = park::bucket_of(this);
+    b.lock.lock();  // U7
+    lot_node* n = b.front(this);
+    if (n == nullptr) {
+        found_nobody(b);
+    } else {
+        b.idle_looks = 0;
+        const bool hand_over = n->starving;
+        n = b.pop_claimed(this);
+        if (n != nullptr && hand_over) {
+            n->granted = true;
+            note_owner(n->value);
+            b.lock.unlock();
+            n->who->wake();
+            return;
+        }
+    }
+    if (n != nullptr) woken_in_.store(run_number(), std::memory_order_relaxed);
+    owner_.store(0, std::memory_order_relaxed);
+    word_.store(n != nullptr ? woken : 0, std::memory_order_release);
+    b.lock.unlock();
+    if (n != nullptr) n->who->wake();
+}
+
+// U5. There may be another object at this address by now, or none.
+[[gnu::noinline, gnu::cold]] void mutex::look_for_waiters(const void* address) noexcept {
+    park::runtime_section inside;
+    lot_bucket& b = park::bucket_of(address);
+    b.lock.lock();
+    lot_node* n = b.front(address);
+    if (n == nullptr || n->kind != park::lot_kind::mutex) {
+        n = nullptr;
+        found_nobody(b);
+    } else {
+        n = static_cast<mutex*>(const_cast<void*>(address))->wake_first(b);
+    }
+    b.lock.unlock();
+    if (n != nullptr) n->who->wake();
+}
+
+// The bucket is locked and somebody queues. Null: nobody need be woken.
+lot_node* mutex::wake_first(lot_bucket& b) noexcept {
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    if ((word & locked) != 0 || somebody_is_woken(word)) return nullptr;
+    // Whoever takes it meanwhile comes by: `watched` is set.
+    if (!word_.compare_exchange_strong(word, woken, std::memory_order_relaxed)) return nullptr;
+    woken_in_.store(run_number(), std::memory_order_relaxed);
+    lot_node* const n = b.pop_claimed(this);
+    // All have given up, and each of them must take the bucket's lock before it is gone.
+    if (n == nullptr) word_.fetch_and(~woken, std::memory_order_relaxed);
+    return n;
+}
+
+// L2. It pays only while the holder can be running.
+bool mutex::spin() noexcept {
+    const sched::scheduler& s = sched::the_scheduler;
+    if (!s.spinning_pays.load(std::memory_order_relaxed)) return false;
+    if (sched::current_machine() != nullptr && s.max_procs.load(std::memory_order_relaxed) == 1) return false;
+    for (int round = 0; round < spin_rounds; ++round) {
+        if ((word_.load(std::memory_order_relaxed) & locked) == 0 && take()) return true;
+        platform::pause();
+    }
+    return false;
+}
+
+[[gnu::noinline]] wait_outcome mutex::lock_slow(const detail::wait_limit* limit, const std::source_location& where) {
+    const std::uint64_t me = caller();
+    if (limit == nullptr && owner_.load(std::memory_order_relaxed) == me) report_recursion();
+    if (spin()) {
+        note_owner(me);
+        return wait_outcome::ok;
+    }
+    lot_bucket& b = park::bucket_of(this);
+    std::int64_t since_ns = 0;
+    for (bool was_woken = false;; was_woken = true) {
+        park::waiter w;
+        lot_node n(&w, this, park::lot_kind::mutex, limit != nullptr);
+        n.value = me;
+        const std::int64_t now_ns = platform::now_ns();
+        if (since_ns == 0) since_ns = now_ns;
+        n.starving = now_ns - since_ns > starving_ns;
+        w.enter();
+        b.lock.lock();                                             // L3
+        watch(b);                                                  // L4
+        const bool taken = was_woken ? take_as_woken(true) : take();  // L5
+        if (taken || (limit != nullptr && limit->deadline_ns <= now_ns)) {
+            b.lock.unlock();
+            w.leave();
+            if (taken) note_owner(me);
+            return taken ? wait_outcome::ok : wait_outcome::timed_out;
+        }
+        b.announce();
+        w.prepare(sched::wait_reason::mutex_lock, where);
+        was_woken ? b.push_front(&n) : b.push_back(&n);            // L6
+        b.lock.unlock();
+        const wait_outcome outcome = detail::wait_in_lot(b, n, w, limit);
+        if (outcome != wait_outcome::ok || n.granted) return outcome;  // L7
+        if (take_as_woken(false)) {
+            note_owner(me);
+            return wait_outcome::ok;
+        }
+    }
+}
+
+void mutex::report_recursion() const noexcept {
+    platform::text_writer text(-1);
+    text << "recursive lock of a mutex by its own holder: ";
+    if (const sched::goroutine* g = sched::current_goroutine()) {
+        text << "goroutine " << g->id;
+    } else {
+        text << "this thread";
+    }
+    text << " holds it since ";
+    const std::int64_t now_ns = platform::now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
+    text.duration(since_ns != 0 && since_ns < now_ns ? now_ns - since_ns : 0);
+    sched::report_misuse(text.view());
+}
+
+mutex::~mutex() {
+    if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) != 0)) {
+        // A goroutine that is frozen, or a static object at the end of the process: nobody is to be told.
+        const bool by_goroutine = sched::current_goroutine() != nullptr;
+        if (by_goroutine || is_held_by_caller()) sched::report_misuse("a mutex is destroyed while it is locked");
+    }
+    // Whoever was woken and has not come yet stands in no queue.
+    park::check_nobody_waits(this, "a mutex is destroyed while goroutines wait for it");
+}
+
+void recursive_mutex::unlock() {
+    if (DUNLIN_UNLIKELY(!mutex_.is_held_by_caller())) {
+        const bool held = (mutex_.word_.load(std::memory_order_relaxed) & mutex::locked) != 0;
+        sched::report_misuse(held ? "unlock of a recursive_mutex by somebody who does not hold it" : "unlock of unlocked mutex (recursive_mutex)");
+    }
+    if (--depth_ == 0) mutex_.unlock();
+}
+
+}  // namespace dunlin

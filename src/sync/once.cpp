@@ -1,0 +1,29 @@
+// once.cpp - something that happens once and can be waited for.
+//
+// Protocol   begin: CAS 0 -> 1. set: 2 (seq_cst), then the look into the lot (park/lot.h, A1 to A3); wait: B1 to B4. The waker looks at the object again only
+//            if somebody waits at its address for one of this kind: it may be another one by then, which has not happened yet.
+// Source     Go 1.24 sync/once.go. Differs: those who wait do so in the lot, not for a mutex.
+// Tests      tests/sync/once_future_pool_test.cpp
+#include <dunlin/detail/one_shot.hpp>
+
+#include "sync/lot_wait.h"
+
+namespace dunlin::detail {
+
+static_assert(once_reason == static_cast<unsigned char>(sched::wait_reason::once));
+static_assert(future_reason == static_cast<unsigned char>(sched::wait_reason::future_wait));
+
+void one_shot::set() noexcept {
+    const void* const here = this;
+    word_.store(done, std::memory_order_seq_cst);
+    wake_arrived(here, park::lot_kind::event, [here](const park::lot_node&) noexcept { return static_cast<const one_shot*>(here)->is_set(); });
+}
+
+wait_outcome one_shot::wait(unsigned char reason, const wait_limit* limit, const std::source_location& where) {
+    return wait_until_arrived(this, park::lot_kind::event, 0, static_cast<sched::wait_reason>(reason), limit, where,
+        [this]() noexcept { return word_.load(std::memory_order_seq_cst) == done; });
+}
+
+void one_shot::destroyed() noexcept { park::check_nobody_waits(this, "a once_flag is destroyed while goroutines wait for it"); }
+
+}  // namespace dunlin::detail

@@ -1,0 +1,120 @@
+// semaphore.cpp - a number of permits that are taken and given back.
+//
+// Data       permits_: how many can be had now. Those who wait are in the lot.
+// Protocol   release                                          acquire
+//            R1  somebody waits in the bucket: lock it, give  A1  CAS permits n -> n - 1, n > 0: have it
+//                permits straight to the first ones; what is  A2  lock the bucket, announce()
+//                left: permits +=; unlock, wake: done         A3  A1 again: retract(), unlock
+//            R2  permits += n (seq_cst)                       A4  queue, unlock, wait; woken: have it
+//            R3  nobody waits in the bucket: done
+//            R4  lock it; while somebody queues here for a semaphore: it is alive; A1 for him, take him off; unlock, wake
+// Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible to those who did not queue.
+// Lifetime   The raise in R1 and R2 is the last access to the object by one who has not found a waiter.
+// Tests      tests/sync/semaphore_test.cpp
+#include <dunlin/semaphore.hpp>
+
+#include <stdexcept>
+#include <string>
+
+#include "sync/lot_wait.h"
+
+namespace dunlin::detail {
+
+using park::lot_kind;
+using park::lot_node;
+
+wait_outcome semaphore_core::acquire(const wait_limit* limit, const std::source_location& where) {
+    if (cancelled_already(limit)) return wait_outcome::cancelled;
+    if (try_acquire()) return wait_outcome::ok;
+    if (is_past(limit)) return wait_outcome::timed_out;
+    park::waiter w;
+    lot_node n(&w, this, lot_kind::semaphore, limit != nullptr);
+    park::lot_bucket& b = park::bucket_of(this);
+    w.enter();
+    b.lock.lock();
+    b.announce();
+    // Sequentially consistent, the load included.
+    if (permits_.load(std::memory_order_seq_cst) > 0 && try_acquire()) {
+        b.retract();
+        b.lock.unlock();
+        w.leave();
+        return wait_outcome::ok;
+    }
+    w.prepare(sched::wait_reason::semacquire, where);
+    b.push_back(&n);
+    b.lock.unlock();
+    return wait_in_lot(b, n, w, limit);
+}
+
+void semaphore_core::raise(std::ptrdiff_t n, std::ptrdiff_t most) {
+    std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
+    do {
+        if (have > most - n) {
+            throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(have) + " permits and " + std::to_string(n) +
+                                      " more are more than max(), " + std::to_string(most));
+        }
+    } while (!permits_.compare_exchange_weak(have, have + n, std::memory_order_seq_cst, std::memory_order_relaxed));
+}
+
+void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
+    if (n < 0) throw std::invalid_argument("dunlin::counting_semaphore::release: " + std::to_string(n) + " permits");
+    if (n > most) raise(n, most);  // throws
+    park::lot_bucket& b = park::bucket_of(this);
+    if (b.waiting.load(std::memory_order_relaxed) != 0) {  // R1
+        park::runtime_section inside;
+        park::wake_chain chain;
+        b.lock.lock();
+        while (n != 0) {
+            lot_node* const first = b.pop_claimed(this);
+            if (first == nullptr) break;
+            chain.add(first);
+            --n;
+        }
+        bool fits = true;
+        if (n != 0) {
+            std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
+            do {
+                fits = have <= most - n;
+            } while (fits && !permits_.compare_exchange_weak(have, have + n, std::memory_order_seq_cst, std::memory_order_relaxed));
+        }
+        b.lock.unlock();
+        park::wake_all(chain.first());
+        if (fits) return;
+    } else {
+        raise(n, most);                                              // R2
+        if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
+        return;
+    }
+    raise(n, most);
+    hand_out(this);
+}
+
+// R4. There may be another object at this address by now, or none.
+void semaphore_core::hand_out(const void* address) noexcept {
+    park::runtime_section inside;
+    park::lot_bucket& b = park::bucket_of(address);
+    park::wake_chain chain;
+    b.lock.lock();
+    for (;;) {
+        const lot_node* const first = b.front(address);
+        if (first == nullptr || first->kind != lot_kind::semaphore) break;
+        auto* core = static_cast<semaphore_core*>(const_cast<void*>(address));
+        if (!core->try_acquire()) break;
+        if (lot_node* const n = b.pop_claimed(address)) {
+            chain.add(n);
+        } else {
+            core->permits_.fetch_add(1, std::memory_order_seq_cst);  // they have all given up
+            break;
+        }
+    }
+    b.lock.unlock();
+    park::wake_all(chain.first());
+}
+
+semaphore_core::~semaphore_core() { park::check_nobody_waits(this, "a semaphore is destroyed while goroutines wait for it"); }
+
+void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most) {
+    throw std::invalid_argument("dunlin::counting_semaphore: " + std::to_string(desired) + " permits are not between 0 and max(), " + std::to_string(most));
+}
+
+}  // namespace dunlin::detail

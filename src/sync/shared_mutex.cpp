@@ -1,0 +1,162 @@
+// shared_mutex.cpp - many readers or one writer.
+//
+// Data       word_ = a writer has it | somebody waits | readers. Readers and writers wait in one queue of the lot, in the order in which they came.
+// Invariant  The bit "waits" is set exactly while the queue has a node; both change under the bucket's lock only.
+// Protocol   Whoever can take it with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS again, which takes it or sets the bit; queue.
+//            An unlock that leaves it free with the bit set locks the bucket first, chooses who has it next, and stores the word for them:
+//            whoever is woken has it. After a writer: all readers that wait, else the first writer. After the last reader: the first writer, else all readers.
+//            A writer that gives up lets the readers in that waited behind it.
+// Proof      (nobody is forgotten) The bit and the count are one word: a CAS that frees it has seen the bit clear, so nobody was queued; whoever queues
+//            after it has seen it free. (no starvation) Readers that come while a writer waits queue behind the bit; they get in after that writer, and
+//            before the next, because a writer's unlock takes the readers first.
+// Lifetime   The store of the word is the last access to the object, the unlock of the bucket comes after it and is not the object's.
+// Source     Go 1.24 sync/rwmutex.go for the rules. Differs: hands over under a lock instead of by counting departures.
+// Tests      tests/sync/shared_mutex_test.cpp
+#include <dunlin/shared_mutex.hpp>
+
+#include "sched/crash.h"
+#include "sync/lot_wait.h"
+
+namespace dunlin {
+
+using detail::wait_outcome;
+using park::lot_kind;
+using park::lot_node;
+
+// The queue of one shared_mutex, with its bucket locked.
+struct shared_mutex::queue {
+    shared_mutex& object;
+    park::lot_bucket& bucket;
+
+    // Takes all readers off that can still be had; how many.
+    std::uint32_t admit_readers(park::wake_chain& chain) noexcept {
+        std::uint32_t count = 0;
+        for (lot_node* n = bucket.front(&object); n != nullptr;) {
+            lot_node* const next = n->after();
+            if (n->kind == lot_kind::reader) {
+                bucket.remove(n);
+                if (n->claim()) {
+                    chain.add(n);
+                    ++count;
+                }
+            }
+            n = next;
+        }
+        return count;
+    }
+
+    bool admit_writer(park::wake_chain& chain) noexcept {
+        for (lot_node* n = bucket.front(&object); n != nullptr;) {
+            lot_node* const next = n->after();
+            if (n->kind == lot_kind::writer) {
+                bucket.remove(n);
+                if (n->claim()) {
+                    chain.add(n);
+                    return true;
+                }
+            }
+            n = next;
+        }
+        return false;
+    }
+
+    bool has_writer() noexcept {
+        for (const lot_node* n = bucket.front(&object); n != nullptr; n = n->after()) {
+            if (n->kind == lot_kind::writer) return true;
+        }
+        return false;
+    }
+
+    // Nobody has it any more. Release: for those who come later; those in the chain are woken.
+    park::wait_node* pass_on(role from) noexcept {
+        park::wake_chain chain;
+        std::uint32_t word = 0;
+        if (from == writer) word = admit_readers(chain);
+        if (word == 0 && admit_writer(chain)) word = written;
+        if (word == 0) word = admit_readers(chain);
+        if (bucket.any(&object)) word |= waited;
+        // Acquire: whoever has it next sees what all readers before this one did.
+        object.word_.exchange(word, std::memory_order_acq_rel);
+        return chain.first();
+    }
+
+    // Somebody has given up.
+    park::wait_node* given_up() noexcept {
+        park::wake_chain chain;
+        std::uint32_t more = 0;
+        if ((object.word_.load(std::memory_order_relaxed) & written) == 0 && !has_writer()) more = admit_readers(chain);
+        const bool empty = !bucket.any(&object);
+        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in which they come.
+        std::uint32_t word = object.word_.load(std::memory_order_relaxed), next;
+        do {
+            next = (word + more) & ~(empty ? waited : 0u);
+        } while (!object.word_.compare_exchange_weak(word, next, std::memory_order_acq_rel, std::memory_order_relaxed));
+        return chain.first();
+    }
+};
+
+wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const std::source_location& where) {
+    if (detail::cancelled_already(limit)) return wait_outcome::cancelled;
+    if (r == writer ? try_lock() : try_lock_shared()) return wait_outcome::ok;
+    if (detail::is_past(limit)) return wait_outcome::timed_out;
+    park::waiter w;
+    lot_node n(&w, this, r == writer ? lot_kind::writer : lot_kind::reader, limit != nullptr);
+    park::lot_bucket& b = park::bucket_of(this);
+    w.enter();
+    b.lock.lock();
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        const bool free = r == writer ? word == 0 : word < most_readers;
+        const std::uint32_t next = !free ? word | waited : r == writer ? written : word + 1;
+        if (!word_.compare_exchange_weak(word, next, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
+        if (!free) break;
+        b.lock.unlock();
+        w.leave();
+        return wait_outcome::ok;
+    }
+    b.announce();
+    w.prepare(r == writer ? sched::wait_reason::rwmutex_lock : sched::wait_reason::rwmutex_rlock, where);
+    b.push_back(&n);
+    b.lock.unlock();
+    return detail::wait_in_lot(b, n, w, limit, [this, &b]() noexcept { return queue{*this, b}.given_up(); });
+}
+
+void shared_mutex::unlock_slow() {
+    if ((word_.load(std::memory_order_relaxed) & written) == 0) sched::report_misuse("unlock of unlocked shared_mutex");
+    park::runtime_section inside;
+    park::lot_bucket& b = park::bucket_of(this);
+    b.lock.lock();
+    park::wait_node* const chain = queue{*this, b}.pass_on(writer);
+    b.lock.unlock();
+    park::wake_all(chain);
+}
+
+void shared_mutex::unlock_shared_slow() {
+    const std::uint32_t seen = word_.load(std::memory_order_relaxed);
+    if ((seen & written) != 0 || (seen & readers) == 0) sched::report_misuse("unlock_shared of unlocked shared_mutex");
+    park::runtime_section inside;
+    park::lot_bucket& b = park::bucket_of(this);
+    park::wait_node* chain = nullptr;
+    b.lock.lock();
+    // Meanwhile others may have come (the one who waited has given up) or gone.
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        if ((word & waited) != 0 && (word & readers) == 1) {
+            chain = queue{*this, b}.pass_on(reader);
+            break;
+        }
+        if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) break;
+    }
+    b.lock.unlock();
+    park::wake_all(chain);
+}
+
+shared_mutex::~shared_mutex() {
+    if (DUNLIN_UNLIKELY(word_.load(std::memory_order_relaxed) != 0)) {
+        park::check_nobody_waits(this, "a shared_mutex is destroyed while goroutines wait for it");
+        // On a plain thread: perhaps a static object at the end of the process, and whoever had it is frozen.
+        if (sched::current_goroutine() != nullptr) sched::report_misuse("a shared_mutex is destroyed while it is locked");
+    }
+}
+
+}  // namespace dunlin

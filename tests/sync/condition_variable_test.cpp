@@ -1,0 +1,199 @@
+// condition_variable and condition_variable_any.
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <dunlin/condition_variable.hpp>
+
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class ConditionVariable : public support::each_p {};
+EACH_P(ConditionVariable);
+
+TEST_P(ConditionVariable, WakesInTheOrderOfArrival) {
+    run([] {
+        for (int round = 0; round < support::rounds(50); ++round) {
+            dunlin::mutex m;
+            dunlin::condition_variable c;
+            std::vector<int> order;
+            int queued = 0;
+            dunlin::task_group group;
+            for (int i = 0; i < 20; ++i) {
+                group.go([&, i] {
+                    std::unique_lock lock(m);
+                    ++queued;
+                    c.wait(lock);
+                    order.push_back(i);
+                });
+                support::eventually([&] { return std::lock_guard(m), queued == i + 1; });
+            }
+            for (std::size_t i = 0; i < 20; ++i) {
+                c.notify_one();
+                support::eventually([&] { return std::lock_guard(m), order.size() == i + 1; });
+                ASSERT_EQ(order.back(), static_cast<int>(i));
+            }
+            group.wait();
+        }
+    });
+}
+
+template <class Condition, class M>
+void queue_of_numbers(int rounds) {
+    Condition c, room;
+    M m;
+    std::vector<int> queue;
+    long sum = 0;
+    int left = rounds * 3;
+    auto producer = [&] {
+        for (int i = 0; i < rounds; ++i) {
+            std::unique_lock lock(m);
+            room.wait(lock, [&] { return queue.size() < 4; });
+            queue.push_back(i);
+            lock.unlock();
+            c.notify_one();
+        }
+    };
+    auto consumer = [&] {
+        for (;;) {
+            std::unique_lock lock(m);
+            if (!c.wait_for(lock, 20ms, [&] { return !queue.empty() || left == 0; })) continue;
+            if (left == 0) return;
+            sum += queue.back();
+            queue.pop_back();
+            if (--left == 0) c.notify_all();
+            room.notify_one();
+        }
+    };
+    std::vector<std::thread> threads;
+    threads.emplace_back(producer);
+    threads.emplace_back(consumer);
+    dunlin::task_group group;
+    for (int i = 0; i < 2; ++i) group.go(producer), group.go(consumer);
+    group.wait();
+    for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
+    EXPECT_EQ(sum, 3L * rounds * (rounds - 1) / 2);
+}
+
+TEST_P(ConditionVariable, NoNotifyIsLost) {
+    allow(60s);
+    run([] {
+        queue_of_numbers<dunlin::condition_variable, dunlin::mutex>(support::rounds(2000));
+        queue_of_numbers<dunlin::condition_variable_any, dunlin::mutex>(support::rounds(1000));
+        queue_of_numbers<dunlin::condition_variable_any, std::mutex>(support::rounds(1000));
+    });
+}
+
+TEST_P(ConditionVariable, NotifyAllWakesEachOnceInARound) {
+    run([] {
+        dunlin::mutex m;
+        dunlin::condition_variable c, done;
+        constexpr int count = 20;
+        const int rounds = support::rounds(100);
+        int round = 0, arrived = 0;
+        dunlin::task_group group;
+        for (int i = 0; i < count; ++i) {
+            group.go([&] {
+                std::unique_lock lock(m);
+                for (int r = 0; r < rounds; ++r) {
+                    if (++arrived == count) done.notify_one();
+                    c.wait(lock);
+                    EXPECT_EQ(round, r + 1);
+                }
+            });
+        }
+        for (int r = 0; r < rounds; ++r) {
+            std::unique_lock lock(m);
+            done.wait(lock, [&] { return arrived == count; });
+            arrived = 0;
+            ++round;
+            c.notify_all();
+        }
+        group.wait();
+    });
+}
+
+TEST_P(ConditionVariable, ALimitEndsTheWait) {
+    run([] {
+        dunlin::mutex m;
+        dunlin::condition_variable c;
+        std::unique_lock lock(m);
+        EXPECT_EQ(c.wait_for(lock, 2ms), dunlin::cv_status::timeout);
+        EXPECT_TRUE(lock.owns_lock());
+        EXPECT_EQ(c.wait_until(lock, std::chrono::steady_clock::now() - 1s), dunlin::cv_status::timeout);
+        EXPECT_FALSE(c.wait_for(lock, 1ms, [] { return false; }));
+        EXPECT_TRUE(c.wait_for(lock, 0ms, [] { return true; }));
+        std::unique_lock<dunlin::mutex> not_held(m, std::defer_lock);
+        EXPECT_THROW(c.wait(not_held), std::system_error);
+        c.notify_all();
+    });
+}
+
+// Deadlines and notifies at the same time: nobody is woken twice, no notify goes to one whose time is over.
+TEST_P(ConditionVariable, LimitsAndNotifiesRace) {
+    run([] {
+        dunlin::mutex m;
+        dunlin::condition_variable c;
+        std::atomic<int> woken{0}, late{0}, left{4};
+        dunlin::task_group group;
+        const int rounds = support::rounds(1000);
+        for (int i = 0; i < 4; ++i) {
+            group.go([&] {
+                for (int r = 0; r < rounds; ++r) {
+                    std::unique_lock lock(m);
+                    c.wait_for(lock, 20us) == dunlin::cv_status::timeout ? ++late : ++woken;
+                }
+                --left;
+            });
+        }
+        while (left != 0) {
+            c.notify_one();
+            dunlin::yield();
+        }
+        group.wait();
+        EXPECT_EQ(woken + late, 4 * rounds);
+    });
+}
+
+TEST_P(ConditionVariable, MayBeDestroyedAfterTheNotify) {
+    run([] {
+        for (int round = 0; round < support::rounds(2000); ++round) {
+            auto c = std::make_unique<dunlin::condition_variable>();
+            dunlin::mutex m;
+            bool ready = false, waits = false;
+            auto t = dunlin::spawn([&] {
+                std::unique_lock lock(m);
+                waits = true;
+                c->wait(lock);
+                EXPECT_TRUE(ready);
+            });
+            support::eventually([&] { return std::lock_guard(m), waits; });
+            {
+                std::lock_guard lock(m);
+                ready = true;
+                c->notify_all();
+                c.reset();
+            }
+            t.get();
+        }
+    });
+}
+
+TEST(ConditionVariableDeathTest, DestroyedWhileWaitedFor) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_DEATH(dunlin::run({.max_procs = 1}, [] {
+        dunlin::mutex m;
+        auto c = std::make_unique<dunlin::condition_variable>();
+        dunlin::go([&] {
+            std::unique_lock lock(m);
+            c->wait(lock);
+        });
+        dunlin::sleep_for(20ms);
+        c.reset();
+    }), "a condition variable is destroyed while goroutines wait for it");
+}
+
+}  // namespace

@@ -1,0 +1,171 @@
+// shared_mutex: readers together, writers alone, nobody starves.
+#include <mutex>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+#include <dunlin/shared_mutex.hpp>
+
+#include "park/lot.h"
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class SharedMutex : public support::each_p {};
+EACH_P(SharedMutex);
+
+void wait_for_waiters(const dunlin::shared_mutex& m, unsigned count) {
+    support::eventually([&] { return dunlin::park::bucket_of(&m).waiting == count; });
+}
+
+TEST_P(SharedMutex, ReadersTogetherWritersAlone) {
+    allow(60s);
+    run([] {
+        dunlin::shared_mutex m;
+        std::atomic<int> activity{0}, wrong{0};
+        auto reader = [&](int rounds, bool timed) {
+            for (int i = 0; i < rounds; ++i) {
+                if (timed && i % 5 == 0) {
+                    if (!m.try_lock_shared_for(50us)) continue;
+                } else {
+                    m.lock_shared();
+                }
+                const int n = activity.fetch_add(1) + 1;
+                if (n < 1 || n >= 10'000) ++wrong;
+                if (i % 32 == 0) dunlin::yield();
+                activity.fetch_sub(1);
+                m.unlock_shared();
+            }
+        };
+        auto writer = [&](int rounds, bool timed) {
+            for (int i = 0; i < rounds; ++i) {
+                if (timed && i % 5 == 0) {
+                    if (!m.try_lock_for(50us)) continue;
+                } else {
+                    m.lock();
+                }
+                if (activity.fetch_add(10'000) != 0) ++wrong;
+                if (i % 16 == 0) dunlin::yield();
+                activity.fetch_sub(10'000);
+                m.unlock();
+            }
+        };
+        const int rounds = support::rounds(2000);
+        std::vector<std::thread> threads;
+        threads.emplace_back([&] { reader(rounds, true); });
+        threads.emplace_back([&] { writer(rounds / 4, false); });
+        dunlin::task_group group;
+        for (int i = 0; i < 6; ++i) group.go([&, i] { reader(rounds, i % 2 == 0); });
+        for (int i = 0; i < 3; ++i) group.go([&, i] { writer(rounds / 4, i % 2 == 0); });
+        group.wait();
+        for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
+        EXPECT_EQ(wrong, 0);
+        EXPECT_TRUE(m.try_lock());
+        m.unlock();
+    });
+}
+
+TEST_P(SharedMutex, AWriterThatWaitsKeepsReadersOutAndLetsThemInWhenItGivesUp) {
+    run([] {
+        dunlin::shared_mutex m;
+        m.lock_shared();
+        auto writer = dunlin::spawn([&] { return m.try_lock_for(100ms); });
+        support::eventually([&] { return !m.try_lock_shared() || (m.unlock_shared(), false); });
+        auto reader = dunlin::spawn([&] {
+            std::shared_lock lock(m);
+            return true;
+        });
+        EXPECT_FALSE(m.try_lock());
+        EXPECT_FALSE(writer.get());
+        EXPECT_TRUE(reader.get());
+        m.unlock_shared();
+        std::unique_lock lock(m);
+    });
+}
+
+TEST_P(SharedMutex, AllReadersThatWaitGetInBeforeTheNextWriter) {
+    run([] {
+        dunlin::shared_mutex m;
+        std::atomic<int> readers{0};
+        std::atomic<int> seen{-1};
+        m.lock();
+        dunlin::task_group group;
+        group.go([&] {
+            m.lock();
+            seen = readers.load();
+            m.unlock();
+        });
+        wait_for_waiters(m, 1);
+        for (int i = 0; i < 10; ++i) {
+            group.go([&] {
+                m.lock_shared();
+                ++readers;
+                m.unlock_shared();
+            });
+        }
+        wait_for_waiters(m, 11);
+        m.unlock();
+        group.wait();
+        EXPECT_EQ(seen, 10);
+    });
+}
+
+TEST_P(SharedMutex, AWriterGetsInAmongReadersThatNeverStop) {
+    run([] {
+        dunlin::shared_mutex m;
+        std::atomic<bool> stop{false};
+        dunlin::task_group group;
+        for (int i = 0; i < 8; ++i) {
+            group.go([&] {
+                while (!stop) {
+                    m.lock_shared();
+                    dunlin::yield();
+                    m.unlock_shared();
+                }
+            });
+        }
+        for (int i = 0; i < 100; ++i) {
+            m.lock();
+            m.unlock();
+        }
+        stop = true;
+        group.wait();
+    });
+}
+
+TEST_P(SharedMutex, MayBeDestroyedAsSoonAsItIsFree) {
+    run([] {
+        for (int round = 0; round < support::rounds(3000); ++round) {
+            auto m = std::make_unique<dunlin::shared_mutex>();
+            m->lock();
+            auto t = dunlin::spawn([&] {
+                round % 2 ? m->lock() : m->lock_shared();
+                round % 2 ? m->unlock() : m->unlock_shared();
+                m.reset();
+            });
+            if (round % 3 == 0) dunlin::yield();
+            m->unlock();
+            t.get();
+        }
+    });
+}
+
+TEST(SharedMutexDeathTest, Misuse) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_DEATH(dunlin::run([] { dunlin::shared_mutex().unlock(); }), "unlock of unlocked shared_mutex \\(goroutine 1");
+    EXPECT_DEATH(dunlin::run([] { dunlin::shared_mutex().unlock_shared(); }), "unlock_shared of unlocked shared_mutex");
+    EXPECT_DEATH(dunlin::run([] {
+        dunlin::shared_mutex m;
+        m.lock_shared();
+        m.unlock();
+    }), "unlock of unlocked shared_mutex");
+    EXPECT_DEATH(dunlin::run([] {
+        dunlin::shared_mutex m;
+        m.lock();
+        m.unlock_shared();
+    }), "unlock_shared of unlocked shared_mutex");
+}
+
+}  // namespace
