@@ -18,11 +18,12 @@
 
 namespace dunlin {
 
-class context;
-
 namespace detail {
-class chan_core;
-}
+
+// join() until `limit`. Throws std::bad_alloc.
+DUNLIN_API wait_outcome join_limited(goroutine_handle* g, const wait_limit& limit, std::source_location where);
+
+}  // namespace detail
 
 /// What task<T>::get() throws when the goroutine ended by exit_goroutine() and so has no result.
 class DUNLIN_API goroutine_exited : public std::runtime_error {
@@ -145,6 +146,29 @@ public:
         detail::join(handle_, where);
     }
 
+    /// get() and wait() until `ctx` is done: they throw context_cancelled then, and the task still holds the goroutine. Nothing runs here.
+    /// Throws std::bad_alloc as well.
+    T get(const context& ctx, std::source_location where = std::source_location::current()) {
+        wait(ctx, where);
+        return get(where);
+    }
+    void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
+        require("wait");
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "task wait");
+    }
+    /// wait() for `d` at most. True if the goroutine has ended.
+    template <class Rep, class Period>
+    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+        require("wait_for");
+        return detail::join_limited(handle_, {detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
+    }
+    template <class Clock, class Duration>
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+        require("wait_until");
+        return detail::join_limited(handle_, {detail::deadline_at(t), nullptr}, where) == detail::wait_outcome::ok;
+    }
+
     /// Has it ended?  Throws std::logic_error if the task holds nothing.
     bool done() const {
         require("done");
@@ -249,6 +273,9 @@ public:
     /// Throws    The first exception that a member threw, after all have ended. The group can be used again then.
     void wait(std::source_location where = std::source_location::current());
 
+    /// wait() until `ctx` is done: throws context_cancelled then, while members may go on. Nothing runs here. Throws std::bad_alloc as well.
+    void wait(const dunlin::context& ctx, std::source_location where = std::source_location::current());
+
     /// Cancelled when a member throws (cause() is its exception), by cancel(), and with the parent. After a wait() that has rethrown it is a new one.
     /// Declared in dunlin/context.hpp. Throws std::bad_alloc.
     dunlin::context context() const;
@@ -285,6 +312,7 @@ private:
         }
     }
     void failed(std::exception_ptr error) noexcept;
+    void rethrow();
 
     detail::group_counter members_;
     std::atomic<bool> has_error_{false};

@@ -3,8 +3,12 @@
 // goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the waiter of whoever joins. The end exchanges 1 into
 // it (sched/goroutine.cpp, end_goroutine); the joiner exchanges 0 for his waiter by CAS. Whoever comes second acts: the end wakes the waiter, or the
 // joiner sees 1 and does not park. One joiner at a time: a task handle is not shared.
+//
+// A joiner that may give up must not be found by an end that is under way when he goes: he waits in the lot instead, and leaves a 2 here, for good.
 #include "park/join.h"
 
+#include "park/lot.h"
+#include "park/wait_queue.h"
 #include "park/waiter.h"
 #include "sched/wake.h"
 
@@ -13,6 +17,7 @@ namespace dunlin::park {
 namespace {
 
 constexpr std::uintptr_t ended = 1;
+constexpr std::uintptr_t in_the_lot = 2;
 
 // The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
 sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
@@ -46,7 +51,24 @@ bool run_youngest_of(const void* group, const std::source_location& where) noexc
 
 }  // namespace detail
 
-void wake_joiner(std::uintptr_t raw) noexcept { reinterpret_cast<waiter*>(raw)->wake(); }
+bool announce_join_in_lot(sched::goroutine* child) noexcept {
+    std::uintptr_t expected = 0;
+    return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) || expected == in_the_lot;
+}
+
+void wake_joiner(const sched::goroutine* child, std::uintptr_t raw) noexcept {
+    if (DUNLIN_LIKELY(raw != in_the_lot)) {
+        reinterpret_cast<waiter*>(raw)->wake();
+        return;
+    }
+    lot_bucket& b = bucket_of(join_address(child));
+    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // he has given up
+    b.lock.lock();
+    // By now the descriptor may be another goroutine's, whose joiner is none of ours.
+    wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;
+    b.lock.unlock();
+    wake_all(chain);
+}
 
 void join(sched::goroutine* child, const std::source_location& where) noexcept {
     if (has_ended(child)) return;
@@ -55,12 +77,13 @@ void join(sched::goroutine* child, const std::source_location& where) noexcept {
     w.enter();
     w.prepare(sched::wait_reason::task_join, where);
     std::uintptr_t expected = 0;
-    // Release publishes the waiter; acquire, when the child was quicker, sees its result.
-    if (child->join.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&w), std::memory_order_acq_rel, std::memory_order_acquire)) {
+    while (expected != ended) {
+        // Release publishes the waiter; acquire, when the child was quicker, sees its result.
+        if (!child->join.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&w), std::memory_order_acq_rel, std::memory_order_acquire)) continue;
         w.wait();
         return;
     }
-    if (sched::goroutine* self = w.goroutine()) sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(self->state);
+    w.withdraw();
     w.leave();
 }
 

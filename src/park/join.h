@@ -19,8 +19,12 @@ bool has_ended(const sched::goroutine* child) noexcept;
 template <class More>
 void run_group_in_place(const void* group, const std::source_location& where, More more) noexcept;
 
+// Whoever joins with a limit waits in the lot, at this address (sync/task_wait.cpp). False: the child has ended already.
+bool announce_join_in_lot(sched::goroutine* child) noexcept;
+inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
+
 // sched::hooks.wake_joiner.
-void wake_joiner(std::uintptr_t waiter) noexcept;
+void wake_joiner(const sched::goroutine* child, std::uintptr_t waiter) noexcept;
 
 namespace detail {
 bool run_youngest_of(const void* group, const std::source_location& where) noexcept;

@@ -311,8 +311,8 @@ void end_goroutine(machine* m, goroutine* g) noexcept {
             return;
         }
         // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp.
-        const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_acq_rel);
-        if (waiter != 0) hooks.wake_joiner(waiter);
+        const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
+        if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;
     }
     if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);

@@ -8,8 +8,8 @@
 namespace dunlin::sched {
 
 struct upward_hooks {
-    // The waiter in goroutine::join: its goroutine has ended. Inside the runtime.
-    void (*wake_joiner)(std::uintptr_t waiter) noexcept = nullptr;
+    // g has ended, and `waiter` is what goroutine::join said. Inside the runtime; g belongs to whoever joins already.
+    void (*wake_joiner)(const goroutine* g, std::uintptr_t waiter) noexcept = nullptr;
     // The main goroutine of run() has ended, by returning or by exit_goroutine(). Inside the runtime.
     void (*main_ended)(goroutine* g) noexcept = nullptr;
     // Reports; they do not return.

@@ -133,7 +133,7 @@ struct alignas(platform::cache_line) goroutine {
     // Second line: birth, death and reports.
     std::uint64_t id = 0;                       // constant after the start
     void (*entry)(void*) = nullptr;             // constant
-    std::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; else the waiter of whoever joins (park/join.cpp)
+    std::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: who joins may be in the lot; else his waiter (park/join.cpp)
     std::atomic<const void*> group{nullptr};    // until it begins: whoever waits for this may run it in place
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped

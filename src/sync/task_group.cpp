@@ -40,6 +40,16 @@ void task_group::failed(std::exception_ptr error) noexcept {
 
 void task_group::wait(std::source_location where) {
     members_.wait(reason, true, where);
+    rethrow();
+}
+
+void task_group::wait(const dunlin::context& ctx, std::source_location where) {
+    const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+    if (members_.wait_limited(limit, reason, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "task_group wait");
+    rethrow();
+}
+
+void task_group::rethrow() {
     if (!has_error_.load(std::memory_order_relaxed)) return;
     std::exception_ptr error = std::move(error_);
     error_ = nullptr;

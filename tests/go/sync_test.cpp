@@ -1,19 +1,14 @@
-// Ports of Go's own tests of package sync, under Go's names. Those that run long: sync_stress_test.cpp. Misuse that ends the process: crash/sync_test.cpp.
+// Ports of Go's own tests of package sync, under Go's names. once: once_test.cpp; what runs long: sync_stress_test.cpp; misuse that ends the
+// process: crash/sync_test.cpp.
 #include <array>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
-#include <stdexcept>
-#include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <dunlin/condition_variable.hpp>
 #include <dunlin/mutex.hpp>
-#include <dunlin/once.hpp>
 #include <dunlin/semaphore.hpp>
 #include <dunlin/shared_mutex.hpp>
 
@@ -352,10 +347,11 @@ TEST_P(GoSync, TestCondSignalStealing) {
 
 // SYN-10, go1.24 src/sync/cond_test.go TestCondCopy: Go finds it out when it runs. Here it does not compile.
 template <class T>
-constexpr bool stays_where_it_is = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && !std::is_move_constructible_v<T> && !std::is_move_assignable_v<T>;
+constexpr bool stays_where_it_is =
+    !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && !std::is_move_constructible_v<T> && !std::is_move_assignable_v<T>;
 static_assert(stays_where_it_is<dunlin::condition_variable> && stays_where_it_is<dunlin::condition_variable_any>);
 static_assert(stays_where_it_is<dunlin::mutex> && stays_where_it_is<dunlin::recursive_mutex> && stays_where_it_is<dunlin::shared_mutex>);
-static_assert(stays_where_it_is<dunlin::counting_semaphore<>> && stays_where_it_is<dunlin::once_flag>);
+static_assert(stays_where_it_is<dunlin::counting_semaphore<>>);
 
 // ---- shared_mutex -----------------------------------------------------------------------------------------------------------------------
 
@@ -490,231 +486,6 @@ TEST_P(GoSync, ReadersThatWaitGetInBeforeTheNextWriter) {
             group.wait();
             ASSERT_EQ(seen, std::vector<unsigned>(writers, readers));
         }
-    });
-}
-
-// ---- once -------------------------------------------------------------------------------------------------------------------------------
-
-// SYN-15, go1.24 src/sync/once_test.go TestOnce
-TEST_P(GoSync, TestOnce) {
-    run([] {
-        int o = 0;
-        dunlin::once_flag once;
-        dunlin::chan<bool> c;
-        constexpr int n = 10;
-        for (int i = 0; i < n; ++i) {
-            dunlin::go([&, c] {
-                dunlin::call_once(once, [&] {
-                    dunlin::yield();  // the others come meanwhile
-                    ++o;
-                });
-                EXPECT_EQ(o, 1) << "once failed inside run";
-                c.send(true);
-            });
-        }
-        for (int i = 0; i < n; ++i) c.recv();
-        EXPECT_EQ(o, 1) << "once failed outside run";
-    });
-}
-
-// SYN-15, go1.24 src/sync/once_test.go TestOncePanic
-TEST_P(GoSync, TestOncePanic) {
-    run([] {
-        dunlin::once_flag once;
-        EXPECT_THROW(dunlin::call_once(once, [] { throw std::runtime_error("failed"); }), std::runtime_error);
-        dunlin::call_once(once, [] { ADD_FAILURE() << "Once.Do called twice"; });
-    });
-}
-
-// SYN-15: those who wait while f throws get no exception, and go on when it has ended.
-TEST_P(GoSync, OnceExceptionGoesToItsCallerAlone) {
-    run([] {
-        for (int round = 0; round < support::rounds(200); ++round) {
-            dunlin::once_flag once;
-            std::atomic<int> thrown{0}, calls{0};
-            std::atomic<bool> ended{false};
-            dunlin::task_group group;
-            for (int i = 0; i < 8; ++i) {
-                group.go([&] {
-                    try {
-                        dunlin::call_once(once, [&] {
-                            ++calls;
-                            dunlin::yield();
-                            ended = true;
-                            throw std::runtime_error("failed");
-                        });
-                    } catch (const std::runtime_error&) {
-                        ++thrown;
-                    }
-                    EXPECT_TRUE(ended);
-                });
-            }
-            group.wait();
-            ASSERT_EQ(calls, 1);
-            ASSERT_EQ(thrown, 1);
-        }
-    });
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceFunc
-TEST_P(GoSync, TestOnceFunc) {
-    run([] {
-        std::atomic<int> calls{0};
-        const auto of = dunlin::once_func([&] { ++calls; });
-        EXPECT_EQ(calls, 0);
-        dunlin::task_group group;
-        for (int i = 0; i < 10; ++i) group.go(of);
-        group.wait();
-        EXPECT_EQ(calls, 1);
-    });
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceValue
-TEST_P(GoSync, TestOnceValue) {
-    run([] {
-        int calls = 0;
-        const auto f = dunlin::once_value([&] { return ++calls; });
-        for (int i = 0; i < 10; ++i) EXPECT_EQ(f(), 1);
-        EXPECT_EQ(&f(), &f()) << "the value is kept, not copied";
-    });
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceValues: one value that is a tuple.
-TEST_P(GoSync, TestOnceValues) {
-    run([] {
-        int calls = 0;
-        const auto f = dunlin::once_value([&] {
-            ++calls;
-            return std::tuple(calls, std::make_unique<int>(calls + 1));
-        });
-        for (int i = 0; i < 10; ++i) {
-            const auto& [a, b] = f();
-            EXPECT_EQ(a, 1);
-            EXPECT_EQ(*b, 2);
-        }
-    });
-}
-
-struct panic : std::runtime_error {
-    using runtime_error::runtime_error;
-};
-
-// Calls f ten times from ten goroutines: each gets one and the same exception.
-template <class F>
-void expect_same_panic(const F& f) {
-    std::vector<std::exception_ptr> errors(10);
-    dunlin::task_group group;
-    for (std::exception_ptr& error : errors) {
-        group.go([&] {
-            try {
-                f();
-            } catch (const panic&) {
-                error = std::current_exception();
-            }
-        });
-    }
-    group.wait();
-    for (const std::exception_ptr& error : errors) {
-        EXPECT_NE(error, nullptr);
-        EXPECT_EQ(error, errors[0]);
-    }
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceFuncPanic
-TEST_P(GoSync, TestOnceFuncPanic) {
-    run([] {
-        std::atomic<int> calls{0};
-        expect_same_panic(dunlin::once_func([&] {
-            ++calls;
-            throw panic("x");
-        }));
-        EXPECT_EQ(calls, 1);
-    });
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceValuePanic, TestOnceValuesPanic
-TEST_P(GoSync, TestOnceValuePanic) {
-    run([] {
-        std::atomic<int> calls{0};
-        expect_same_panic(dunlin::once_value([&]() -> int {
-            ++calls;
-            dunlin::yield();
-            throw panic("x");
-        }));
-        EXPECT_EQ(calls, 1);
-    });
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceFuncGoexit: f is not called twice. Whoever asks again is told.
-TEST_P(GoSync, TestOnceFuncGoexit) {
-    run([] {
-        std::atomic<int> calls{0}, returned{0}, told{0};
-        const auto f = dunlin::once_func([&] {
-            ++calls;
-            dunlin::exit_goroutine();
-        });
-        for (int i = 0; i < 3; ++i) {
-            dunlin::wait_group wg;
-            wg.go([&] {
-                try {
-                    f();
-                    ++returned;
-                } catch (const dunlin::goroutine_exited&) {
-                    ++told;
-                }
-            });
-            wg.wait();
-        }
-        EXPECT_EQ(calls, 1);
-        EXPECT_EQ(returned, 0);
-        EXPECT_EQ(told, 2);
-    });
-}
-
-// The same of Once.Do, with others waiting: they go on.
-TEST_P(GoSync, OnceGoexit) {
-    run([] {
-        dunlin::once_flag once;
-        std::atomic<int> calls{0}, went_on{0};
-        dunlin::chan<bool> begun, go_on;
-        dunlin::wait_group all;
-        all.go([&] {
-            dunlin::call_once(once, [&] {
-                ++calls;
-                begun.close();
-                go_on.recv();
-                dunlin::exit_goroutine();
-            });
-        });
-        begun.recv();
-        for (int i = 0; i < 5; ++i) {
-            all.go([&] {
-                dunlin::call_once(once, [&] { ++calls; });
-                ++went_on;
-            });
-        }
-        support::eventually([] { return dunlin::runtime::stats().waiting == 6; });
-        go_on.close();
-        all.wait();
-        EXPECT_EQ(calls, 1);
-        EXPECT_EQ(went_on, 5);
-    });
-}
-
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceXGC: what f holds is let go when f has been called, also when it has thrown.
-TEST_P(GoSync, TestOnceXGC) {
-    run([] {
-        const auto held = std::make_shared<int>(1);
-        const auto f = dunlin::once_func([held] {});
-        const auto v = dunlin::once_value([held] { return 1; });
-        const auto p = dunlin::once_func([held] { throw panic("x"); });
-        EXPECT_EQ(held.use_count(), 4);
-        f();
-        EXPECT_EQ(held.use_count(), 3);
-        v();
-        EXPECT_EQ(held.use_count(), 2);
-        for (int i = 0; i < 2; ++i) EXPECT_THROW(p(), panic);
-        EXPECT_EQ(held.use_count(), 1);
     });
 }
 

@@ -77,4 +77,39 @@ TEST_P(task_group_context_test, TheParentCancelsIt) {
     });
 }
 
+TEST_P(task_group_context_test, WaitsThatEndEarly) {
+    run([] {
+        dunlin::chan<int> go_on;
+        dunlin::task<int> task = dunlin::spawn([=] { return *go_on.recv(); });
+        EXPECT_FALSE(task.wait_for(1ms));
+        EXPECT_THROW(task.wait(dunlin::with_timeout({}, 1ms)), dunlin::context_cancelled);
+        dunlin::task_group group;
+        group.go([=] { go_on.recv(); });
+        EXPECT_THROW(group.wait(dunlin::with_timeout({}, 1ms)), dunlin::context_cancelled);
+        go_on.close();
+        group.wait(dunlin::context());
+    });
+}
+
+// The end of the task, the time-out and a second wait, at the same moment.
+TEST_P(task_group_context_test, LimitedWaitsForTasksThatEndMeanwhile) {
+    run([] {
+        for (int round = 0; round < (sanitized ? 1000 : 10'000); ++round) {
+            dunlin::task<int> task = dunlin::spawn([round] {
+                if (round % 3 != 0) dunlin::sleep_for(std::chrono::microseconds(round % 50));
+                return round;
+            });
+            const bool ended = task.wait_for(std::chrono::microseconds(round % 40));
+            if (ended) {
+                EXPECT_TRUE(task.done());
+            }
+            if (round % 2 == 0) {
+                EXPECT_EQ(task.get(dunlin::context()), round);
+            } else {
+                EXPECT_EQ(task.get(), round);
+            }
+        }
+    });
+}
+
 }  // namespace

@@ -1,0 +1,19 @@
+// task_wait.cpp - waiting for a task with a deadline or a context.
+#include <dunlin/task.hpp>
+
+#include "park/join.h"
+#include "sync/lot_wait.h"
+
+namespace dunlin::detail {
+
+// The end's exchange of `join` comes before its look at the bucket (both seq_cst), our announcement before our look at `join`: one of the two sees the other.
+wait_outcome join_limited(goroutine_handle* handle, const wait_limit& limit, std::source_location where) {
+    auto* child = reinterpret_cast<sched::goroutine*>(handle);
+    if (park::has_ended(child)) return wait_outcome::ok;
+    if (cancelled_already(&limit)) return wait_outcome::cancelled;
+    if (!park::announce_join_in_lot(child)) return wait_outcome::ok;
+    return wait_until_arrived(park::join_address(child), park::lot_kind::event, 0, sched::wait_reason::task_join, &limit, where,
+        [child]() noexcept { return park::has_ended(child); });
+}
+
+}  // namespace dunlin::detail
