@@ -18,15 +18,15 @@ using namespace std::chrono_literals;
 
 namespace {
 
-class GoProcChan : public support::each_p {};
-EACH_P(GoProcChan);
+class GoProcChanOnP : public support::each_p {};
+EACH_P(GoProcChanOnP);
 
-class GoProc : public support::runtime_test {};
+class GoProcChan : public support::runtime_test {};
 
 pid_t thread_id() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 // SCH-06, go1.24 src/runtime/proc_test.go TestGoroutineParallelism, with Go's channel: nobody runs on the stack of who waits.
-TEST_F(GoProc, TestGoroutineParallelism) {
+TEST_F(GoProcChan, TestGoroutineParallelism) {
     allow(60s);
     constexpr std::uint32_t procs = 4;
     dunlin::run({.max_procs = procs}, [] {
@@ -53,7 +53,7 @@ TEST_F(GoProc, TestGoroutineParallelism) {
 // ---- SCH-15 -----------------------------------------------------------------------------------------------------------------------------
 
 // SCH-15, go1.24 src/runtime/proc_test.go TestBlockLocked
-TEST_P(GoProcChan, TestBlockLocked) {
+TEST_P(GoProcChanOnP, TestBlockLocked) {
     run([] {
         constexpr int n = 10;
         dunlin::chan<bool> c;
@@ -92,7 +92,7 @@ void round_trips(int n, Ping ping, Pong pong) {
 }
 
 // SCH-15: round trips between two locked goroutines.
-TEST_P(GoProcChan, RoundTripsOfTwoLocked) {
+TEST_P(GoProcChanOnP, RoundTripsOfTwoLocked) {
     allow(60s);
     run([] {
         const int n = support::rounds(10'000);
@@ -109,7 +109,7 @@ TEST_P(GoProcChan, RoundTripsOfTwoLocked) {
     });
 }
 
-TEST_P(GoProcChan, RoundTripsOfTwoLockedThroughSemaphores) {
+TEST_P(GoProcChanOnP, RoundTripsOfTwoLockedThroughSemaphores) {
     allow(60s);
     run([] {
         dunlin::binary_semaphore there(0), back(0);
@@ -129,7 +129,7 @@ TEST_P(GoProcChan, RoundTripsOfTwoLockedThroughSemaphores) {
 
 // SCH-18, go1.24 src/runtime/proc_test.go TestLockOSThreadExit, Main: whatever ends locked, the main thread stays. In Go it may be the goroutine's, and is only
 // wedged; here it is in run(), and no goroutine is ever on it.
-TEST_F(GoProc, TestLockOSThreadExitMain) {
+TEST_F(GoProcChan, TestLockOSThreadExitMain) {
     for (const unsigned procs : {1u, 2u}) {
         dunlin::run({.max_procs = procs}, [] {
             std::atomic<int> on_main{0};
@@ -160,9 +160,10 @@ std::size_t resident_bytes() {
     return 0;
 }
 
+const std::size_t resident_at_start = resident_bytes();
+
 // go1.24 test/chan/goroutines.go: each receives from its right channel and sends to its left one.
 void chain_of(int n) {
-    const std::size_t resident_before = resident_bytes();
     std::size_t resident_in_the_chain = 0;
     dunlin::run([&] {
         const dunlin::chan<int> leftmost;
@@ -180,7 +181,7 @@ void chain_of(int n) {
         support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
     });
     EXPECT_EQ(dunlin::runtime::num_goroutines(), 0u);
-    const std::size_t grown = resident_in_the_chain - std::min(resident_in_the_chain, resident_before);
+    const std::size_t grown = resident_in_the_chain - std::min(resident_in_the_chain, resident_at_start);
     std::printf("    %d goroutines and channels: %zu bytes each\n", n, grown / static_cast<std::size_t>(n));
     // A page of stack, the descriptor and the channel.
     if (!support::sanitized) {
@@ -188,16 +189,16 @@ void chain_of(int n) {
     }
 }
 
-TEST_F(GoProc, Goroutines_10000) {
+TEST_F(GoProcChan, Goroutines_10000) {
     allow(120s);
     chain_of(support::rounds(10'000));
 }
-TEST_F(GoProc, Goroutines_100000) {
+TEST_F(GoProcChan, Goroutines_100000) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps shadow stacks for each: too much memory";
     allow(120s);
     chain_of(100'000);
 }
-TEST_F(GoProc, Goroutines_300000) {
+TEST_F(GoProcChan, Goroutines_300000) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps shadow stacks for each: too much memory";
     allow(180s);
     chain_of(300'000);
@@ -207,7 +208,7 @@ TEST_F(GoProc, Goroutines_300000) {
 
 // SCH-24, go1.24 src/runtime/proc_test.go BenchmarkWakeupParallelSyscall, with Go's channels: two that alternate work and hand over overlap. Counted,
 // not timed: the one that was readied is taken by the other processor while its waker goes on.
-TEST_F(GoProc, BenchmarkWakeupParallelSyscall) {
+TEST_F(GoProcChan, BenchmarkWakeupParallelSyscall) {
     if (support::sanitized) GTEST_SKIP() << "it measures time";
     allow(60s);
     dunlin::run({.max_procs = 2}, [] {
