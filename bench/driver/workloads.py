@@ -119,22 +119,22 @@ WORKLOADS = (
         "ping-pong",
         "one goroutine sends a number to another and gets it back increased, over two unbuffered channels; time per "
         "round trip",
-        (time_ns(),),
+        (time_ns(go_part(4, (1,)), go_part(3, (2,))),),
     ),
     Workload(
         "buffered-1-1",
         "one goroutine sends and one receives over a channel of capacity 128; time per value",
-        (time_ns(),),
+        (time_ns(go_part(2)),),
     ),
     Workload(
         "buffered-4-4",
         "four goroutines send and four receive over one channel of capacity 128; time per value",
-        (time_ns(),),
+        (time_ns(go_part(2)),),
     ),
     Workload(
         "select4",
         "one goroutine selects over four unbuffered channels, of which each has a sender; time per value",
-        (time_ns(),),
+        (time_ns(go_part(3)),),
     ),
     Workload(
         "select4-buffered",
@@ -144,12 +144,12 @@ WORKLOADS = (
     Workload(
         "ring",
         "503 goroutines in a ring hand on one number over unbuffered channels; time per hop",
-        (time_ns(),),
+        (time_ns(go_part(4)),),
     ),
     Workload(
         "skynet",
         "a tree with ten branches per node and a million leaves, summed over one unbuffered channel per node",
-        (time_ms(), Metric("peak-rss", "MB")),
+        (time_ms(go_part(6)), Metric("peak-rss", "MB")),
     ),
     Workload(
         "prime-sieve",
@@ -160,12 +160,12 @@ WORKLOADS = (
     Workload(
         "mutex",
         "one goroutine locks a mutex, counts and unlocks it; time for each",
-        (time_ns(),),
+        (time_ns(Target(0.7, "go", BOTH)),),
     ),
     Workload(
         "mutex-8",
         "eight goroutines do so with the same mutex, a million times together; time for each",
-        (time_ns(),),
+        (time_ns(Target(1, "go", BOTH)),),
     ),
     Workload(
         "parked-memory",
@@ -188,7 +188,7 @@ WORKLOADS = (
     Workload(
         "sleepers-million",
         "the same with a million goroutines",
-        (Metric("late", "ms"), Metric("cpu", "s")),
+        (Metric("late", "ms", (Target(0.7, "go", BOTH),)), Metric("cpu", "s", (Target(0.7, "go", BOTH),))),
     ),
     Workload(
         "sleep-overshoot",
@@ -198,12 +198,12 @@ WORKLOADS = (
     Workload(
         "timer-stop",
         "make a timer of an hour, take its channel and stop it; `unasked`: the same without taking the channel",
-        (time_ns(), Metric("unasked", "ns")),
+        (time_ns(go_part(8)), Metric("unasked", "ns")),
     ),
     Workload(
         "after-func-stop",
         "`after_func` in an hour and `stop`; Go: `AfterFunc`",
-        (time_ns(),),
+        (time_ns(go_part(8)),),
     ),
     Workload(
         "after-func-stop-100k",
