@@ -184,7 +184,7 @@ part part_of(std::string_view mangled) noexcept {
         if (mangled.starts_with(name)) return part::entry;
     }
     if (mangled.find("6member5entryEPv") != mangled.npos) return part::entry;  // of task_group and wait_group
-    for (const std::string_view layer : {"8platform"sv, "5stack"sv, "5sched"sv, "4park"sv, "5timer"sv, "4poll"sv, "7observe"sv, "6detail"sv}) {
+    for (const std::string_view layer : {"8platform"sv, "5stack"sv, "5sched"sv, "4park"sv, "6timers"sv, "4poll"sv, "7observe"sv, "6detail"sv}) {
         if (mangled.starts_with(layer)) return part::runtime;
     }
     return part::program;
