@@ -310,11 +310,20 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
 
 namespace {
 
-constexpr std::size_t buffer_align(const element_type& type) noexcept { return type.align > alignof(chan_core) ? type.align : alignof(chan_core); }
+constexpr std::size_t align_for(const element_type& type) noexcept { return type.align > alignof(chan_core) ? type.align : alignof(chan_core); }
 
 constexpr std::size_t buffer_offset(const element_type& type) noexcept {
-    const std::size_t align = buffer_align(type);
+    const std::size_t align = align_for(type);
     return (sizeof(chan_core) + align - 1) / align * align;
+}
+
+// The ordinary new is the faster one.
+void* allocate(std::size_t bytes, std::size_t align) {
+    return align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator new(bytes) : ::operator new(bytes, std::align_val_t{align});
+}
+
+void deallocate(void* p, std::size_t align) noexcept {
+    align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(p) : ::operator delete(p, std::align_val_t{align});
 }
 
 }  // namespace
@@ -324,14 +333,14 @@ chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity) {
     const std::size_t most = (static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - offset) / type.size;
     if (capacity < 0 || static_cast<std::size_t>(capacity) > most) throw std::length_error("makechan: size out of range");
     const auto n = static_cast<std::size_t>(capacity);
-    auto* memory = static_cast<std::byte*>(::operator new(offset + n * type.size, std::align_val_t{buffer_align(type)}));
+    auto* memory = static_cast<std::byte*>(allocate(offset + n * type.size, align_for(type)));
     return ::new (memory) chan_core(type, n, memory + offset, chan_core::destroy_plain);
 }
 
 void chan_core::destroy_plain(chan_core* c) noexcept {
-    const std::size_t align = buffer_align(c->type_);
+    const std::size_t align = align_for(c->type_);
     c->~chan_core();
-    ::operator delete(c, std::align_val_t{align});
+    deallocate(c, align);
 }
 
 void destroy_channel(chan_core* c) noexcept { c->destroy_(c); }

@@ -42,7 +42,7 @@ public:
     chan_core& operator=(const chan_core&) = delete;
     ~chan_core();
 
-    park::biased_lock lock;
+    park::biased_lock lock{park::biased_lock::at_birth()};
 
     // All under the lock. ------------------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,9 @@ namespace {
 constexpr std::uint32_t growth = 16;
 constexpr std::uint32_t most_wanted = std::uint32_t{1} << 30;
 
+// Biases of birth that had to be taken away, in this process. Relaxed: a measure.
+constinit std::atomic<std::uint32_t> births_taken_away{0};
+
 void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcept {
     for (const auto& section : p->sections) {
         for (int i = 0; section.load(std::memory_order_acquire) == lock; ++i) {
@@ -50,9 +53,17 @@ void biased_lock::consider_bias(sched::processor* p) noexcept {
     bias_.store(nullptr, std::memory_order_relaxed);                     // R2
     platform::heavy_barrier();                                           // R3
     wait_until_left(from, this);                                         // R4
+    if (on_end_ == born) births_taken_away.fetch_add(1, std::memory_order_relaxed);
     last_ = nullptr;
     on_end_ = 0;
     wanted_ = wanted_ < most_wanted / growth ? wanted_ * growth : most_wanted;
+}
+
+// Outside the runtime: the maker may have lost it already. Any processor will do.
+sched::processor* biased_lock::processor_of_maker() noexcept {
+    if (births_taken_away.load(std::memory_order_relaxed) >= births_taken_away_max) return nullptr;
+    const sched::machine* m = sched::current_machine();
+    return m != nullptr ? m->p.load(std::memory_order_acquire) : nullptr;
 }
 
 }  // namespace dunlin::park

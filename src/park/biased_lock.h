@@ -17,6 +17,8 @@
 //            the lock below.
 // Bias       is given under the lock below, to a processor that has come so many times on end; taken away it costs 7 to 11 us, as much as a thousand
 //            compare-and-swaps, so that is how often; and sixteen times as often after each time it had to be taken away.
+//            A lock may be born with a bias to its maker's processor: most channels live and die on one. When a few of those had to be taken away, this
+//            program's channels are of another kind, and no more are given.
 // Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in which everybody takes them, as with
 //            any locks. Channels take the first places, heaps of timers, whose locks are taken under theirs, the last.
 // Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m` null).
@@ -37,6 +39,9 @@ namespace dunlin::park {
 class biased_lock {
 public:
     constexpr biased_lock() noexcept = default;
+    // Born with a bias, if that has paid so far.
+    struct at_birth {};
+    explicit biased_lock(at_birth) noexcept : bias_(processor_of_maker()), on_end_(born) {}
     biased_lock(const biased_lock&) = delete;
     biased_lock& operator=(const biased_lock&) = delete;
 
@@ -77,11 +82,15 @@ public:
     // For tests.
     const sched::processor* bias() const noexcept { return bias_.load(std::memory_order_relaxed); }
     static constexpr std::uint32_t first_bias_after = 1024;
+    static constexpr std::uint32_t births_taken_away_max = 64;
 
 private:
     void lock_slow(sched::machine* m) noexcept;
     void revoke(sched::processor* from) noexcept;
     void consider_bias(sched::processor* p) noexcept;
+    static sched::processor* processor_of_maker() noexcept;
+
+    static constexpr std::uint32_t born = ~std::uint32_t{0};  // on_end_ of one that was born with its bias and still has it
 
     std::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
     platform::futex_lock lock_;

@@ -79,7 +79,8 @@ void join(sched::goroutine* child, const std::source_location& where) noexcept {
     std::uintptr_t expected = 0;
     while (expected != ended) {
         // Release publishes the waiter; acquire, when the child was quicker, sees its result.
-        if (!child->join.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&w), std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+        const auto mine = reinterpret_cast<std::uintptr_t>(&w);
+        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
         w.wait();
         return;
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <time.h>
 
@@ -12,6 +13,7 @@
 
 #include <dunlin/semaphore.hpp>
 
+#include "sched/types.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -148,6 +150,29 @@ TEST_F(GoProcChan, TestLockOSThreadExitMain) {
         });
         EXPECT_EQ(thread_id(), getpid());
     }
+}
+
+// run() returns while some of them are on their way out: their threads are told to end once, and counted once. Otherwise the record of one that was told when it
+// was ending anyway serves a new thread with the message still in it, and a processor is lost.
+TEST_F(GoProcChan, GoroutinesThatEndWiredWhileRunReturns) {
+    allow(60s);
+    for (int round = 0; round < support::rounds(1000); ++round) {
+        dunlin::run({.max_procs = 2}, [] {
+            dunlin::chan<bool> done;
+            for (int i = 0; i < 20; ++i) {
+                dunlin::go([done] {
+                    dunlin::lock_os_thread();
+                    done.send(true);
+                });
+            }
+            for (int i = 0; i < 20; ++i) done.recv();
+        });
+    }
+    support::eventually_on_thread([] {
+        dunlin::sched::scheduler& s = dunlin::sched::the_scheduler;
+        const std::scoped_lock guard(s.lock);
+        return s.locked_machines_waiting == 0;
+    });
 }
 
 // ---- SCH-21 -----------------------------------------------------------------------------------------------------------------------------
