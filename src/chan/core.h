@@ -37,7 +37,7 @@ public:
 
     // `destroy` frees the whole object, after the last reference.
     chan_core(const element_type& type, std::size_t capacity, std::byte* buffer, destroyer destroy) noexcept
-        : type_(type), buffer_(buffer), capacity_(capacity), destroy_(destroy) {}
+        : type_(type), capacity_(capacity), buffer_(buffer), destroy_(destroy) {}
     chan_core(const chan_core&) = delete;
     chan_core& operator=(const chan_core&) = delete;
     ~chan_core();
@@ -77,9 +77,8 @@ protected:
     // Gives the oldest value to whoever has waited longest; null: there is no value, or nobody.
     park::wait_node* serve_first_receiver() noexcept;
 
-    timer_channel* timer_ = nullptr;  // constant: itself, if it is one
-
 private:
+    friend class timer_channel;
     friend void destroy_channel(chan_core* c) noexcept;
     static void destroy_plain(chan_core* c) noexcept;
     friend chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity);
@@ -92,15 +91,17 @@ private:
     void push(void* value) noexcept;
     void pop(void* slot) noexcept;
 
+    // In the order of their use: a send that meets its receiver needs the first line only.
     const element_type& type_;           // constant
-    std::byte* const buffer_;            // constant; the elements: lock
-    const std::size_t capacity_;         // constant
-    const destroyer destroy_;            // constant
+    park::wait_queue receivers_;         // lock
     std::atomic<std::size_t> count_{0};  // lock to write
-    std::size_t first_ = 0;              // lock: the oldest element
     std::atomic<bool> closed_{false};    // lock to write. Release, for closed()
     park::wait_queue senders_;           // lock
-    park::wait_queue receivers_;         // lock
+    const std::size_t capacity_;         // constant
+    std::size_t first_ = 0;              // lock: the oldest element
+    std::byte* const buffer_;            // constant; the elements: lock
+    timer_channel* timer_ = nullptr;     // constant: itself, if it is one
+    const destroyer destroy_;            // constant
 };
 
 enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory };

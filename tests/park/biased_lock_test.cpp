@@ -461,4 +461,24 @@ TEST_P(BiasedLockStress, EverybodyComesInBurstsToOneLock) {
     EXPECT_EQ(sections_now(), std::vector<const void*>());
 }
 
+// The last test: biases of birth are given no more afterwards, in this process.
+class BiasedLockZ : public support::runtime_test {};
+
+TEST_F(BiasedLockZ, BornWithTheBiasOfItsMakerUntilTooManyWereTakenAway) {
+    dunlin::run({.max_procs = 1}, [] {
+        const biased_lock ours{biased_lock::at_birth()};
+        EXPECT_EQ(ours.bias(), dunlin::sched::the_scheduler.processor_at(0));
+        for (std::uint32_t i = 0; i < biased_lock::births_taken_away_max; ++i) {
+            biased_lock lock{biased_lock::at_birth()};
+            std::thread([&] { lock_and_unlock(lock, nullptr); }).join();
+            EXPECT_EQ(lock.bias(), nullptr);
+        }
+        const biased_lock late{biased_lock::at_birth()};
+        EXPECT_EQ(late.bias(), nullptr);
+        EXPECT_GE(take_until_biased(*std::make_unique<biased_lock>()), first_bias_after) << "the ordinary way is open";
+    });
+    const biased_lock of_a_thread{biased_lock::at_birth()};
+    EXPECT_EQ(of_a_thread.bias(), nullptr);
+}
+
 }  // namespace
