@@ -107,6 +107,7 @@ machine* take_ended_record() noexcept {
         --s.ended_machines;
         m->ended = false;
         m->must_end = false;
+        m->dismissed = false;
         m->in_runtime.store(1, std::memory_order_relaxed);
         return m;
     }

@@ -122,7 +122,8 @@ void retire_machine(machine* m) noexcept {
 void dismiss_locked_machines() noexcept {
     scheduler& s = the_scheduler;
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (m->ended || m->condemned || m->locked_g == nullptr) continue;
+        if (m->ended || m->must_end || m->dismissed || m->condemned || m->locked_g == nullptr) continue;
+        m->dismissed = true;
         --s.locked_machines_waiting;
         m->handed_p = nullptr;
         m->wake_word.store(1, std::memory_order_release);

@@ -24,7 +24,7 @@
 // Turns      Everybody else first, then the preempted in order; but after their share of the time (hand_off.cpp, whose_turn) it is the turn of one
 //            of them even if others are runnable always. A goroutine that was stopped early, for somebody just woken, goes first and has the rest of its slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching; docs/decisions/014-preemption.md.
-// Tests      tests/go/preempt_test.cpp, tests/sched/hog_stress_test.cpp, tests/model/stray_model_test.cpp
+// Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp, tests/model/stray_model_test.cpp
 #pragma once
 
 #include <csignal>

@@ -343,6 +343,7 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
     stray_notes notes;                          // monitor
 
+    bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
     bool must_end = false;                      // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
     std::uint32_t id = 0;                       // constant

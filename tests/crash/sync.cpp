@@ -4,7 +4,6 @@
 // sync SCENARIO
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,11 +15,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <dirent.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <dunlin/barrier.hpp>
 #include <dunlin/condition_variable.hpp>
@@ -599,67 +593,6 @@ int thread_unlocks() {
     return say("unlocked");
 }
 
-// ---- SYN-19, go1.24 src/runtime/semasleep_test.go ---------------------------------------------------------------------------------------
-
-// A process that sends SIGIO to every thread of this one. To be started before there are threads.
-pid_t start_sender(std::chrono::microseconds period) {
-    struct sigaction ignored {};
-    ignored.sa_handler = [](int) {};  // without SA_RESTART: every wait in the kernel ends
-    sigaction(SIGIO, &ignored, nullptr);
-    const pid_t target = getpid(), sender = fork();
-    if (sender != 0) return sender;
-    const std::string tasks = "/proc/" + std::to_string(target) + "/task";
-    while (getppid() == target) {
-        usleep(static_cast<useconds_t>(period.count()));
-        DIR* const list = opendir(tasks.c_str());
-        if (list == nullptr) break;
-        while (const dirent* entry = readdir(list)) {
-            if (const int tid = std::atoi(entry->d_name); tid > 0) syscall(SYS_tgkill, target, tid, SIGIO);
-        }
-        closedir(list);
-    }
-    _exit(0);
-}
-
-// Prints how long `wait` took, in milliseconds.
-template <class Wait>
-int under_signals(std::chrono::microseconds period, Wait wait) {
-    const pid_t sender = start_sender(period);
-    const auto begin = std::chrono::steady_clock::now();
-    wait();
-    const auto end = std::chrono::steady_clock::now();
-    kill(sender, SIGKILL);
-    waitpid(sender, nullptr, 0);
-    std::printf("%lld\n", static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(end - begin).count()));
-    return 0;
-}
-
-int timer_under_signals() {
-    return under_signals(200ms, [] { dunlin::run([] { dunlin::after(1s).recv(); }); });
-}
-
-int sleep_under_frequent_signals() {
-    return under_signals(2ms, [] { dunlin::run([] { dunlin::sleep_for(1s); }); });
-}
-
-int limit_under_signals() {
-    return under_signals(200ms, [] { dunlin::run([] { dunlin::counting_semaphore<>(0).try_acquire_for(1s); }); });
-}
-
-// A plain thread waits in the kernel itself.
-int thread_under_signals() {
-    return under_signals(200ms, [] {
-        dunlin::mutex m;
-        m.lock();
-        std::thread([&] { m.try_lock_for(1s); }).join();
-        m.unlock();
-    });
-}
-
-int thread_under_frequent_signals() {
-    return under_signals(2ms, [] { std::thread([] { dunlin::latch(1).wait_for(1s); }).join(); });
-}
-
 constexpr support::scenario scenarios[] = {
     {"negative_wait_group", negative_wait_group},
     {"negative_wait_group_caught", negative_wait_group_caught},
@@ -691,11 +624,6 @@ constexpr support::scenario scenarios[] = {
     {"limits_end", limits_end},
     {"limit_before", limit_before},
     {"thread_unlocks", thread_unlocks},
-    {"timer_under_signals", timer_under_signals},
-    {"sleep_under_frequent_signals", sleep_under_frequent_signals},
-    {"limit_under_signals", limit_under_signals},
-    {"thread_under_signals", thread_under_signals},
-    {"thread_under_frequent_signals", thread_under_frequent_signals},
 };
 
 // InitDeadlock: run() before main().

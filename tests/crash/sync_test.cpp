@@ -202,7 +202,7 @@ TEST(NoSyncDeadlock, WhileAThreadMayUnlock) { expect_end("thread_unlocks", "unlo
 TEST(Semasleep, TestSpuriousWakeupsNeverHangSemasleep) {
     for (const char* scenario : {"timer_under_signals", "sleep_under_frequent_signals", "limit_under_signals", "thread_under_signals",
              "thread_under_frequent_signals"}) {
-        const auto r = sync_program({scenario});
+        const auto r = support::run_child("signals", {scenario});
         ASSERT_EQ(r.status, 0) << scenario << '\n' << r;
         const long took_ms = std::stol(r.out);
         EXPECT_GE(took_ms, 1000) << scenario;

@@ -152,8 +152,8 @@ TEST_F(GoProcChan, TestLockOSThreadExitMain) {
     }
 }
 
-// run() returns while some of them are on their way out: their threads are told to end once, and counted once. Otherwise the record of one that was told when it
-// was ending anyway serves a new thread with the message still in it, and a processor is lost.
+// run() returns while some of them are on their way out: their threads are told to end once, and counted once. Otherwise the record of one that was told
+// when it was ending anyway serves a new thread with the message still in it, and a processor is lost.
 TEST_F(GoProcChan, GoroutinesThatEndWiredWhileRunReturns) {
     allow(60s);
     for (int round = 0; round < support::rounds(1000); ++round) {
