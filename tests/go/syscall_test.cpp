@@ -33,7 +33,7 @@ class GoSyscall : public support::runtime_test {};
 class GoSyscallP : public support::each_p {};
 EACH_P(GoSyscallP);
 
-// As errno_now.
+// Read anew each time, like errno_now().
 [[gnu::noinline]] void set_errno(int value) { errno = value; }
 [[gnu::noinline]] const int* errno_address() {
     asm volatile("");

@@ -39,6 +39,7 @@ part parts[] = {
     {"Overflow: when 257 goroutines wait and one more comes", "src/sched/run_queue.h", tour::overflow},
     {"Joins in place: waiting by doing the work", "dunlin/task.hpp", tour::joins_in_place},
     {"Sleeping precisely", "dunlin/go.hpp, dunlin/clock.hpp", tour::sleeping},
+    {"Channels, select, locks, contexts", "dunlin/chan.hpp, select.hpp, mutex.hpp, context.hpp", tour::channels},
     {"Hogs: goroutines that compute are preempted", "src/sched/preempt.h, src/sched/hand_off.cpp", tour::hogs},
     {"A thousand blocking calls", "dunlin/blocking.hpp", tour::blocking_calls},
     {"A library that blocks without a word", "src/sched/hand_off.cpp", tour::unannounced},
@@ -136,7 +137,7 @@ bool read_options(int argc, char** argv, tour::options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    constexpr std::string_view die = "--die=";  // how part 13 starts us
+    constexpr std::string_view die = "--die=";  // how part 14 starts us
     const std::string_view first = argc > 1 ? argv[1] : "";
     if (first.substr(0, die.size()) == die) return tour::die(first.substr(die.size()));
     if (first == "--list") return list(), 0;

@@ -19,6 +19,7 @@ void fairness(const options&);
 void overflow(const options&);
 void joins_in_place(const options&);
 void sleeping(const options&);
+void channels(const options&);
 void hogs(const options&);
 void blocking_calls(const options&);
 void unannounced(const options&);
