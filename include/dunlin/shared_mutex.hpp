@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <shared_mutex>
 #include <source_location>
 
 #include <dunlin/clock.hpp>
