@@ -192,9 +192,10 @@ void push_run_next(processor* p, goroutine* g) noexcept {
     // Release publishes *g to a thief that takes it by the handshake.
     p->run_next.store(g, std::memory_order_release);
     p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const bool for_everybody = before != nullptr && (before->stack == nullptr || p->queue.size() >= short_queue);
     if (before != nullptr) push_local(p, before);
     submit_barrier();
-    if (before != nullptr) {
+    if (for_everybody) {
         wake_if_idle();
     } else {
         wake_for_run_next(p);
@@ -236,7 +237,8 @@ void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcep
 
 goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept {
     goroutine* half[run_queue::capacity / 2];
-    if (const std::uint32_t n = victim->queue.take_half(half)) {
+    const std::uint32_t n = queue_is_owed(victim) ? 0 : victim->queue.take_half(half);
+    if (n != 0) {
         count_steal(p, victim, n);
         // The last one stolen is run, the others are published here.
         if (n > 1) p->queue.push_all(half, n - 1);
@@ -333,7 +335,7 @@ bool watch_for_work(const processor* p) noexcept {
         if (s.stopping.load(std::memory_order_relaxed)) return false;
         for (std::uint32_t i = 0; i < made; ++i) {
             const processor* other = s.processor_at(i);
-            if (other != p && other->queue.size() != 0) return true;
+            if (other != p && other->queue.size() != 0 && !queue_is_owed(other)) return true;
         }
         if (++looks % look_at_run_next_every == 0 && run_next_waits(p, made, puts)) return true;
     } while (platform::now_ns() < until);
@@ -408,7 +410,8 @@ bool work_anywhere() noexcept {
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         const processor* p = s.processor_at(i);
-        if (p->queue.size() != 0 || (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_owed(p))) return true;
+        if (p->queue.size() != 0 && !queue_is_owed(p)) return true;
+        if (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_owed(p)) return true;
     }
     const std::int64_t deadline = earliest_deadline();
     return deadline != 0 && platform::now_ns() >= deadline;

@@ -82,7 +82,8 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     return wake_at;
 }
 
-// The goroutines in run_next whose wake was left to us: if one is still the same as in the last round, its processor does not get around to it.
+// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from a queue, the processor does not
+// get around to them.
 void pay_owed_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
@@ -95,11 +96,15 @@ void pay_owed_wakes(rounds& r) noexcept {
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         const std::uint32_t count = p->run_next_count.load(std::memory_order_relaxed);
-        if (count == p->notes.run_next && p->run_next.load(std::memory_order_relaxed) != nullptr) {
+        const std::uint64_t takings = p->queue.takings();
+        const bool slot_stands = count == p->notes.run_next && p->run_next.load(std::memory_order_relaxed) != nullptr;
+        const bool queue_stands = takings == p->notes.takings && p->queue.size() != 0;
+        if (slot_stands || queue_stands) {
             p->kept_in_a_row = 0;
             wake_if_idle();
         }
         p->notes.run_next = count;
+        p->notes.takings = takings;
     }
 }
 

@@ -99,6 +99,15 @@ public:
     // Seq_cst: step R3 of the wake protocol reads it after the retiring worker has announced itself.
     std::uint32_t size() const noexcept { return size(word_.load(std::memory_order_seq_cst)); }
 
+    // Changes whenever something is taken out.
+    std::uint64_t takings() const noexcept { return word_.load(std::memory_order_relaxed) >> version_shift; }
+
+    // The oldest, or null; a moment later it may be another's, or gone. For those who want to know of what kind it is.
+    const goroutine* peek() const noexcept {
+        const std::uint64_t w = word_.load(std::memory_order_acquire);
+        return size(w) != 0 ? slots_[head(w)].load(std::memory_order_relaxed) : nullptr;
+    }
+
     // The i-th oldest, for dumps while the world is stopped.
     goroutine* at(std::uint32_t i) const noexcept {
         const std::uint64_t w = word_.load(std::memory_order_acquire);

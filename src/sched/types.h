@@ -228,6 +228,7 @@ struct monitor_notes {
     std::uint32_t tick = 0;
     std::int64_t tick_since_ns = 0;
     std::uint32_t run_next = 0;
+    std::uint64_t takings = 0;
     // Since when there has been no sign that the machine came to the scheduler: the goroutine that runs is the same.
     machine* owner = nullptr;
     std::uint64_t progress = 0;

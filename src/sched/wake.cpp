@@ -45,9 +45,15 @@ void owe_wake(processor* p) noexcept {
 }
 
 bool wake_is_owed(const processor* p) noexcept {
-    if (p->kept_in_a_row < kept_before_owing || !the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) return false;
-    the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
-    return true;
+    if (p->kept_in_a_row < kept_before_owing) return false;
+    if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    return the_scheduler.monitor_attentive.load(std::memory_order_relaxed);  // if not, from its next round on
+}
+
+bool queue_is_owed(const processor* p) noexcept {
+    if (p->queue.size() >= short_queue) return false;
+    const goroutine* oldest = p->queue.peek();
+    return oldest != nullptr && oldest->stack != nullptr && wake_is_owed(p);
 }
 
 }  // namespace dunlin::sched

@@ -29,7 +29,9 @@
 //            own machine came for run_next; beyond a threshold S3 leaves the wake to the monitor, if that is attentive (its rounds are 1 ms apart,
 //            which it keeps up only while it is needed). The first of these in a row, and every 32nd, is timed: fetched later than 10 us, it was
 //            worth a thread of its own, and the count starts again. R3 leaves such a run_next out for the same reason (it would find it again and again, and
-//            nothing when it comes for it). The monitor finds a run_next that has not moved between two rounds, wakes a
+//            nothing when it comes for it), and thieves too. The same goes for those whom the next one pushes from there into a short queue, if they have
+//            run before (queue_is_owed): two processors that take turns with the same channels or locks need five times as long as one. The monitor
+//            finds a run_next, or a queue, that has not moved between two rounds, wakes a
 //            machine, and resets the count; so does a thief. W1 then holds after 2 ms at the latest, instead of at once, and only for
 //            goroutines that were mispredicted.
 // Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here everyone re-scans and the submitter may
@@ -74,13 +76,18 @@ inline constexpr std::uint32_t kept_before_owing = 32;
 // R3's part of it: true if p's run_next may be left to the monitor, which has been told then.
 bool wake_is_owed(const processor* p) noexcept;
 
+// The same for its queue: short, of goroutines that were readied and not started, on a processor that keeps up. They talk to each other, mostly, and
+// another processor would fetch their memory for longer than they run. New goroutines are work for everybody.
+inline constexpr std::uint32_t short_queue = 8;
+bool queue_is_owed(const processor* p) noexcept;
+
 // S3. The caller has published work and executed S2.
 inline void wake_if_idle() noexcept {
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
     if (DUNLIN_UNLIKELY(idle_count(word) != 0 && spinning_count(word) == 0)) wake_one();
 }
 
-// S3 for a goroutine that was put into p's empty run_next.
+// S3 for a goroutine that was put into p's empty run_next, or was pushed from there into a short queue.
 [[gnu::always_inline]] inline void wake_for_run_next(processor* p) noexcept {
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
     if (DUNLIN_LIKELY(idle_count(word) == 0 || spinning_count(word) != 0)) return;
