@@ -22,7 +22,7 @@ protected:
     }
 
     // So many goroutines of each of these kinds do so many rounds.
-    void hog(std::vector<hogs::kind> kinds, int goroutines = 8, int rounds = support::sanitized ? 2 : 3) {
+    void hog(std::vector<hogs::kind> kinds, int goroutines = 8, int rounds = 2) {
         const dunlin::runtime::hand_off_stats before = dunlin::runtime::stats().hand_offs;
         std::mutex lock;
         std::vector<std::string> faults;
