@@ -468,7 +468,7 @@ TEST_F(BiasedLockZ, BornWithTheBiasOfItsMakerUntilTooManyWereTakenAway) {
     dunlin::run({.max_procs = 1}, [] {
         const biased_lock ours{biased_lock::at_birth()};
         EXPECT_EQ(ours.bias(), dunlin::sched::the_scheduler.processor_at(0));
-        for (std::uint32_t taken_away = 0; taken_away < biased_lock::births_taken_away_max;) {
+        for (std::uint32_t i = 0, taken_away = 0; taken_away < biased_lock::births_taken_away_max && i < 10'000; ++i) {
             dunlin::yield();  // the processor may have been handed on while the last thread was joined
             biased_lock lock{biased_lock::at_birth()};
             if (lock.bias() == nullptr) continue;
