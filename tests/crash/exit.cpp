@@ -260,7 +260,7 @@ int leak_report() {
     dunlin::run({.report_leaks = true}, [] {
         dunlin::go({.name = "forgotten"}, parks);
         wait_until_started(1);
-        dunlin::yield();
+        dunlin::sleep_for(std::chrono::milliseconds(50));  // it has begun, perhaps elsewhere, and is about to wait
     });
     return 0;
 }
