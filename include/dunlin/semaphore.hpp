@@ -34,6 +34,7 @@ public:
 
 private:
     void raise(std::ptrdiff_t n, std::ptrdiff_t most);
+    bool try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept;
     static void hand_out(const void* address) noexcept;
 
     std::atomic<std::ptrdiff_t> permits_;

@@ -236,22 +236,6 @@ enum class direction : bool { send, receive };
     return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
 }
 
-// A context that is done already wins over a value that is there; Go's select would choose at random, and callers want to stop.
-inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
-
-inline bool is_past(const wait_limit* limit) noexcept {
-    return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
-}
-
-inline sched::machine* enter_runtime() noexcept {
-    sched::machine* m = sched::current_machine();
-    return m != nullptr ? sched::enter(m) : nullptr;
-}
-
-inline void leave_runtime(sched::machine* m) noexcept {
-    if (m != nullptr) sched::leave(m);
-}
-
 inline wait_outcome outcome_of(channel_status s) noexcept { return s == channel_status::ok ? wait_outcome::ok : wait_outcome::closed; }
 
 }  // namespace

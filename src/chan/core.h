@@ -18,6 +18,7 @@
 
 #include "park/biased_lock.h"
 #include "park/wait_queue.h"
+#include "platform/clock.h"
 
 namespace dunlin::detail {
 
@@ -69,6 +70,15 @@ public:
     std::size_t capacity() const noexcept { return timer_ == nullptr ? capacity_ : 0; }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
+    // One reference more for somebody who knows it weakly, under a lock that its end takes as well. False: it is at its end. Relaxed: that lock orders.
+    bool reference_if_alive() noexcept {
+        std::uint32_t n = references.load(std::memory_order_relaxed);
+        do {
+            if (n == 0) return false;
+        } while (!references.compare_exchange_weak(n, n + 1, std::memory_order_relaxed));
+        return true;
+    }
+
 protected:
     // For a timer's channel, under the lock.
     bool receivers_wait() const noexcept { return !receivers_.empty(); }
@@ -109,6 +119,22 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // Waits for whatever the nodes of `w` wait for, and for `limit`: everybody prepared and queued, no lock held. After any end but `served` nobody
 // will wake it any more, and the caller takes its nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
+
+// A context that is done already wins over what there is to have: callers want to stop. (Go's select would draw.)
+inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
+
+inline bool is_past(const wait_limit* limit) noexcept {
+    return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
+}
+
+// park::runtime_section for those who may park in between: waiting leaves the runtime. Null on a plain thread.
+inline sched::machine* enter_runtime() noexcept {
+    sched::machine* m = sched::current_machine();
+    return m != nullptr ? sched::enter(m) : nullptr;
+}
+inline void leave_runtime(sched::machine* m) noexcept {
+    if (m != nullptr) sched::leave(m);
+}
 
 inline void chan_core::move(void* to, void* from) const noexcept {
     if (type_.move != nullptr) {

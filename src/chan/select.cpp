@@ -204,7 +204,7 @@ std::size_t selection::wait(sched::machine* m) {
     soonest(deadline_ns, timeout_index);
     if (timeout_index != no_case && cases_[timeout_index]->duration_ns <= 0) {
         unlock_all(m);
-        if (m != nullptr) sched::leave(m);
+        leave_runtime(m);
         return timeout_index;
     }
     park::waiter w(m);
@@ -238,7 +238,7 @@ std::size_t selection::run(sched::machine* m, std::size_t otherwise_index) {
     if (taken == no_case && otherwise_index == no_case) return wait(m);
     unlock_all(m);
     if (woken != nullptr) woken->who->wake();
-    if (m != nullptr) sched::leave(m);
+    leave_runtime(m);
     return taken != no_case ? taken : otherwise_index;
 }
 
@@ -258,9 +258,7 @@ std::size_t find_otherwise(case_base* const* cases, std::size_t count) {
 std::size_t select_among(case_base* const* cases, std::size_t count) {
     const std::size_t otherwise_index = find_otherwise(cases, count);
     selection s(cases, count);
-    sched::machine* m = sched::current_machine();
-    if (m != nullptr) m = sched::enter(m);
-    const std::size_t taken = s.run(m, otherwise_index);
+    const std::size_t taken = s.run(enter_runtime(), otherwise_index);
     if (cases[taken]->kind == case_kind::send && !cases[taken]->ok) throw_send_on_closed();
     return taken;
 }

@@ -38,15 +38,8 @@ void timer_channel::destroy(chan_core* c) noexcept {
     delete t;
 }
 
-// Under the heap's lock. No reference is left when the channel is being destroyed: cancel() waits for this lock.
-bool timer_channel::claim_reference(timers::timer_entry* e) noexcept {
-    auto& references = static_cast<timer_channel*>(e)->references;
-    std::uint32_t n = references.load(std::memory_order_relaxed);
-    do {
-        if (n == 0) return false;
-    } while (!references.compare_exchange_weak(n, n + 1, std::memory_order_relaxed));
-    return true;
-}
+// Under the heap's lock, which destroy() takes in cancel() before it frees anything.
+bool timer_channel::claim_reference(timers::timer_entry* e) noexcept { return static_cast<timer_channel*>(e)->reference_if_alive(); }
 
 void timer_channel::look_at_clock() noexcept {
     if (!pending_ || due_ns_ == wait_limit::never) return;

@@ -110,14 +110,6 @@ void context_node::destroy(chan_core* c) noexcept {
     }
 }
 
-bool context_node::reference_if_alive() noexcept {
-    std::uint32_t n = references.load(std::memory_order_relaxed);
-    do {
-        if (n == 0) return false;
-    } while (!references.compare_exchange_weak(n, n + 1, std::memory_order_relaxed));
-    return true;
-}
-
 bool context_node::release_unless_last() noexcept {
     std::uint32_t n = references.load(std::memory_order_relaxed);
     do {

@@ -54,8 +54,6 @@ public:
     void join_parent() noexcept;
     // `cause` null: made from `err`. Nothing happens if it is done already.
     void cancel(errc err, std::exception_ptr cause) noexcept;
-    // By someone who knows it weakly, under a lock that destroy() takes as well.
-    bool reference_if_alive() noexcept;
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 

@@ -62,7 +62,8 @@ void wake_joiner(const sched::goroutine* child, std::uintptr_t raw) noexcept {
         return;
     }
     lot_bucket& b = bucket_of(join_address(child));
-    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // he has given up
+    // Pairs with announce() (lot.h, A2 and B2), after the exchange of `join` by the end.
+    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // he has given up, or will find it ended
     b.lock.lock();
     // By now the descriptor may be another goroutine's, whose joiner is none of ours.
     wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;

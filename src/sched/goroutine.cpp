@@ -310,7 +310,8 @@ void end_goroutine(machine* m, goroutine* g) noexcept {
             g->join.store(1, std::memory_order_relaxed);
             return;
         }
-        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp.
+        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially consistent for a joiner in the lot: this
+        // comes before wake_joiner()'s look at who waits there, his announcement before his look at `join`. Weaker, both could miss the other.
         const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
         if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;

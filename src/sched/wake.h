@@ -29,8 +29,8 @@
 //            own machine came for run_next; beyond a threshold S3 leaves the wake to the monitor, if that is attentive (its rounds are 1 ms apart,
 //            which it keeps up only while it is needed). The first of these in a row, and every 32nd, is timed: fetched later than 10 us, it was
 //            worth a thread of its own, and the count starts again. R3 leaves such a run_next out for the same reason (it would find it again and again, and
-//            nothing when it comes for it), and thieves too. The same goes for those whom the next one pushes from there into a short queue, if they have
-//            run before (queue_is_owed): two processors that take turns with the same channels or locks need five times as long as one. The monitor
+//            nothing when it comes for it). The same goes, for thieves as well, for those whom the next one pushes from there into a short queue, if they
+//            have run before (queue_is_owed): two processors that take turns with the same channels or locks need five times as long as one. The monitor
 //            finds a run_next, or a queue, that has not moved between two rounds, wakes a
 //            machine, and resets the count; so does a thief. W1 then holds after 2 ms at the latest, instead of at once, and only for
 //            goroutines that were mispredicted.

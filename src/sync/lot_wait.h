@@ -8,16 +8,8 @@
 #include "chan/core.h"
 #include "park/lot.h"
 #include "park/wait_queue.h"
-#include "platform/clock.h"
 
 namespace dunlin::detail {
-
-// A context that is done already wins over what there is to have: callers want to stop.
-inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
-
-inline bool is_past(const wait_limit* limit) noexcept {
-    return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
-}
 
 // n is queued, w prepared, the bucket unlocked. `given_up` runs under the bucket's lock when the wait ended without success and n is off its queue; it
 // returns a chain of whoever is to be woken for that. Leaves the runtime. Throws std::bad_alloc: there is no memory for the deadline.

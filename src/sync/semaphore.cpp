@@ -46,14 +46,18 @@ wait_outcome semaphore_core::acquire(const wait_limit* limit, const std::source_
     return wait_in_lot(b, n, w, limit);
 }
 
-void semaphore_core::raise(std::ptrdiff_t n, std::ptrdiff_t most) {
+bool semaphore_core::try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept {
     std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
     do {
-        if (have > most - n) {
-            throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(have) + " permits and " + std::to_string(n) +
-                                      " more are more than max(), " + std::to_string(most));
-        }
+        if (have > most - n) return false;
     } while (!permits_.compare_exchange_weak(have, have + n, std::memory_order_seq_cst, std::memory_order_relaxed));
+    return true;
+}
+
+void semaphore_core::raise(std::ptrdiff_t n, std::ptrdiff_t most) {
+    if (try_raise(n, most)) return;
+    throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) + " permits and " +
+                              std::to_string(n) + " more are more than max(), " + std::to_string(most));
 }
 
 void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
@@ -70,13 +74,7 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
             chain.add(first);
             --n;
         }
-        bool fits = true;
-        if (n != 0) {
-            std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
-            do {
-                fits = have <= most - n;
-            } while (fits && !permits_.compare_exchange_weak(have, have + n, std::memory_order_seq_cst, std::memory_order_relaxed));
-        }
+        const bool fits = n == 0 || try_raise(n, most);
         b.lock.unlock();
         park::wake_all(chain.first());
         if (fits) return;

@@ -8,16 +8,18 @@ constexpr std::size_t arity = 4;
 
 class heap_guard {
 public:
-    explicit heap_guard(park::biased_lock& lock) noexcept : lock_(lock), machine_(sched::current_machine()) {
-        lock_.lock(machine_, park::biased_lock::timers_place);
+    explicit heap_guard(park::biased_lock& lock, unsigned place = park::biased_lock::timers_place) noexcept
+        : lock_(lock), machine_(sched::current_machine()), place_(place) {
+        lock_.lock(machine_, place_);
     }
-    ~heap_guard() { lock_.unlock(machine_, park::biased_lock::timers_place); }
+    ~heap_guard() { lock_.unlock(machine_, place_); }
     heap_guard(const heap_guard&) = delete;
     heap_guard& operator=(const heap_guard&) = delete;
 
 private:
     park::biased_lock& lock_;
     sched::machine* machine_;
+    unsigned place_;
 };
 
 }  // namespace
@@ -103,11 +105,7 @@ bool cancel(timer_entry* t) noexcept {
 
 void timer_heap::move_all_to(timer_heap& other) noexcept {
     heap_guard guard(lock_);
-    other.lock_.lock(sched::current_machine(), park::biased_lock::no_place);
-    struct unlocker {
-        park::biased_lock& lock;
-        ~unlocker() { lock.unlock(sched::current_machine(), park::biased_lock::no_place); }
-    } other_guard{other.lock_};
+    heap_guard other_guard(other.lock_, park::biased_lock::no_place);  // the place of timers is taken
     try {
         other.entries_.reserve(other.entries_.size() + entries_.size());
     } catch (...) {

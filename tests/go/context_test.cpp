@@ -318,7 +318,7 @@ TEST_P(GoContext, TestCause) {
     const auto parent_cause = error("parentCause"), child_cause = error("childCause"), too_slow = error("tooSlow"), finished = error("finishedEarly");
     const cause_case cases[] = {
         {"Background", [] { return context::background(); }, "", ""},
-        {"TODO", [] { return context::todo(); }, "", ""},
+        {"todo", [] { return context::todo(); }, "", ""},
         {"WithCancel", [] { auto c = dunlin::with_cancel({}); c.cancel(); return context(c); }, "Canceled", "Canceled"},
         {"WithCancelCause", [=] { auto c = dunlin::with_cancel({}); c.cancel(parent_cause); return context(c); }, "Canceled", "parentCause"},
         {"WithCancelCause nil", [] { auto c = dunlin::with_cancel({}); c.cancel(std::exception_ptr()); return context(c); }, "Canceled", "Canceled"},

@@ -58,9 +58,12 @@ lifo_order start_five() {
 
 void show_lifo_slot() {
     const one_processor alone;
-    // If the kernel takes the CPU away for long in the midst of it, the main goroutine loses its processor, and the order is another one.
+    // The main goroutine may lose its processor in the midst of it, and the order is another one then; seldom, and it is said.
     lifo_order r = start_five();
-    for (int again = 0; again < 4 && !r.as_claimed(); ++again) r = start_five();
+    for (int again = 0; again < 4 && !r.as_claimed(); ++again) {
+        say("%s   in another order: once more", r.ran.c_str());
+        r = start_five();
+    }
     say("%s   in this order, by the main goroutine", r.started.c_str());
     say("%s   the last one first, then the others as they came", r.ran.c_str());
     say("%s   the scheduler's tick: a new time slice begins with each one but the first", r.ticks.c_str());
