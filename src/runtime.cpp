@@ -20,6 +20,7 @@
 #include "platform/futex.h"
 #include "platform/membarrier.h"
 #include "platform/thread.h"
+#include "poll/netpoll.h"
 #include "sched/blocking.h"
 #include "sched/crash.h"
 #include "sched/freeze.h"
@@ -174,7 +175,7 @@ void wire() {
     sched::hooks.main_ended = main_ended;
     sched::hooks.illegal_transition = sched::report_illegal_transition;
     sched::hooks.deadlock = observe::report_deadlock;
-    if (the_scheduler.events == nullptr) the_scheduler.events = new timers::timer_events;
+    if (the_scheduler.events == nullptr) the_scheduler.events = new poll::netpoll;
 }
 
 sched::goroutine* of(detail::goroutine_handle* g) noexcept { return reinterpret_cast<sched::goroutine*>(g); }

@@ -15,6 +15,10 @@ enum class errc {
     channel_closed,     ///< send on a closed channel, or close of one
     cancelled,          ///< Go: context.Canceled
     deadline_exceeded,  ///< Go: context.DeadlineExceeded
+    end_of_file,        ///< the stream has ended before all was read that had to be
+    no_deadlines,       ///< a file that cannot be polled has no deadlines
+    host_not_found,     ///< a name that nobody knows
+    bad_address,        ///< an address or network that cannot be read
 };
 
 /// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled, errc::deadline_exceeded to std::errc::timed_out.

@@ -21,17 +21,17 @@ namespace dunlin {
 
 namespace detail {
 
-enum class case_kind : unsigned char { receive, send, timeout, otherwise };
+enum class case_kind : unsigned char { receive, send, timeout, otherwise, readable, writable };
 
 // What select() must know of a case. Filled in by prepare(), just before.
 struct case_base {
     case_kind kind;
     bool ok = false;             // the result: an element was moved; false: the channel was closed
     chan_core* core = nullptr;   // null: nil, never ready
-    void* slot = nullptr;
+    void* slot = nullptr;        // where the element is or shall be; the descriptor of readable and writable
     std::int64_t duration_ns = 0;
     std::source_location where;
-    alignas(8) unsigned char node[64];  // its place in the channel's queue: src/chan/select.cpp
+    alignas(8) unsigned char node[64];  // its place in the queue of what it waits for: src/chan/select.cpp
 
     case_base(case_kind k, std::source_location w) noexcept : kind(k), where(w) {}
 };
@@ -123,7 +123,15 @@ public:
     plain_case(case_kind k, std::int64_t d, H&& handler, std::source_location w) : case_base(k, w), handler_(std::forward<H>(handler)) {
         duration_ns = d;
     }
-    plain_case(plain_case&& other) : case_base(other.kind, other.where), handler_(std::move(other.handler_)) { duration_ns = other.duration_ns; }
+    // `object`: what on_readable() and on_writable() wait for.
+    template <class H>
+    plain_case(case_kind k, void* object, H&& handler, std::source_location w) : case_base(k, w), handler_(std::forward<H>(handler)) {
+        slot = object;
+    }
+    plain_case(plain_case&& other) : case_base(other.kind, other.where), handler_(std::move(other.handler_)) {
+        duration_ns = other.duration_ns;
+        slot = other.slot;
+    }
 
     case_base* prepare() noexcept { return this; }
     void run() { std::invoke(handler_); }

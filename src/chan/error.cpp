@@ -15,6 +15,10 @@ public:
         case errc::channel_closed: return "channel closed";
         case errc::cancelled: return "context canceled";
         case errc::deadline_exceeded: return "context deadline exceeded";
+        case errc::end_of_file: return "unexpected end of file";
+        case errc::no_deadlines: return "file type does not support deadlines";
+        case errc::host_not_found: return "no such host";
+        case errc::bad_address: return "bad address";
         }
         return "unknown error " + std::to_string(value);
     }

@@ -4,9 +4,12 @@
 //            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all, so `otherwise` is never taken
 //               while some case is ready at every moment
 //            3  otherwise: a node for each case into its channel's queue; prepare(); unlock all; wait
+//               and one into the descriptor's queue for each on_readable and on_writable
 //            4  whoever takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the deadline is one more node
 //            5  take the other nodes off their queues, each under its channel's lock
 //            A case that looked ready may not be (whoever waits there has been woken by another case of his own): step 2 then counts again.
+// Descriptors have no moment in common with channels. Whether one is ready is asked of the kernel before step 1 (only if there has been an edge since it was
+//            last known not to be), and queueing fails if there has been one since: then everything begins again. So no edge is lost.
 // Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under the channel's lock, and step 5 takes
 //            that lock before the node goes away.
 // Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair, and one random number.
@@ -15,6 +18,7 @@
 #include <array>
 #include <memory>
 #include <new>
+#include <poll.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,6 +26,8 @@
 #include <dunlin/select.hpp>
 
 #include "chan/core.h"
+#include "platform/syscall.h"
+#include "poll/descriptor.h"
 #include "timer/timers.h"
 
 namespace dunlin {
@@ -36,6 +42,38 @@ constexpr std::size_t on_the_stack = 16;
 static_assert(sizeof(chan_node) <= sizeof(case_base::node) && alignof(chan_node) <= 8);
 
 chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<chan_node*>(c.node)); }
+
+// ---- on_readable, on_writable ------------------------------------------------------------------------------------------------------------
+
+static_assert(sizeof(poll::poll_node) <= sizeof(case_base::node));
+
+bool has_descriptor(const case_base& c) noexcept { return c.kind == case_kind::readable || c.kind == case_kind::writable; }
+poll::descriptor* descriptor_of(const case_base& c) noexcept { return static_cast<poll::descriptor*>(c.slot); }
+poll::direction direction_of(const case_base& c) noexcept { return c.kind == case_kind::readable ? poll::direction::read : poll::direction::write; }
+poll::poll_node& poll_node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<poll::poll_node*>(c.node)); }
+
+// The edge that look_at_descriptor() has seen, kept where a timeout has its duration.
+std::uint32_t edge_seen(const case_base& c) noexcept { return static_cast<std::uint32_t>(c.duration_ns); }
+
+// c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
+void look_at_descriptor(case_base& c) noexcept {
+    poll::descriptor* d = descriptor_of(c);
+    c.ok = true;
+    if (d == nullptr || !d->pollable() || !d->use()) return;
+    const poll::direction dir = direction_of(c);
+    const std::uint32_t seen = d->edges(dir);
+    c.duration_ns = seen;
+    c.ok = false;
+    if (!d->known_drained(dir, seen)) {
+        pollfd p{d->fd(), static_cast<short>(c.kind == case_kind::readable ? POLLIN | POLLRDHUP : POLLOUT), 0};
+        const timespec at_once{0, 0};
+        c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0, 0) > 0;
+        if (!c.ok) d->drained(dir, seen);
+    }
+    d->end_use();
+}
+
+// ---- channels ----------------------------------------------------------------------------------------------------------------------------
 
 bool has_channel(const case_base& c) noexcept { return c.core != nullptr && (c.kind == case_kind::receive || c.kind == case_kind::send); }
 
@@ -52,7 +90,7 @@ public:
     selection(case_base* const* cases, std::size_t count) : cases_(cases), count_(count) { sort_channels(); }
 
     // Index of the case taken.
-    std::size_t run(sched::machine* m, std::size_t otherwise_index);
+    std::size_t run(std::size_t otherwise_index);
 
 private:
     void sort_channels();
@@ -65,16 +103,23 @@ private:
     void unlock_all(sched::machine* m) noexcept {
         for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock(m, place_of(i));
     }
-    static bool ready(case_base& c) noexcept { return c.kind == case_kind::receive ? c.core->may_receive() : c.core->may_send(); }
+    static bool ready(case_base& c) noexcept {
+        if (has_descriptor(c)) return c.ok;
+        return has_channel(c) && (c.kind == case_kind::receive ? c.core->may_receive() : c.core->may_send());
+    }
     std::size_t take_one(sched::machine* m, park::wait_node*& woken) noexcept;
     void prepare_order();
     void enqueue_all(park::waiter& w);
+    bool enqueue_descriptors(park::waiter& w) noexcept;
     void forget_all() noexcept;
+    void forget_descriptors() noexcept;
+    std::size_t index_of_winner(const park::waiter& w) noexcept;
     void soonest(std::int64_t& deadline_ns, std::size_t& index) const noexcept;
-    std::size_t wait(sched::machine* m);
+    std::size_t wait(sched::machine* m, std::int64_t deadline_ns, std::size_t timeout_index);
 
     case_base* const* cases_;
     const std::size_t count_;
+    bool with_descriptors_ = false;
     std::array<chan_core*, on_the_stack> few_;
     std::unique_ptr<chan_core*[]> many_;
     chan_core** channels_ = few_.data();  // distinct, in the order of their addresses
@@ -93,6 +138,7 @@ void selection::sort_channels() {
     std::size_t n = 0;
     for (std::size_t i = 0; i < count_; ++i) {
         if (has_channel(*cases_[i])) channels_[n++] = cases_[i]->core;
+        with_descriptors_ = with_descriptors_ || has_descriptor(*cases_[i]);
     }
     if (n <= on_the_stack) {
         for (std::size_t i = 1; i < n; ++i) {
@@ -124,7 +170,7 @@ std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noex
         std::uint32_t can_go = 0;
         std::size_t last = no_case;
         for (std::size_t i = 0; i < count_; ++i) {
-            if (!has_channel(*cases_[i]) || !ready(*cases_[i])) continue;
+            if (!ready(*cases_[i])) continue;
             ++can_go;
             last = i;
         }
@@ -132,10 +178,11 @@ std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noex
         if (can_go > 1) {
             std::uint32_t skip = draw_below(m, can_go);
             for (last = 0;; ++last) {
-                if (has_channel(*cases_[last]) && ready(*cases_[last]) && skip-- == 0) break;
+                if (ready(*cases_[last]) && skip-- == 0) break;
             }
         }
         case_base& c = *cases_[last];
+        if (has_descriptor(c)) return last;
         const channel_status status = c.kind == case_kind::receive ? c.core->receive(c.slot, woken) : c.core->send(c.slot, woken);
         if (status == channel_status::would_block) continue;  // who waited there is gone, and off the queue now
         c.ok = status == channel_status::ok;
@@ -173,8 +220,34 @@ void selection::enqueue_all(park::waiter& w) {
     }
 }
 
+// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile. The waiter is claimed by its node then, unless it has been
+// woken by another.
+bool selection::enqueue_descriptors(park::waiter& w) noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+        case_base& c = *cases_[i];
+        if (!has_descriptor(c)) continue;
+        auto* n = ::new (c.node) poll::poll_node(&w);
+        n->several = true;
+    }
+    for (std::size_t i = 0; i < count_; ++i) {
+        case_base& c = *cases_[i];
+        if (!has_descriptor(c)) continue;
+        if (descriptor_of(c)->queue_for_edge(direction_of(c), edge_seen(c), &poll_node_of(c)) == poll::queued::yes) continue;
+        return !w.decide(&poll_node_of(c));
+    }
+    return true;
+}
+
+void selection::forget_descriptors() noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+        case_base& c = *cases_[i];
+        if (has_descriptor(c)) descriptor_of(c)->forget_edge(direction_of(c), &poll_node_of(c));
+    }
+}
+
 // Step 5. The winner's node is off its queue already, which it may read without the lock: it was woken for it.
 void selection::forget_all() noexcept {
+    if (with_descriptors_) forget_descriptors();
     park::runtime_section inside;
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
@@ -183,6 +256,20 @@ void selection::forget_all() noexcept {
         c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
         c.core->lock.unlock(inside.machine());
     }
+}
+
+// no_case: a descriptor, which may have been emptied by somebody else since: look again.
+std::size_t selection::index_of_winner(const park::waiter& w) noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+        case_base& c = *cases_[i];
+        if (has_descriptor(c)) {
+            if (w.decided() == &poll_node_of(c)) return no_case;
+        } else if (has_channel(c) && w.decided() == &node_of(c)) {
+            c.ok = node_of(c).ok;
+            return i;
+        }
+    }
+    return no_case;
 }
 
 void selection::soonest(std::int64_t& deadline_ns, std::size_t& index) const noexcept {
@@ -197,19 +284,11 @@ void selection::soonest(std::int64_t& deadline_ns, std::size_t& index) const noe
     deadline_ns = index == no_case ? timers::never_ns : platform::deadline_after(platform::now_ns(), least > 0 ? least : 0);
 }
 
-// Steps 3 to 5, with all locks held.
-std::size_t selection::wait(sched::machine* m) {
-    std::int64_t deadline_ns;
-    std::size_t timeout_index;
-    soonest(deadline_ns, timeout_index);
-    if (timeout_index != no_case && cases_[timeout_index]->duration_ns <= 0) {
-        unlock_all(m);
-        leave_runtime(m);
-        return timeout_index;
-    }
+// Steps 3 to 5, with all locks held. no_case: look again.
+std::size_t selection::wait(sched::machine* m, std::int64_t deadline_ns, std::size_t timeout_index) {
     park::waiter w(m);
-    w.prepare(channel_count_ == 0 && timeout_index == no_case ? sched::wait_reason::select_no_cases : sched::wait_reason::select,
-        count_ != 0 ? cases_[0]->where : std::source_location());
+    const bool for_ever = channel_count_ == 0 && timeout_index == no_case && !with_descriptors_;
+    w.prepare(for_ever ? sched::wait_reason::select_no_cases : sched::wait_reason::select, count_ != 0 ? cases_[0]->where : std::source_location());
     try {
         enqueue_all(w);
     } catch (...) {
@@ -219,27 +298,46 @@ std::size_t selection::wait(sched::machine* m) {
         throw;
     }
     unlock_all(m);
+    if (with_descriptors_ && !enqueue_descriptors(w)) {
+        w.withdraw();
+        w.leave();
+        forget_all();
+        return no_case;
+    }
     const timers::wake_cause cause = timers::wait_until(w, deadline_ns);
     forget_all();
     if (cause == timers::wake_cause::no_memory) throw std::bad_alloc();
-    if (cause == timers::wake_cause::deadline) return timeout_index;
-    for (std::size_t i = 0;; ++i) {
-        case_base& c = *cases_[i];
-        if (!has_channel(c) || w.decided() != &node_of(c)) continue;
-        c.ok = node_of(c).ok;
-        return i;
-    }
+    return cause == timers::wake_cause::deadline ? timeout_index : index_of_winner(w);
 }
 
-std::size_t selection::run(sched::machine* m, std::size_t otherwise_index) {
-    park::wait_node* woken = nullptr;
-    lock_all(m);
-    const std::size_t taken = take_one(m, woken);
-    if (taken == no_case && otherwise_index == no_case) return wait(m);
-    unlock_all(m);
-    if (woken != nullptr) woken->who->wake();
-    leave_runtime(m);
-    return taken != no_case ? taken : otherwise_index;
+std::size_t selection::run(std::size_t otherwise_index) {
+    std::int64_t deadline_ns = timers::never_ns;
+    std::size_t timeout_index = no_case;
+    for (bool first = true;; first = false) {
+        if (with_descriptors_) {
+            for (std::size_t i = 0; i < count_; ++i) {
+                if (has_descriptor(*cases_[i])) look_at_descriptor(*cases_[i]);
+            }
+        }
+        sched::machine* m = enter_runtime();
+        park::wait_node* woken = nullptr;
+        lock_all(m);
+        std::size_t taken = take_one(m, woken);
+        if (taken == no_case) taken = otherwise_index;
+        if (taken == no_case) {
+            if (first) soonest(deadline_ns, timeout_index);
+            if (timeout_index != no_case && (cases_[timeout_index]->duration_ns <= 0 || (!first && deadline_ns <= platform::now_ns()))) taken = timeout_index;
+        }
+        if (taken == no_case) {
+            taken = wait(m, deadline_ns, timeout_index);
+            if (taken == no_case) continue;
+            return taken;
+        }
+        unlock_all(m);
+        if (woken != nullptr) woken->who->wake();
+        leave_runtime(m);
+        return taken;
+    }
 }
 
 std::size_t find_otherwise(case_base* const* cases, std::size_t count) {
@@ -258,7 +356,7 @@ std::size_t find_otherwise(case_base* const* cases, std::size_t count) {
 std::size_t select_among(case_base* const* cases, std::size_t count) {
     const std::size_t otherwise_index = find_otherwise(cases, count);
     selection s(cases, count);
-    const std::size_t taken = s.run(enter_runtime(), otherwise_index);
+    const std::size_t taken = s.run(otherwise_index);
     if (cases[taken]->kind == case_kind::send && !cases[taken]->ok) throw_send_on_closed();
     return taken;
 }

@@ -1,8 +1,8 @@
 // deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to sleep.
 //
 // It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none sleeps for timers, none is
-// without a processor in user code), nothing is queued, no timer is armed, there is a goroutine, and every thread of the process is
-// ours or the one that waits in run().
+// without a processor in user code), nothing is queued, no timer is armed, nobody waits for a descriptor, there is a goroutine, and every thread of the
+// process is ours or the one that waits in run().
 #include "sched/deadlock.h"
 
 #include "platform/thread.h"
@@ -31,12 +31,12 @@ void check_for_deadlock() noexcept {
     s.deadlock_suspected = false;
     const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
-    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0) {
+    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 && !s.events->anybody_waits()) {
         s.events->interrupt();  // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
-    if (s.global.size() != 0 || s.condemned_machines != 0 || earliest_deadline() != 0) return;
+    if (s.global.size() != 0 || s.condemned_machines != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
     if (live_goroutines() == 0 && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
         s.deadlock_suspected = true;  // until those threads have ended: nobody tells us

@@ -1,6 +1,8 @@
-// event_source.h - what the scheduler asks of those who make goroutines ready from outside: timers now, descriptors later.
+// event_source.h - what the scheduler asks of those who make goroutines ready from outside: timers and descriptors.
 //
 // The scheduler knows nothing of timers and sockets. runtime.cpp wires one object in; simulation will wire another.
+// Who polls  a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait, deliver), so that one thread
+//            sleeps for all timers and descriptors; the monitor, if in its last round nobody has (poll).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +10,18 @@
 namespace dunlin::sched {
 
 struct processor;
+
+// What the kernel says of one descriptor: src/poll/.
+struct polled_event {
+    std::uint64_t tag;
+    std::uint32_t what;
+};
+
+struct event_batch {
+    static constexpr unsigned capacity = 128;
+    unsigned count = 0;
+    polled_event events[capacity];
+};
 
 struct event_source {
     virtual ~event_source() = default;
@@ -26,8 +40,17 @@ struct event_source {
     // `from` goes away: its events are `to`'s from now on. The world is stopped.
     virtual void move(processor* from, processor* to) noexcept = 0;
 
-    // Sleeps until interrupted, an event is there, or the deadline (0: none) has passed. Only one thread at a time; without a processor.
-    virtual void wait(std::int64_t deadline_ns) noexcept = 0;
+    // Does anybody wait for a descriptor? Seq_cst; who begins to wait from outside the scheduler then looks at who sleeps (waiter_added, below).
+    virtual bool anybody_waits() const noexcept = 0;
+
+    // Readies whoever waits for a descriptor that is ready now: on the calling machine's processor, else (the monitor) in the global queue. Returns how
+    // many. Never sleeps.
+    virtual unsigned poll() noexcept = 0;
+
+    // Sleeps until interrupted, a descriptor is ready, or the deadline (0: none) has passed. Only one thread at a time; without a processor. What it
+    // has found it then hands to deliver(), as poll() does, when it may have a processor.
+    virtual void wait(std::int64_t deadline_ns, event_batch& found) noexcept = 0;
+    virtual unsigned deliver(const event_batch& found) noexcept = 0;
     virtual void interrupt() noexcept = 0;
 
     // Forgets every event of goroutines of a run() that has returned. The world is stopped.
@@ -39,5 +62,12 @@ std::int64_t earliest_deadline() noexcept;
 
 // To be called after an event with this deadline was added: whoever sleeps for the events must not sleep past it. Inside or outside the runtime.
 void timer_added(std::int64_t when_ns) noexcept;
+
+// To be called by a plain thread that has become the first to wait for a descriptor: somebody must sleep in the poller.
+void waiter_added() noexcept;
+
+struct goroutine_list;
+// Readies goroutines that wait, at the tail of this machine's local queue (without a processor: of the global one).
+void ready_polled(goroutine_list& list) noexcept;
 
 }  // namespace dunlin::sched

@@ -7,11 +7,12 @@
 //              4. the local queue, first in first out
 //            take_global    a batch of the global queue
 //            find_work      on the machine's own stack: all that, then
-//              5. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
-//              6. a preempted goroutine gets the processor, on its own thread (preempt.h); else
+//              5. poll: whoever's descriptor has become ready, unless somebody sleeps in the poller
+//              6. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
+//              7. a preempted goroutine gets the processor, on its own thread (preempt.h); else
 //                 watch for a few microseconds, since falling asleep and being woken costs more than that
-//              7. retire: wake.h, R1 to R3
-//              8. sleep until the earliest timer of all, if nobody else does; else until handed a processor
+//              8. retire: wake.h, R1 to R3
+//              9. sleep in the poller, until the earliest timer of all or a descriptor, if nobody else does; else until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
 //            handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead of 10 with a CAS.
 #include <utility>
@@ -321,7 +322,7 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
     return std::exchange(puts_before, puts) == puts && any;
 }
 
-// Step 6. True: something has appeared, search again.
+// Step 7. True: something has appeared, search again.
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
     if (!s.spinning_pays.load(std::memory_order_relaxed)) return false;
@@ -372,22 +373,31 @@ bool come_back(machine* m) noexcept {
     return true;
 }
 
-// Step 8, one machine at a time: sleeps until the earliest deadline. True: this machine has a processor again.
+// Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine has a processor again.
 //   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep     adder: insert; light barrier; read claim and poll_until;
 //   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()).
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    if (earliest_deadline() == 0) return false;
+    if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
     std::uint32_t unclaimed = 0;
     if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
     s.poll_until_ns.store(0, std::memory_order_seq_cst);  // 0 reads as "unknown": an adder then always interrupts
     retire_barrier();
     const std::int64_t deadline = earliest_deadline();
     s.poll_until_ns.store(deadline, std::memory_order_seq_cst);
-    if (deadline != 0 && !work_anywhere()) s.events->wait(deadline);
+    event_batch found;
+    if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
-    return come_back(m);
+    const bool back = come_back(m);
+    s.events->deliver(found);
+    return back;
+}
+
+// Step 5.
+bool poll_here() noexcept {
+    scheduler& s = the_scheduler;
+    return s.events->anybody_waits() && s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->poll() != 0;
 }
 
 }  // namespace
@@ -447,6 +457,7 @@ goroutine* find_work(machine* m) noexcept {
                 g = find_local(m, p);
             }
             if (!g && s.global_size.load(std::memory_order_relaxed) != 0) g = take_global(p);
+            if (!g && poll_here()) g = find_local(m, p);
             if (!g && may_spin(m)) {
                 start_spinning(m);
                 g = steal(m, p);
@@ -480,6 +491,25 @@ void timer_added(std::int64_t when) noexcept {
     } else {
         wake_if_idle();
     }
+}
+
+void waiter_added() noexcept {
+    submit_barrier();
+    // Who has claimed it looks at anybody_waits() after his barrier, as in timer_added().
+    if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
+}
+
+void ready_polled(goroutine_list& list) noexcept {
+    machine* m = current_machine();
+    processor* p = m != nullptr ? processor_of(m) : nullptr;
+    if (p == nullptr) return ready_all(list);
+    while (goroutine* g = list.pop_front()) {
+        if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
+        transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+        push_local(p, g);
+    }
+    submit_barrier();
+    if (p->queue.size() > 1) wake_if_idle();
 }
 
 }  // namespace dunlin::sched

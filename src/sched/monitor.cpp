@@ -1,7 +1,7 @@
 // monitor.cpp - what must be done on time although every processor may be busy with one goroutine.
 //
-// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, take processors from threads that block or compute
-//            and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try again, give back
+// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll if nobody does, take processors from threads that block
+//            or compute and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try again, give back
 //            the memory of stacks and the threads that nobody used, print the trace. Then sleep until something is due: a timer of a busy processor, the
 //            end of a slice; 1 ms while somebody waits for a processor that is stuck, and twice as long after each 50 rounds without effect, at
 //            most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep (call_monitor).
@@ -10,6 +10,8 @@
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
 //            One of them sees the other.
 #include "sched/monitor.h"
+
+#include <utility>
 
 #include "platform/clock.h"
 #include "platform/futex.h"
@@ -51,6 +53,7 @@ struct rounds {
     unsigned without_effect = 0;
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
+    std::uint64_t polls = 0;  // so many there had been in the last round
     std::int64_t next_trim_ns = 0;
     std::int64_t next_trace_ns = 0;
     std::int64_t next_thread_end_ns = 0;
@@ -80,6 +83,20 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
         }
     }
     return wake_at;
+}
+
+// With every processor busy nobody polls; and an idle one's machine sleeps elsewhere if it went to sleep before anybody waited for a descriptor.
+void look_at_descriptors(rounds& r) noexcept {
+    scheduler& s = the_scheduler;
+    if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
+    const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
+    if (std::exchange(r.polls, polls) != polls) return;
+    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0) return wake_if_idle();
+    if (s.events->poll() == 0) return;
+    r.without_effect = 0;
+    r.period_ns = shortest_ns;
+    // They were woken from outside (hand_off.cpp): who has computed for a millisecond makes room.
+    if (s.all_stuck.load(std::memory_order_relaxed)) s.urgent.store(true, std::memory_order_relaxed);
 }
 
 // The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from a queue, the processor does not
@@ -184,6 +201,7 @@ void one_round(rounds& r) noexcept {
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     const std::uint32_t calls = call_word.load(std::memory_order_acquire);
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
+    look_at_descriptors(r);
     look_at_processors(o);
     look_at_strays(o);
     pay_owed_wakes(r);

@@ -74,8 +74,8 @@ void retire_world() noexcept {
     s.forgotten.fetch_add(left, std::memory_order_relaxed);
     s.main_exited = false;
     s.lock.unlock();
-    s.events->forget_all();
     if (left != 0) for_each_descriptor(freeze_descriptor);
+    s.events->forget_all();  // after that: it asks who is frozen
     stop_condemned_machines();
     start_world();
     // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread may.

@@ -29,6 +29,9 @@ namespace dunlin::sched {
     X(barrier_wait, "barrier wait")              \
     X(once, "call_once")                         \
     X(future_wait, "future wait")                \
+    X(io_wait, "IO wait")                        \
+    X(io_turn, "IO wait (others use the descriptor)") \
+    X(io_close, "close (calls under way)")       \
     X(parked, "parked")
 
 enum class wait_reason : std::uint8_t {

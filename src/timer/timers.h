@@ -13,16 +13,17 @@ namespace dunlin::timers {
 
 inline constexpr std::int64_t never_ns = platform::time_max;
 
-// Sleeps on a futex until the deadline. The netpoller will sleep in epoll instead.
-class timer_events final : public sched::event_source {
+// The half of the event source that is about time (sched/event_source.h says what each does); the whole is poll/netpoll.h.
+class timer_events {
 public:
-    void* make_events() override;
-    unsigned collect(sched::processor* p, std::int64_t now_ns) noexcept override;
-    std::int64_t next_deadline(const sched::processor* p) const noexcept override;
-    void move(sched::processor* from, sched::processor* to) noexcept override;
-    void wait(std::int64_t deadline_ns) noexcept override;
-    void interrupt() noexcept override;
-    void forget_all() noexcept override;
+    void* make_events();
+    unsigned collect(sched::processor* p, std::int64_t now_ns) noexcept;
+    std::int64_t next_deadline(const sched::processor* p) const noexcept;
+    void move(sched::processor* from, sched::processor* to) noexcept;
+    // Sleeps on a futex. In a program without descriptors.
+    void wait(std::int64_t deadline_ns) noexcept;
+    void interrupt() noexcept;
+    void forget_all() noexcept;
 
 private:
     std::atomic<std::uint32_t> interrupted_{0};

@@ -1,0 +1,90 @@
+// fs.hpp - files, pipes, child processes and signals in blocking style.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <dunlin/io.hpp>
+#include <dunlin/process.hpp>
+#include <dunlin/signal.hpp>
+
+namespace dunlin {
+
+/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::pipe();`
+/// A write to a pipe whose read end is closed fails with std::errc::broken_pipe, and no SIGPIPE comes of it.
+struct DUNLIN_API pipe {
+    /// Throws io_error.
+    pipe();
+    byte_stream read_end;
+    byte_stream write_end;
+};
+
+namespace fs {
+
+/// How to open(); combine with |.
+enum class open_mode : unsigned {
+    read = 1,
+    write = 2,
+    create = 4,      ///< if it does not exist
+    truncate = 8,    ///< empty it
+    append = 16,     ///< each write goes to the end
+    exclusive = 32,  ///< with create: fail if it exists
+    sync = 64,       ///< each write is on the disk when it returns
+};
+constexpr open_mode operator|(open_mode a, open_mode b) noexcept { return static_cast<open_mode>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
+constexpr bool operator&(open_mode a, open_mode b) noexcept { return (static_cast<unsigned>(a) & static_cast<unsigned>(b)) != 0; }
+
+/// An open file.
+///
+/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and all that writes, may block the thread, and
+///           then its processor goes to others. A FIFO, a terminal or another device that can be polled is waited for without a thread.
+/// Threads   read_some() and write_some() move one position: one reader and one writer at a time. pread() and pwrite() any number.
+/// Errors    Each call throws io_error; with a trailing std::error_code& it does not. Deadlines: only what can be polled has them (errc::no_deadlines).
+class DUNLIN_API file : public byte_stream {
+public:
+    file() noexcept = default;
+    /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error: "open /etc/x: no such file or directory".
+    /// Blocks    A FIFO waits for its other end, on a thread; nothing ends that but the other end.
+    static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions = 0666);
+    /// Empty, for reading and writing; made if it does not exist.
+    static file create(const std::filesystem::path& path) { return open(path, "w+"); }
+    /// As byte_stream::adopt().
+    static file adopt(int fd);
+    static file adopt(int fd, std::error_code& ec) noexcept { return io_access::make<file>(detail::io_adopt(fd, ec)); }
+
+    /// Bytes from `offset` on, at least one, not moving the position; 0 at the end of the file.
+    std::size_t pread(mutable_buffer b, std::uint64_t offset);
+    std::size_t pread(mutable_buffer b, std::uint64_t offset, std::error_code& ec);
+    /// Writes all of it at `offset`. (In a file opened to append Linux writes at the end all the same.)
+    std::size_t pwrite(const_buffer b, std::uint64_t offset);
+    std::size_t pwrite(const_buffer b, std::uint64_t offset, std::error_code& ec);
+    /// Writes all of it at the position: write_all().
+    std::size_t write(const_buffer b, where_type w = where_type::current()) { return write_all(b, w); }
+    std::size_t write(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return write_all(b, ec, w); }
+
+    enum class from { begin, current, end };
+    /// The new position.
+    std::uint64_t seek(std::int64_t offset, from whence = from::begin);
+    std::uint64_t size() const;
+    /// Makes it longer (with zeroes) or shorter; the position stays.
+    void truncate(std::uint64_t size);
+    /// Returns when everything is on the disk (fsync); sync_data(): but for what is not needed to read it (fdatasync).
+    void sync();
+    void sync_data();
+};
+
+/// A whole file; write_file() replaces what it had. Throw io_error; std::bad_alloc.
+DUNLIN_API std::string read_file(const std::filesystem::path& path);
+DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content);
+
+using dunlin::pipe;
+using dunlin::process;
+using dunlin::signal_channel;
+
+}  // namespace fs
+}  // namespace dunlin

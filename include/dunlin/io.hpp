@@ -1,0 +1,352 @@
+// io.hpp - reading and writing in blocking style: what sockets, pipes and files have in common. A goroutine that waits here costs no thread.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <ranges>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/context.hpp>
+#include <dunlin/error.hpp>
+#include <dunlin/select.hpp>
+
+namespace dunlin {
+
+/// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object and the cause, for example
+/// "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the system's error, std::errc::timed_out after a deadline, or errc::closed.
+class DUNLIN_API io_error : public std::system_error {
+public:
+    io_error(std::error_code code, std::string text, std::size_t transferred = 0);
+    ~io_error() override;
+    const char* what() const noexcept override { return text_->c_str(); }
+    /// Bytes that were read or written before.
+    std::size_t transferred() const noexcept { return transferred_; }
+
+private:
+    std::shared_ptr<const std::string> text_;
+    std::size_t transferred_;
+};
+
+namespace detail {
+
+template <class T>
+concept byte_like = std::same_as<std::remove_cv_t<T>, std::byte> || std::same_as<std::remove_cv_t<T>, char> || std::same_as<std::remove_cv_t<T>, unsigned char> ||
+                    std::same_as<std::remove_cv_t<T>, signed char> || std::same_as<std::remove_cv_t<T>, char8_t>;
+
+template <class R>
+concept byte_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && byte_like<std::ranges::range_value_t<R>>;
+
+template <class R>
+concept writable_byte_range = byte_range<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+}  // namespace detail
+
+/// Where to read to: a span of bytes or chars, a vector, array or string (its present size), or an address and a size. A view: it owns nothing.
+class mutable_buffer {
+public:
+    constexpr mutable_buffer() noexcept = default;
+    constexpr mutable_buffer(void* data, std::size_t size) noexcept : data_(data), size_(size) {}
+    template <detail::writable_byte_range R>
+        requires(!std::same_as<std::remove_cvref_t<R>, mutable_buffer>)
+    constexpr mutable_buffer(R&& r) noexcept : data_(std::ranges::data(r)), size_(std::ranges::size(r)) {}
+
+    constexpr void* data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+
+private:
+    void* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+/// What to write: a string or string_view, a span, vector or array of bytes or chars, or an address and a size. A view: it owns nothing.
+class const_buffer {
+public:
+    constexpr const_buffer() noexcept = default;
+    constexpr const_buffer(const void* data, std::size_t size) noexcept : data_(data), size_(size) {}
+    constexpr const_buffer(mutable_buffer b) noexcept : data_(b.data()), size_(b.size()) {}
+    constexpr const_buffer(std::string_view s) noexcept : data_(s.data()), size_(s.size()) {}
+    constexpr const_buffer(const char* s) noexcept : const_buffer(std::string_view(s)) {}
+    constexpr const_buffer(const std::string& s) noexcept : const_buffer(std::string_view(s)) {}
+    template <detail::byte_range R>
+        requires(!std::convertible_to<R, std::string_view> && !std::same_as<std::remove_cvref_t<R>, const_buffer> &&
+                 !std::same_as<std::remove_cvref_t<R>, mutable_buffer>)
+    constexpr const_buffer(R&& r) noexcept : data_(std::ranges::data(r)), size_(std::ranges::size(r)) {}
+
+    constexpr const void* data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+
+private:
+    const void* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace dunlin
+
+namespace dunlin::poll {
+class descriptor;  // src/poll/descriptor.h
+}
+
+namespace dunlin::detail {
+
+using io_descriptor = poll::descriptor;
+
+// What a call waits for at most: nothing, or a context.
+struct io_limit {
+    wait_limit limit;
+    bool set = false;
+    io_limit() noexcept = default;
+    io_limit(const context& ctx) noexcept : limit{wait_limit::never, done_channel(ctx)}, set(limit.done != nullptr) {}
+    const wait_limit* get() const noexcept { return set ? &limit : nullptr; }
+};
+
+// All set `ec` if something fails, and leave it empty if not. A null descriptor is a closed one. Counts are of bytes.
+DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
+DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
+DUNLIN_API std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
+DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where);
+DUNLIN_API io_descriptor* io_adopt(int fd, std::error_code& ec) noexcept;
+DUNLIN_API bool io_close(io_descriptor* d) noexcept;  // false: it was closed
+DUNLIN_API void io_release(io_descriptor* d) noexcept;
+DUNLIN_API bool io_is_open(const io_descriptor* d) noexcept;
+DUNLIN_API int io_native_handle(const io_descriptor* d) noexcept;
+enum class io_direction : unsigned char { read = 1, write = 2, both = 3 };
+DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
+
+// Throws io_error, or context_cancelled if that is what ended it. `d` tells what it is.
+[[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred = 0);
+
+}  // namespace dunlin::detail
+
+namespace dunlin {
+
+/// An open descriptor that goroutines (and threads) can wait for; the base of all that reads and writes. Movable; default-constructed, or moved from, it is
+/// closed.
+///
+/// close() may be called from anywhere at any time: calls under way then fail with errc::closed. All else as the derived classes say.
+class DUNLIN_API io_handle {
+public:
+    io_handle() noexcept = default;
+    io_handle(io_handle&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+    io_handle& operator=(io_handle&& other) noexcept {
+        if (this != &other) {
+            detail::io_release(descriptor_);
+            descriptor_ = std::exchange(other.descriptor_, nullptr);
+        }
+        return *this;
+    }
+    /// Closes it.
+    ~io_handle() { detail::io_release(descriptor_); }
+
+    /// Wakes whoever waits in a call on it (they fail with errc::closed), and closes the descriptor when the last such call has ended: its number, and its
+    /// port, are free when close() returns (for a file or terminal that cannot be polled: when the last call has returned). A second close() does nothing.
+    void close() noexcept { detail::io_close(descriptor_); }
+    bool is_open() const noexcept { return detail::io_is_open(descriptor_); }
+    explicit operator bool() const noexcept { return is_open(); }
+
+    /// The descriptor's number, which stays this object's; -1 if it is closed. It does not block (O_NONBLOCK).
+    int native_handle() const noexcept { return detail::io_native_handle(descriptor_); }
+
+    /// From then on reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included, even with data ready; until another
+    /// deadline is set, or none. A time point of dunlin::clock or any other, or a duration from now. Throws io_error for files that cannot wait.
+    template <class T>
+    void set_deadline(const T& t) {
+        set(detail::io_direction::both, deadline_of(t));
+    }
+    template <class T>
+    void set_read_deadline(const T& t) {
+        set(detail::io_direction::read, deadline_of(t));
+    }
+    template <class T>
+    void set_write_deadline(const T& t) {
+        set(detail::io_direction::write, deadline_of(t));
+    }
+    void clear_deadline() { set(detail::io_direction::both, detail::wait_limit::never); }
+    void clear_read_deadline() { set(detail::io_direction::read, detail::wait_limit::never); }
+    void clear_write_deadline() { set(detail::io_direction::write, detail::wait_limit::never); }
+
+protected:
+    explicit io_handle(detail::io_descriptor* d) noexcept : descriptor_(d) {}
+    friend struct io_access;
+
+    detail::io_descriptor* descriptor_ = nullptr;
+
+private:
+    template <class Rep, class Period>
+    static std::int64_t deadline_of(const std::chrono::duration<Rep, Period>& d) {
+        return detail::deadline_in(d);
+    }
+    template <class Clock, class Duration>
+    static std::int64_t deadline_of(const std::chrono::time_point<Clock, Duration>& t) {
+        return detail::deadline_at(t);
+    }
+    void set(detail::io_direction which, std::int64_t deadline_ns) {
+        std::error_code ec;
+        detail::io_set_deadline(descriptor_, which, deadline_ns, ec);
+        if (ec) detail::throw_io_error("set deadline of", descriptor_, ec);
+    }
+};
+
+/// For the library's own files: the descriptor behind a handle.
+struct io_access {
+    static detail::io_descriptor* of(const io_handle& h) noexcept { return h.descriptor_; }
+    static detail::io_descriptor* take(io_handle& h) noexcept { return std::exchange(h.descriptor_, nullptr); }
+    template <std::derived_from<io_handle> Handle>
+    static Handle make(detail::io_descriptor* d) noexcept {
+        Handle h;
+        static_cast<io_handle&>(h).descriptor_ = d;
+        return h;
+    }
+};
+
+/// Bytes that come in or go out one after another: a connection, an end of a pipe, a terminal, a file.
+///
+/// Blocks    The goroutine only; a thread that calls from outside the runtime blocks. On files that cannot be polled a call may block its thread, and its
+///           processor goes to others meanwhile.
+/// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the deadlines from anywhere.
+/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but for std::bad_alloc, and what it has
+///           transferred before the error is returned. SIGPIPE is never raised for sockets.
+/// Order     What was done before a write happens before what follows the read of those bytes.
+/// Cost      The system call, and about 40 ns; a wait 150 ns more.
+class DUNLIN_API byte_stream : public io_handle {
+public:
+    using where_type = std::source_location;
+
+    byte_stream() noexcept = default;
+
+    /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for everybody who shares its open file), another one is read and written by
+    /// blocking calls. It is closed with the object. Throws io_error; then `fd` is still the caller's.
+    static byte_stream adopt(int fd);
+    static byte_stream adopt(int fd, std::error_code& ec) noexcept { return io_access::make<byte_stream>(detail::io_adopt(fd, ec)); }
+
+    /// Reads what is there, at least one byte, and waits until there is something. Returns 0 at the end of the stream (and for an empty buffer).
+    std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, {}, w); }
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, {}, w); }
+    std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current()) { return read(b, ctx, w); }
+    std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read(descriptor_, b, nullptr, ec, w);
+    }
+    std::size_t read_some(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read(descriptor_, {data, size}, nullptr, ec, w);
+    }
+    std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Fills the buffer. If the stream ends before: errc::end_of_file, with what was read in io_error::transferred(), or returned.
+    std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return exactly(b, {}, w); }
+    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return exactly({data, size}, {}, w); }
+    std::size_t read_exactly(mutable_buffer b, const context& ctx, where_type w = where_type::current()) { return exactly(b, ctx, w); }
+    std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read_exactly(descriptor_, b, nullptr, ec, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read_exactly(descriptor_, {data, size}, nullptr, ec, w);
+    }
+    std::size_t read_exactly(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read_exactly(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Writes as much as there is room for, at least one byte, and waits until there is some.
+    std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write(b, false, {}, w); }
+    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write({data, size}, false, {}, w); }
+    std::size_t write_some(const_buffer b, const context& ctx, where_type w = where_type::current()) { return write(b, false, ctx, w); }
+    std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, b, false, nullptr, ec, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, {data, size}, false, nullptr, ec, w);
+    }
+    std::size_t write_some(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, b, false, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Writes all of it. Two that write at the same time do not mix their bytes.
+    std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write(b, true, {}, w); }
+    std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) { return write({data, size}, true, {}, w); }
+    std::size_t write_all(const_buffer b, const context& ctx, where_type w = where_type::current()) { return write(b, true, ctx, w); }
+    std::size_t write_all(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, b, true, nullptr, ec, w);
+    }
+    std::size_t write_all(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, {data, size}, true, nullptr, ec, w);
+    }
+    std::size_t write_all(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, b, true, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Writes all parts, in order, with as few system calls as possible: write_all() of their concatenation. Returns the sum.
+    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return vector(parts, {}, w); }
+    std::size_t writev(std::initializer_list<const_buffer> parts, where_type w = where_type::current()) {
+        return vector({parts.begin(), parts.size()}, {}, w);
+    }
+    std::size_t writev(std::span<const const_buffer> parts, const context& ctx, where_type w = where_type::current()) { return vector(parts, ctx, w); }
+    std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_writev(descriptor_, parts, nullptr, ec, w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_writev(descriptor_, {parts.begin(), parts.size()}, nullptr, ec, w);
+    }
+
+private:
+    std::size_t read(mutable_buffer b, detail::io_limit limit, const where_type& w) {
+        std::error_code ec;
+        const std::size_t n = detail::io_read(descriptor_, b, limit.get(), ec, w);
+        if (ec) detail::throw_io_error("read", descriptor_, ec);
+        return n;
+    }
+    std::size_t exactly(mutable_buffer b, detail::io_limit limit, const where_type& w) {
+        std::error_code ec;
+        const std::size_t n = detail::io_read_exactly(descriptor_, b, limit.get(), ec, w);
+        if (ec) detail::throw_io_error("read", descriptor_, ec, n);
+        return n;
+    }
+    std::size_t write(const_buffer b, bool all, detail::io_limit limit, const where_type& w) {
+        std::error_code ec;
+        const std::size_t n = detail::io_write(descriptor_, b, all, limit.get(), ec, w);
+        if (ec) detail::throw_io_error("write", descriptor_, ec, n);
+        return n;
+    }
+    std::size_t vector(std::span<const const_buffer> parts, detail::io_limit limit, const where_type& w) {
+        std::error_code ec;
+        const std::size_t n = detail::io_writev(descriptor_, parts, limit.get(), ec, w);
+        if (ec) detail::throw_io_error("write", descriptor_, ec, n);
+        return n;
+    }
+};
+
+inline byte_stream byte_stream::adopt(int fd) {
+    std::error_code ec;
+    byte_stream s = adopt(fd, ec);
+    if (ec) throw io_error(ec, "adopt descriptor " + std::to_string(fd) + ": " + ec.message());
+    return s;
+}
+
+/// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine may be quicker: a read in the handler
+/// may still wait. `h` must live until select() has returned.
+template <class Handler = detail::no_handler>
+    requires std::invocable<std::decay_t<Handler>&>
+auto on_readable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::readable, io_access::of(h), std::forward<Handler>(handler), where);
+}
+
+/// A case of select(): `h` has room to write, or is broken, or closed. As on_readable().
+template <class Handler = detail::no_handler>
+    requires std::invocable<std::decay_t<Handler>&>
+auto on_writable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::writable, io_access::of(h), std::forward<Handler>(handler), where);
+}
+
+}  // namespace dunlin

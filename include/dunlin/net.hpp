@@ -1,0 +1,203 @@
+// net.hpp - TCP, UDP and Unix sockets in blocking style.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <dunlin/io.hpp>
+
+namespace dunlin::net {
+
+/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is an abstract one). A value: compare, copy, print it.
+class DUNLIN_API address {
+public:
+    /// No address: "".
+    address() noexcept = default;
+    /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only; resolve() knows names.
+    /// Throws io_error with errc::bad_address.
+    static address parse(std::string_view network, std::string_view text);
+
+    /// As parse() reads it.
+    std::string to_string() const;
+    operator std::string() const { return to_string(); }
+    /// Without the port: "127.0.0.1", "::1", or the path.
+    std::string host() const;
+    /// 0 for a Unix socket.
+    std::uint16_t port() const noexcept;
+    bool is_ipv4() const noexcept;
+    bool is_ipv6() const noexcept;
+    bool is_unix() const noexcept;
+    bool is_loopback() const noexcept;
+
+    friend DUNLIN_API bool operator==(const address& a, const address& b) noexcept;
+    friend DUNLIN_API std::ostream& operator<<(std::ostream& out, const address& a);
+
+    /// What the system's calls take and give: a sockaddr and its length.
+    const void* native() const noexcept { return storage_.data(); }
+    unsigned native_size() const noexcept { return size_; }
+    static address from_native(const void* sockaddr, unsigned size) noexcept;
+
+private:
+    alignas(8) std::array<unsigned char, 112> storage_{};  // sockaddr_un is the longest: 110
+    unsigned size_ = 0;
+};
+
+struct stream_options {
+    bool no_delay = true;                                ///< TCP_NODELAY: small writes go out at once
+    std::chrono::seconds keep_alive = std::chrono::seconds(15);  ///< between probes of a silent TCP connection; 0: none
+};
+
+struct listen_options {
+    int backlog = 4096;         ///< connections that wait to be accepted; the system's limit (net.core.somaxconn) applies too
+    bool reuse_address = true;  ///< SO_REUSEADDR: the port may be bound again while old connections of it linger
+    bool reuse_port = false;    ///< SO_REUSEPORT: several listeners (processes too) share the port, and the kernel its connections
+    bool unlink = true;         ///< a Unix socket's path is removed by close()
+    stream_options accepted = {};
+};
+
+/// A connection: TCP, or a Unix stream socket. Reading and writing as in byte_stream.
+class DUNLIN_API stream : public byte_stream {
+public:
+    stream() noexcept = default;
+    /// Takes over a connected stream socket. Throws io_error.
+    static stream adopt(int fd);
+
+    /// No more will be written: the peer reads end of file after what was. Reading goes on.
+    void close_write();
+    void close_write(std::error_code& ec) noexcept;
+    /// No more will be read.
+    void close_read();
+    void close_read(std::error_code& ec) noexcept;
+
+    address local_address() const;
+    /// Of the peer; empty after close(), or when the connection has been reset.
+    address remote_address() const;
+
+    void set_no_delay(bool on);
+    /// Zero: none.
+    void set_keep_alive(std::chrono::seconds between_probes);
+    /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET); none is the default.
+    void set_linger(std::optional<std::chrono::seconds> time);
+    void set_receive_buffer(std::size_t bytes);
+    void set_send_buffer(std::size_t bytes);
+};
+
+/// Waits for connections.
+class DUNLIN_API listener : public io_handle {
+public:
+    using where_type = std::source_location;
+    listener() noexcept = default;
+    listener(listener&&) noexcept = default;
+    listener& operator=(listener&& other) noexcept;
+    ~listener() { close(); }
+    /// Takes over a listening socket (from a parent process, say). Throws io_error.
+    static listener adopt(int fd, const stream_options& accepted = {});
+
+    /// The next connection. Any number of goroutines may wait here; each connection goes to one.
+    ///
+    /// Connections that were given up before they were accepted are passed over. When the process (or the system) has no descriptors left, accept() waits
+    /// until there is one again, without using CPU; the connections wait in the backlog.
+    /// Throws io_error: errc::closed after close(), std::errc::timed_out after a deadline.
+    stream accept(where_type w = where_type::current()) { return accept_one({}, w); }
+    stream accept(const context& ctx, where_type w = where_type::current()) { return accept_one(ctx, w); }
+    stream accept(std::error_code& ec, where_type w = where_type::current());
+    stream accept(const context& ctx, std::error_code& ec, where_type w = where_type::current());
+
+    /// As io_handle::close(). Those who accept fail with errc::closed; a Unix socket's path is removed.
+    void close() noexcept;
+
+    address local_address() const;
+
+private:
+    friend struct listener_access;
+    stream accept_one(detail::io_limit limit, const where_type& w);
+
+    stream_options accepted_;
+    std::string path_;  // of a Unix socket, to be removed
+};
+
+/// A UDP socket, or a Unix datagram socket: whole messages.
+class DUNLIN_API packet_conn : public io_handle {
+public:
+    using where_type = std::source_location;
+    packet_conn() noexcept = default;
+    static packet_conn adopt(int fd);
+
+    /// The next message; what does not fit into the buffer is lost. An empty message: 0.
+    std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
+    std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
+    std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
+    std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
+
+    /// Sends one message.
+    std::size_t write_to(const_buffer b, const address& to, where_type w = where_type::current());
+    std::size_t write_to(const_buffer b, const address& to, std::error_code& ec, where_type w = where_type::current());
+    /// To the address that it was dialled to.
+    std::size_t write_some(const_buffer b, where_type w = where_type::current());
+    std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current());
+
+    address local_address() const;
+    /// Empty unless it was dialled.
+    address remote_address() const;
+    void set_receive_buffer(std::size_t bytes);
+    void set_send_buffer(std::size_t bytes);
+};
+
+/// Listens at "host:port" or, with "unix", at a path. network: "tcp" (both families, if the host is empty or "::"), "tcp4", "tcp6", "unix".
+/// Port 0: a free one, see local_address(). Throws io_error; names are resolved (Blocks: the goroutine).
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
+DUNLIN_API listener listen(std::string_view network, std::string_view address, std::error_code& ec);
+inline listener listen(std::string_view network, const address& a, const listen_options& options = {}) { return listen(network, a.to_string(), options); }
+
+/// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host is this machine.
+///
+/// A name with several addresses: they are tried in turn, the families by turns, each next one after 250 ms or when the one before has failed, and the first
+/// that answers is taken (RFC 8305).
+/// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. Of several failures the first is told.
+/// Blocks    The goroutine. A look-up keeps a thread busy, at most 64 at a time.
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, std::error_code& ec, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec,
+    const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec, const stream_options& options = {});
+template <class... Rest>
+stream dial(std::string_view network, const address& a, Rest&&... rest) {
+    return dial(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);
+}
+
+/// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error.
+DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options = {});
+/// One that sends to, and receives from, one address only.
+DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address);
+
+/// Two connected streams (a Unix socket pair).
+DUNLIN_API std::pair<stream, stream> stream_pair();
+
+/// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a service's name, or missing: 0.
+/// Blocks    The goroutine; a thread of the runtime's waits for the resolver.
+/// Throws    io_error, errc::host_not_found for instance; context_cancelled: the look-up then goes on unseen.
+DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
+DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);
+DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, std::error_code& ec);
+DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port);
+
+/// "host:port" in its parts, "[::1]:80" too. Throws io_error with errc::bad_address.
+DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port);
+/// And together: brackets around an address with colons.
+DUNLIN_API std::string join_host_port(std::string_view host, std::string_view port);
+
+}  // namespace dunlin::net

@@ -1,0 +1,92 @@
+// process.hpp - child processes.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <dunlin/io.hpp>
+
+namespace dunlin {
+
+/// How a child process ended.
+struct exit_status {
+    int code = -1;   ///< what it returned; -1 if a signal ended it
+    int signal = 0;  ///< the signal that ended it, or 0
+    bool success() const noexcept { return code == 0; }
+};
+
+/// What becomes of a child's standard input, output and error.
+enum class process_stream : unsigned char {
+    inherit,  ///< the parent's
+    pipe,     ///< a pipe: process::standard_input() and so on
+    null,     ///< /dev/null
+    output,   ///< for standard error: where standard output goes
+};
+
+struct process_options {
+    process_stream input = process_stream::inherit;
+    process_stream output = process_stream::inherit;
+    process_stream error = process_stream::inherit;
+    std::filesystem::path directory = {};  ///< to start in; empty: this one
+    /// The whole of it, names and values; none: this process's.
+    std::optional<std::vector<std::pair<std::string, std::string>>> environment = {};
+};
+
+/// A child process: a handle, movable; default-constructed or moved from it is none.
+///
+/// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux 5.3 one for each), as long as any lives; so
+///           a goroutine that waits for a child is no deadlock.
+/// Threads   All but moving it, from anywhere at the same time.
+/// Limits    A program that ignores SIGCHLD, or waits for all children itself (waitpid(-1)), takes their statuses away: they read {-1, 0} then.
+class DUNLIN_API process {
+public:
+    process() noexcept = default;
+    /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and its arguments. It inherits no descriptor but
+    /// 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
+    /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, and for text with a zero byte; std::bad_alloc.
+    /// Cost      About a millisecond, on a thread (blocking).
+    explicit process(std::vector<std::string> command, const process_options& options = {});
+    process(process&&) noexcept = default;
+    process& operator=(process&&) noexcept = default;
+    /// Closes its pipes, and does not end the child, which is reaped when it ends, while this process lives.
+    ~process() = default;
+
+    /// The kernel's number; it may be another process's after wait(). -1: none.
+    int id() const noexcept;
+
+    /// The pipes' ends on this side; closed if there is none. close() of the first tells the child that its input has ended.
+    byte_stream& standard_input() noexcept { return input_; }
+    byte_stream& standard_output() noexcept { return output_; }
+    byte_stream& standard_error() noexcept { return error_; }
+
+    /// Until it has ended; again and again, from anywhere. Throws context_cancelled; io_error (errc::closed) if there is no child.
+    exit_status wait();
+    exit_status wait(const context& ctx);
+    /// Has its status, once, when it has ended, and is closed then: for select. The same channel each time; wait() does not take the status out of it. No
+    /// child: nil.
+    receiver<exit_status> done();
+
+    /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its number. Throws io_error.
+    bool kill(int signal = 15);
+
+    /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed both (and so have those that it has
+    /// started), and waits. When `ctx` is done before, the child is killed (SIGKILL) and context_cancelled thrown. Else throws as the constructor and read_some().
+    struct result {
+        exit_status status;
+        std::string output;
+        std::string error;
+    };
+    static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
+
+private:
+    struct state;
+    std::shared_ptr<state> state_;
+    byte_stream input_, output_, error_;
+};
+
+}  // namespace dunlin

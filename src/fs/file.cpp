@@ -1,0 +1,281 @@
+// file.cpp - files by name, and what files can do that streams cannot.
+//
+// Problem    Nothing tells when a file on a disk is "ready": its calls wait in the kernel. So all of them but a read of what is in the page cache run in
+//            blocking(), which hands the processor on if they last.
+// Errors     System calls are made raw: a goroutine may be on another thread after blocking(), where errno is another one.
+// open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO could not be opened to write before somebody reads, and to
+//            read it would seem to be at its end; so it is opened as it is, and set to O_NONBLOCK afterwards (io_adopt).
+// Source     Go 1.24 os/file_unix.go, internal/poll/fd_unix.go.
+// Tests      tests/fs/file_test.cpp, tests/go/os_pipe_test.cpp
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <dunlin/blocking.hpp>
+#include <dunlin/fs.hpp>
+
+#include "fs/pipe.h"
+#include "io/cached_read.h"
+#include "io/describe.h"
+#include "io/operation.h"
+#include "io/system.h"
+
+namespace dunlin::fs {
+
+namespace {
+
+// The system call that `call` makes, which returns -errno, again while signals end it.
+template <class Call>
+long call_blocking(Call call) {
+    for (;;) {
+        const long n = blocking(call);
+        if (n != -EINTR) return n;
+    }
+}
+
+// ---- open --------------------------------------------------------------------------------------------------------------------------------
+
+// -1: neither to read nor to write.
+int flags_of(open_mode mode) noexcept {
+    const bool reads = mode & open_mode::read, writes = (mode & open_mode::write) || (mode & open_mode::append);
+    if (!reads && !writes) return -1;
+    int flags = O_CLOEXEC | O_NOCTTY | (reads && writes ? O_RDWR : writes ? O_WRONLY : O_RDONLY);
+    if (mode & open_mode::create) flags |= O_CREAT;
+    if (mode & open_mode::truncate) flags |= O_TRUNC;
+    if (mode & open_mode::append) flags |= O_APPEND;
+    if (mode & open_mode::exclusive) flags |= O_EXCL;
+    if (mode & open_mode::sync) flags |= O_SYNC;
+    return flags;
+}
+
+constexpr open_mode no_mode{};
+
+// no_mode: it cannot be read.
+open_mode parse_mode(std::string_view text) noexcept {
+    if (text.empty()) return no_mode;
+    const char kind = text.front();
+    if (kind != 'r' && kind != 'w' && kind != 'a') return no_mode;
+    const auto count = [text](char c) { return std::count(text.begin() + 1, text.end(), c); };
+    if (count('+') > 1 || count('x') > 1 || count('b') > 1 || count('+') + count('x') + count('b') != static_cast<long>(text.size()) - 1) return no_mode;
+    if (kind == 'r' && count('x') != 0) return no_mode;
+    open_mode mode = kind == 'r' ? open_mode::read : open_mode::write | open_mode::create | (kind == 'w' ? open_mode::truncate : open_mode::append);
+    if (count('+') != 0) mode = mode | open_mode::read | open_mode::write;
+    if (count('x') != 0) mode = mode | open_mode::exclusive;
+    return mode;
+}
+
+long system_open(const char* path, int flags, unsigned permissions) noexcept {
+    return platform::raw_syscall(SYS_openat, AT_FDCWD, platform::syscall_arg(path), flags, static_cast<long>(permissions));
+}
+
+[[noreturn]] void throw_for_path(const char* operation, const std::filesystem::path& path, std::error_code ec, std::size_t transferred = 0) {
+    throw io_error(ec, std::string(operation) + ' ' + path.native() + ": " + detail::cause_text(ec), transferred);
+}
+
+}  // namespace
+
+file file::open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions) {
+    ec.clear();
+    const int flags = flags_of(mode);
+    const bool has_zero = path.native().find('\0') != std::string::npos;  // the kernel would open what stands before it
+    if (flags < 0 || has_zero) {
+        ec = io::system_error_code(EINVAL);
+        return {};
+    }
+    const char* name = path.c_str();
+    const long fd = call_blocking([=] { return system_open(name, flags, permissions); });
+    if (fd < 0) {
+        ec = io::system_error_code(-fd);
+        return {};
+    }
+    file f = adopt(static_cast<int>(fd), ec);
+    if (ec) close_number(static_cast<int>(fd));
+    return f;
+}
+
+file file::open(const std::filesystem::path& path, open_mode mode, unsigned permissions) {
+    std::error_code ec;
+    file f = open(path, mode, ec, permissions);
+    if (ec) throw_for_path("open", path, ec);
+    return f;
+}
+
+file file::open(const std::filesystem::path& path, std::string_view mode, unsigned permissions) {
+    const open_mode parsed = parse_mode(mode);
+    if (parsed != no_mode) return open(path, parsed, permissions);
+    throw io_error(io::system_error_code(EINVAL), "open " + path.native() + ": mode \"" + std::string(mode) +
+        "\" is none of r, r+, w, w+, a, a+; x after w or a: it must not exist");
+}
+
+file file::adopt(int fd) {
+    std::error_code ec;
+    file f = adopt(fd, ec);
+    if (ec) throw io_error(ec, "adopt descriptor " + std::to_string(fd) + ": " + detail::cause_text(ec));
+    return f;
+}
+
+// ---- at an offset ----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+long system_pread(int fd, void* data, std::size_t size, long offset) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return io::by_libc([=] { return ::pread(fd, data, io::at_most(size), offset); });
+    } else {
+        return platform::raw_syscall(SYS_pread64, fd, platform::syscall_arg(data), static_cast<long>(io::at_most(size)), offset);
+    }
+}
+
+long system_pwrite(int fd, const void* data, std::size_t size, long offset) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return io::by_libc([=] { return ::pwrite(fd, data, io::at_most(size), offset); });
+    } else {
+        return platform::raw_syscall(SYS_pwrite64, fd, platform::syscall_arg(data), static_cast<long>(io::at_most(size)), offset);
+    }
+}
+
+long read_at(int fd, void* data, std::size_t size, long offset) {
+    const long n = io::read_from_cache(fd, data, size, offset);
+    return n != -EAGAIN ? n : call_blocking([=] { return system_pread(fd, data, size, offset); });
+}
+
+// An offset of the kernel is signed: -1 would mean "at the position" there.
+bool good_offset(std::uint64_t offset, std::error_code& ec) noexcept {
+    if (static_cast<std::int64_t>(offset) >= 0) return true;
+    ec = io::system_error_code(EINVAL);
+    return false;
+}
+
+// What `call(fd)` returns, for as long as which the descriptor stays open; -1 and `ec`.
+template <class Call>
+long with_open(detail::io_descriptor* d, std::error_code& ec, Call call) {
+    ec.clear();
+    const io::use mine(d);
+    if (!mine) {
+        ec = errc::closed;
+        return -1;
+    }
+    const int fd = d->fd();
+    const long n = call_blocking([=] { return call(fd); });
+    if (n < 0) ec = io::system_error_code(-n);
+    return n < 0 ? -1 : n;
+}
+
+template <class Call>
+long with_open_or_throw(const char* operation, detail::io_descriptor* d, Call call) {
+    std::error_code ec;
+    const long n = with_open(d, ec, call);
+    if (ec) detail::throw_io_error(operation, d, ec);
+    return n;
+}
+
+}  // namespace
+
+std::size_t file::pread(mutable_buffer b, std::uint64_t offset, std::error_code& ec) {
+    ec.clear();
+    const io::use mine(descriptor_);
+    if (!mine) {
+        ec = errc::closed;
+        return 0;
+    }
+    if (!good_offset(offset, ec)) return 0;
+    const long n = read_at(descriptor_->fd(), b.data(), b.size(), static_cast<long>(offset));
+    if (n < 0) ec = io::system_error_code(-n);
+    return n < 0 ? 0 : static_cast<std::size_t>(n);
+}
+
+std::size_t file::pread(mutable_buffer b, std::uint64_t offset) {
+    std::error_code ec;
+    const std::size_t n = pread(b, offset, ec);
+    if (ec) detail::throw_io_error("pread", descriptor_, ec);
+    return n;
+}
+
+std::size_t file::pwrite(const_buffer b, std::uint64_t offset, std::error_code& ec) {
+    ec.clear();
+    const io::use mine(descriptor_);
+    if (!mine) {
+        ec = errc::closed;
+        return 0;
+    }
+    std::size_t done = 0;
+    while (done < b.size() && good_offset(offset + done, ec)) {
+        const int fd = descriptor_->fd();
+        const char* data = static_cast<const char*>(b.data()) + done;
+        const std::size_t size = b.size() - done;
+        const long at = static_cast<long>(offset + done);
+        const long n = call_blocking([=] { return system_pwrite(fd, data, size, at); });
+        if (n < 0) {
+            ec = io::system_error_code(-n);
+            break;
+        }
+        done += static_cast<std::size_t>(n);
+    }
+    return done;
+}
+
+std::size_t file::pwrite(const_buffer b, std::uint64_t offset) {
+    std::error_code ec;
+    const std::size_t n = pwrite(b, offset, ec);
+    if (ec) detail::throw_io_error("pwrite", descriptor_, ec, n);
+    return n;
+}
+
+// ---- the rest ----------------------------------------------------------------------------------------------------------------------------
+
+std::uint64_t file::seek(std::int64_t offset, from whence) {
+    const long origin = whence == from::begin ? SEEK_SET : whence == from::current ? SEEK_CUR : SEEK_END;
+    const long position = with_open_or_throw("seek", descriptor_, [=](int fd) { return platform::raw_syscall(SYS_lseek, fd, offset, origin); });
+    return static_cast<std::uint64_t>(position);
+}
+
+std::uint64_t file::size() const {
+    // A count of bytes is no error number, but is returned as one.
+    const long bytes = with_open_or_throw("find the size of", descriptor_, [](int fd) {
+        return io::by_libc([fd] {
+            struct stat what;
+            return ::fstat(fd, &what) == 0 ? static_cast<long>(what.st_size) : -1L;
+        });
+    });
+    return static_cast<std::uint64_t>(bytes);
+}
+
+void file::truncate(std::uint64_t size) {
+    with_open_or_throw("truncate", descriptor_, [=](int fd) { return platform::raw_syscall(SYS_ftruncate, fd, static_cast<long>(size)); });
+}
+
+void file::sync() {
+    with_open_or_throw("sync", descriptor_, [](int fd) { return platform::raw_syscall(SYS_fsync, fd); });
+}
+
+void file::sync_data() {
+    with_open_or_throw("sync", descriptor_, [](int fd) { return platform::raw_syscall(SYS_fdatasync, fd); });
+}
+
+std::string read_file(const std::filesystem::path& path) {
+    constexpr std::size_t least_room = 4096;
+    file f = file::open(path);
+    std::string content;
+    std::size_t got = 0;
+    content.resize(f.size() + 1);  // one more, so that the end is seen without growing; files below /proc say 0
+    for (;;) {
+        if (content.size() == got) content.resize(std::max(2 * got, least_room));
+        std::error_code ec;
+        const std::size_t n = f.read_some(mutable_buffer(content.data() + got, content.size() - got), ec);
+        if (ec) throw_for_path("read", path, ec, got);
+        if (n == 0) break;
+        got += n;
+    }
+    content.resize(got);
+    return content;
+}
+
+void write_file(const std::filesystem::path& path, const_buffer content) {
+    file f = file::open(path, "w");
+    std::error_code ec;
+    const std::size_t n = f.write_all(content, ec);
+    if (ec) throw_for_path("write", path, ec, n);
+}
+
+}  // namespace dunlin::fs

@@ -1,0 +1,55 @@
+// pipe.cpp - pipes.
+//
+// A read from a pipe that brings less than there was room for has emptied it (poll/descriptor.h, "Short read"), and the end of all writers is an edge of its
+// own. That holds for pipes which we have made: one that is adopted may be in packet mode (O_DIRECT), where each read ends at a packet.
+#include "fs/pipe.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <dunlin/fs.hpp>
+
+#include "io/describe.h"
+#include "io/operation.h"
+#include "platform/syscall.h"
+
+namespace dunlin {
+
+namespace fs {
+
+// By libc, because sanitizers learn there that the two ends belong together. Not inlined: it reads errno.
+[[gnu::noinline]] int make_pipe(int (&ends)[2], int flags) noexcept { return pipe2(ends, flags) == 0 ? 0 : errno; }
+
+void close_number(int fd) noexcept {
+    if (fd >= 0) platform::raw_syscall(SYS_close, fd);
+}
+
+byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
+    poll::descriptor* d = poll::descriptor::open(fd, error);
+    if (d == nullptr) {
+        close_number(fd);
+        return {};
+    }
+    d->kind = static_cast<std::uint8_t>(io::kind::pipe);
+    if (side == pipe_side::read) d->short_reads_drain();
+    return io_access::make<byte_stream>(d);
+}
+
+}  // namespace fs
+
+pipe::pipe() {
+    int ends[2];
+    int error = fs::make_pipe(ends, O_CLOEXEC | O_NONBLOCK);
+    if (error == 0) {
+        int second = 0;
+        read_end = fs::own_pipe_end(ends[0], fs::pipe_side::read, error);
+        write_end = fs::own_pipe_end(ends[1], fs::pipe_side::write, second);
+        if (error == 0) error = second;
+    }
+    if (error == 0) return;
+    const std::error_code ec = io::system_error_code(error);
+    throw io_error(ec, "make a pipe: " + detail::cause_text(ec));
+}
+
+}  // namespace dunlin

@@ -1,0 +1,112 @@
+#include "fs/watcher.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <mutex>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "park/waiter.h"
+#include "platform/lock.h"
+#include "platform/syscall.h"
+#include "platform/thread.h"
+
+namespace dunlin::fs {
+
+namespace {
+
+constexpr int most_events = 32;
+
+platform::futex_lock lock;
+int epoll = -1;                 // lock to write; constant afterwards
+std::atomic<int> bell{-1};      // lock to write; constant afterwards. Read by signal handlers
+unsigned users = 0;             // lock
+bool running = false;           // lock
+
+int add(int fd, watched* w) noexcept {
+    epoll_event e{};
+    e.events = EPOLLIN;
+    e.data.ptr = w;
+    return static_cast<int>(-platform::raw_syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, fd, platform::syscall_arg(&e)));
+}
+
+// Under the lock, once. What was made before an error is kept for the next try.
+int make_descriptors() noexcept {
+    if (epoll < 0) {
+        const long fd = platform::raw_syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+        if (fd < 0) return static_cast<int>(-fd);
+        epoll = static_cast<int>(fd);
+    }
+    if (bell.load(std::memory_order_relaxed) >= 0) return 0;
+    const long fd = platform::raw_syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0) return static_cast<int>(-fd);
+    const int error = add(static_cast<int>(fd), nullptr);
+    if (error != 0) {
+        platform::raw_syscall(SYS_close, fd);
+        return error;
+    }
+    bell.store(static_cast<int>(fd), std::memory_order_relaxed);
+    return 0;
+}
+
+void answer_bell() noexcept {
+    std::uint64_t count;
+    platform::raw_syscall(SYS_read, bell.load(std::memory_order_relaxed), platform::syscall_arg(&count), sizeof count);
+    deliver_signals();
+}
+
+bool nobody_left() noexcept {
+    std::scoped_lock guard(lock);
+    running = users != 0;
+    return !running;
+}
+
+void watch(void*) noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    epoll_event events[most_events];
+    do {
+        const long n = platform::raw_syscall(SYS_epoll_pwait, epoll, platform::syscall_arg(events), most_events, -1, 0, 0);
+        for (long i = 0; i < n; ++i) {
+            auto* w = static_cast<watched*>(events[i].data.ptr);
+            w != nullptr ? w->happened() : answer_bell();
+        }
+    } while (!nobody_left());
+}
+
+// Under the lock.
+int start_if_none() noexcept {
+    if (running) return 0;
+    if (const int error = make_descriptors()) return error;
+    const int error = platform::start_thread(watch, nullptr, "dunlin-watch");
+    running = error == 0;
+    return error;
+}
+
+}  // namespace
+
+int begin_watching() noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    const int error = start_if_none();
+    if (error == 0) ++users;
+    return error;
+}
+
+void end_watching() noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    if (--users == 0) ring();
+}
+
+int watch_descriptor(int fd, watched* w) noexcept { return add(fd, w); }
+
+void ring() noexcept {
+    const std::uint64_t one = 1;
+    platform::raw_syscall(SYS_write, bell.load(std::memory_order_relaxed), platform::syscall_arg(&one), sizeof one);
+}
+
+}  // namespace dunlin::fs

@@ -1,0 +1,31 @@
+// cached_read.h - a read of a file that takes what is in the page cache and never waits for the disk.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <sys/uio.h>
+
+#include "io/system.h"
+#include "platform/syscall.h"
+
+#ifndef RWF_NOWAIT
+#define RWF_NOWAIT 8
+#endif
+
+namespace dunlin::io {
+
+inline std::atomic<bool> has_nowait{true};  // the kernel has preadv2 and this flag. A hint: several may find out that it has not
+
+inline constexpr long at_position = -1;  // an offset: where the file is, which moves on
+
+// -EAGAIN: it would have to wait for the disk, or cannot say.
+inline long read_from_cache(int fd, void* data, std::size_t size, long offset) noexcept {
+    if (!has_nowait.load(std::memory_order_relaxed)) return -EAGAIN;
+    const iovec part{data, at_most(size)};
+    const long n = platform::raw_syscall(SYS_preadv2, fd, platform::syscall_arg(&part), 1, offset, 0, RWF_NOWAIT);
+    if (n == -ENOSYS) has_nowait.store(false, std::memory_order_relaxed);
+    return n >= 0 ? n : -EAGAIN;
+}
+
+}  // namespace dunlin::io

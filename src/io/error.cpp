@@ -1,0 +1,52 @@
+// error.cpp - what the exceptions of calls on descriptors say.
+#include <dunlin/io.hpp>
+
+#include "io/describe.h"
+#include "io/operation.h"
+
+namespace dunlin {
+
+io_error::io_error(std::error_code code, std::string text, std::size_t transferred)
+    : std::system_error(code), text_(std::make_shared<const std::string>(std::move(text))), transferred_(transferred) {}
+io_error::~io_error() = default;
+
+namespace detail {
+
+namespace {
+
+std::atomic<std::string (*)(io_descriptor*)> describe_socket{nullptr};
+
+std::string describe(io_descriptor* d) {
+    if (d == nullptr) return "a handle that was never opened";
+    switch (io::kind_of(d)) {
+    case io::kind::file: return "file";
+    case io::kind::pipe: return "pipe";
+    case io::kind::other: return "descriptor";
+    default: break;
+    }
+    auto* known = describe_socket.load(std::memory_order_relaxed);
+    return known != nullptr ? known(d) : "socket";
+}
+
+}  // namespace
+
+void set_socket_describer(std::string (*f)(io_descriptor*)) noexcept { describe_socket.store(f, std::memory_order_relaxed); }
+
+std::string cause_text(std::error_code ec) {
+    if (ec == std::make_error_code(std::errc::timed_out)) return "timed out";
+    std::string text = ec.message();
+    // libc's messages begin with a capital, ours do not, and in the middle of a line they should not.
+    if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
+    return text;
+}
+
+void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred) {
+    std::string text = std::string(operation) + ' ' + describe(d);
+    if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded)) throw context_cancelled(ec, text);
+    text += ": " + cause_text(ec);
+    if (transferred != 0) text += " (after " + std::to_string(transferred) + " bytes)";
+    throw io_error(ec, std::move(text), transferred);
+}
+
+}  // namespace detail
+}  // namespace dunlin

@@ -1,0 +1,92 @@
+#include "io/operation.h"
+
+#include <new>
+
+#include <dunlin/context.hpp>
+
+#include "chan/core.h"
+#include "platform/clock.h"
+
+namespace dunlin::io {
+
+bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept {
+    if (d->is_closed()) {
+        ec = errc::closed;
+        return false;
+    }
+    const std::int64_t deadline_ns = d->deadline_ns(dir);
+    const bool past = deadline_ns != poll::no_deadline_ns && deadline_ns <= platform::now_ns();
+    if (past || detail::is_past(limit)) {
+        ec = std::make_error_code(std::errc::timed_out);
+        return false;
+    }
+    if (detail::cancelled_already(limit)) {
+        ec = detail::error_of_node(limit->done);
+        return false;
+    }
+    return true;
+}
+
+namespace {
+
+using detail::end_of_wait;
+
+// The node is queued. Other ends than served: the node must be taken off its queue.
+end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_limit* limit) noexcept {
+    if (deadline_ns == poll::no_deadline_ns && limit == nullptr) {
+        w.wait();
+        return end_of_wait::served;
+    }
+    wait_limit all{deadline_ns, nullptr};
+    if (limit != nullptr) all = {limit->deadline_ns < deadline_ns ? limit->deadline_ns : deadline_ns, limit->done};
+    return detail::wait_limited(w, all);
+}
+
+}  // namespace
+
+void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
+    park::waiter w;
+    poll::poll_node n(&w);
+    n.several = true;
+    n.holds_turn = true;
+    w.enter();
+    w.prepare(sched::wait_reason::io_wait, where);
+    if (d->queue_for_edge(dir, seen, &n) != poll::queued::yes) {
+        w.withdraw();
+        w.leave();
+        return;
+    }
+    // After the lock of queue_for_edge(): a deadline set before it is seen here, and one set later wakes us.
+    const end_of_wait end = wait_for_node(w, d->deadline_ns(dir), limit);
+    if (end == end_of_wait::served) return;
+    d->forget_edge(dir, &n);
+    if (end == end_of_wait::no_memory) throw std::bad_alloc();
+}
+
+bool turn::enter_slow(poll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
+    while (entry == poll::gate::entry::busy) {
+        park::waiter w;
+        poll::poll_node n(&w);
+        n.several = true;
+        w.enter();
+        w.prepare(sched::wait_reason::io_turn, where);
+        if (d_->queue_for_turn(direction_, &n) == poll::queued::yes) {
+            const end_of_wait end = wait_for_node(w, poll::no_deadline_ns, limit);
+            if (end == end_of_wait::served) {
+                if (n.granted) return true;
+            } else {
+                d_->forget_turn(direction_, &n);
+                if (end == end_of_wait::no_memory) throw std::bad_alloc();
+                if (!may_go_on(d_, direction_, limit, ec)) return false;
+            }
+        } else {
+            w.withdraw();
+            w.leave();
+        }
+        entry = d_->enter(direction_);
+    }
+    if (entry == poll::gate::entry::closed) ec = errc::closed;
+    return entry == poll::gate::entry::in;
+}
+
+}  // namespace dunlin::io

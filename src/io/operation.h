@@ -1,0 +1,99 @@
+// operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and connect is made of this.
+//
+// Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? context done? attempt; nothing there: wait for an edge
+//            (poll/descriptor.h). Whoever waits is woken by an edge, a close, a new deadline, his deadline or his context, and looks again from the top.
+// Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too.
+#pragma once
+
+#include <cerrno>
+#include <source_location>
+#include <system_error>
+
+#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/error.hpp>
+
+#include "poll/descriptor.h"
+
+namespace dunlin::io {
+
+using detail::wait_limit;
+using poll::descriptor;
+using poll::direction;
+
+enum class kind : std::uint8_t { other, file, pipe, tcp, udp, unix_stream, unix_packet };
+inline kind kind_of(const descriptor* d) noexcept { return static_cast<kind>(d->kind); }
+inline bool is_socket(const descriptor* d) noexcept { return kind_of(d) >= kind::tcp; }
+
+inline std::error_code system_error_code(long error) noexcept { return {static_cast<int>(error), std::generic_category()}; }
+
+// False and `ec`: the call must end. Looks at the clock only if there is a deadline.
+bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
+
+// Returns after an edge, or when may_go_on() must look again. Throws std::bad_alloc.
+void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
+
+// In the gate, from construction to destruction; waits for it if others are. Not in: `ec` says why. A null descriptor is a closed one.
+class turn {
+public:
+    turn(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec) : d_(d), direction_(dir) {
+        ec.clear();
+        if (d == nullptr) {
+            ec = errc::closed;
+            return;
+        }
+        const poll::gate::entry entry = d->enter(dir);
+        in_ = entry == poll::gate::entry::in || enter_slow(entry, limit, where, ec);
+    }
+    ~turn() {
+        if (in_) d_->leave(direction_);
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+    explicit operator bool() const noexcept { return in_; }
+
+private:
+    bool enter_slow(poll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec);
+
+    descriptor* d_;
+    direction direction_;
+    bool in_ = false;
+};
+
+// A user from construction to destruction: for calls that neither read nor write.
+class use {
+public:
+    explicit use(descriptor* d) noexcept : d_(d != nullptr && d->use() ? d : nullptr) {}
+    ~use() {
+        if (d_ != nullptr) d_->end_use();
+    }
+    use(const use&) = delete;
+    use& operator=(const use&) = delete;
+    explicit operator bool() const noexcept { return d_ != nullptr; }
+
+private:
+    descriptor* d_;
+};
+
+// With the turn. `attempt(fd)` returns what the system call returned, or -errno. The result of the first that does not say EAGAIN, or -1 and `ec`.
+// `seen` is the edge before that attempt.
+template <class Attempt>
+long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec, std::uint32_t& seen,
+    Attempt attempt) {
+    for (;;) {
+        if (!may_go_on(d, dir, limit, ec)) return -1;
+        seen = d->edges(dir);
+        if (!d->known_drained(dir, seen)) {
+            const long n = attempt(d->fd());
+            if (n >= 0) return n;
+            if (n == -EINTR) continue;
+            if (n != -EAGAIN) {
+                ec = system_error_code(-n);
+                return -1;
+            }
+            d->drained(dir, seen);
+        }
+        wait_for_edge(d, dir, seen, limit, where);
+    }
+}
+
+}  // namespace dunlin::io

@@ -1,0 +1,85 @@
+// system.h - the system calls that move bytes. Result: a count, or -errno; errno itself is left alone.
+//
+// Under a sanitizer libc's functions are called instead, which it knows: it checks the buffers, and that what is read was written before.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "platform/syscall.h"
+#include "stack/sanitizer.h"
+
+namespace dunlin::io {
+
+inline constexpr std::size_t most_at_once = std::size_t{1} << 30;
+inline std::size_t at_most(std::size_t n) noexcept { return n < most_at_once ? n : most_at_once; }
+
+// errno's address must not be kept over a switch to another thread: asked for and read in one function that is never inlined.
+template <class Call>
+[[gnu::noinline]] long by_libc(Call call) noexcept {
+    const long n = call();
+    return n >= 0 ? n : -errno;
+}
+
+inline long system_read(int fd, void* data, std::size_t size) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::read(fd, data, at_most(size)); });
+    } else {
+        return platform::raw_syscall(SYS_read, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)));
+    }
+}
+
+inline long system_write(int fd, const void* data, std::size_t size) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::write(fd, data, at_most(size)); });
+    } else {
+        return platform::raw_syscall(SYS_write, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)));
+    }
+}
+
+inline long system_send(int fd, const void* data, std::size_t size) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::send(fd, data, at_most(size), MSG_NOSIGNAL); });
+    } else {
+        return platform::raw_syscall(SYS_sendto, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)), MSG_NOSIGNAL, 0, 0);
+    }
+}
+
+inline long system_sendmsg(int fd, const msghdr* message) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::sendmsg(fd, message, MSG_NOSIGNAL); });
+    } else {
+        return platform::raw_syscall(SYS_sendmsg, fd, platform::syscall_arg(message), MSG_NOSIGNAL);
+    }
+}
+
+inline long system_writev(int fd, const iovec* parts, int count) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::writev(fd, parts, count); });
+    } else {
+        return platform::raw_syscall(SYS_writev, fd, platform::syscall_arg(parts), count);
+    }
+}
+
+inline long system_recvfrom(int fd, void* data, std::size_t size, sockaddr_storage* name, socklen_t* name_size) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::recvfrom(fd, data, at_most(size), 0, reinterpret_cast<sockaddr*>(name), name_size); });
+    } else {
+        return platform::raw_syscall(SYS_recvfrom, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)), 0, platform::syscall_arg(name),
+            platform::syscall_arg(name_size));
+    }
+}
+
+inline long system_sendto(int fd, const void* data, std::size_t size, const void* name, socklen_t name_size) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return ::sendto(fd, data, at_most(size), MSG_NOSIGNAL, static_cast<const sockaddr*>(name), name_size); });
+    } else {
+        return platform::raw_syscall(SYS_sendto, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)), MSG_NOSIGNAL,
+            platform::syscall_arg(name), name_size);
+    }
+}
+
+}  // namespace dunlin::io

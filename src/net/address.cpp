@@ -1,0 +1,183 @@
+// address.cpp - addresses, written and read.
+#include <arpa/inet.h>
+#include <charconv>
+#include <cstring>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <ostream>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <dunlin/net.hpp>
+
+#include "net/socket.h"
+
+namespace dunlin::net {
+
+namespace {
+
+static_assert(sizeof(sockaddr_un) <= 112);
+
+template <class Sockaddr>
+Sockaddr as(const address& a) noexcept {
+    Sockaddr s{};
+    std::memcpy(&s, a.native(), a.native_size() < sizeof s ? a.native_size() : sizeof s);
+    return s;
+}
+
+sa_family_t family_of(const address& a) noexcept { return a.native_size() < sizeof(sa_family_t) ? sa_family_t{AF_UNSPEC} : as<sockaddr>(a).sa_family; }
+
+template <class Sockaddr>
+address make(const Sockaddr& s) noexcept {
+    return address::from_native(&s, sizeof s);
+}
+
+std::string unix_path(const address& a) {
+    const auto s = as<sockaddr_un>(a);
+    constexpr std::size_t before = offsetof(sockaddr_un, sun_path);
+    if (a.native_size() <= before) return {};  // unnamed: a client, or a pair
+    const std::size_t size = a.native_size() - before;
+    if (s.sun_path[0] == '\0') return "@" + std::string(s.sun_path + 1, size - 1);
+    return {s.sun_path, strnlen(s.sun_path, size)};
+}
+
+std::optional<address> parse_unix(std::string_view path) noexcept {
+    sockaddr_un s{};
+    s.sun_family = AF_UNIX;
+    const bool abstract = !path.empty() && path[0] == '@';
+    if (path.empty() || path.size() + (abstract ? 0 : 1) > sizeof s.sun_path || path.find('\0') != path.npos) return std::nullopt;
+    std::memcpy(s.sun_path, path.data(), path.size());
+    if (abstract) s.sun_path[0] = '\0';
+    return address::from_native(&s, static_cast<unsigned>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1)));
+}
+
+std::optional<std::uint16_t> parse_port(std::string_view text) noexcept {
+    std::uint16_t port = 0;
+    if (text.empty()) return port;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return port;
+}
+
+std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family) noexcept {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    if (family != AF_INET6 && inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) return make(v4);
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    const std::size_t zone = host.find('%');
+    if (zone != host.npos) {
+        v6.sin6_scope_id = if_nametoindex(host.c_str() + zone + 1);
+        if (v6.sin6_scope_id == 0) v6.sin6_scope_id = static_cast<std::uint32_t>(std::strtoul(host.c_str() + zone + 1, nullptr, 10));
+    }
+    if (family != AF_INET && inet_pton(AF_INET6, host.substr(0, zone).c_str(), &v6.sin6_addr) == 1) return make(v6);
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec) {
+    ec = errc::bad_address;
+    if (n.is_unix()) {
+        const auto a = parse_unix(text);
+        if (a) ec.clear();
+        return a;
+    }
+    std::pair<std::string, std::string> parts;
+    try {
+        parts = split_host_port(text);
+    } catch (const io_error&) {
+        return std::nullopt;
+    }
+    const auto port = parse_port(parts.second);
+    if (!port) return std::nullopt;
+    ec.clear();
+    if (!parts.first.empty()) return parse_ip(parts.first, *port, n.family);
+    return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC);
+}
+
+address address::parse(std::string_view network_name, std::string_view text) {
+    const network* n = find_network(network_name);
+    std::error_code ec = errc::bad_address;
+    const auto a = n != nullptr ? parse_numeric(*n, text, ec) : std::nullopt;
+    if (!a) throw_net_error("parse", network_name, text, errc::bad_address, n == nullptr ? "no such network" : "expected an IP address and a port");
+    return *a;
+}
+
+address address::from_native(const void* sockaddr, unsigned size) noexcept {
+    address a;
+    if (size > a.storage_.size()) return a;
+    std::memcpy(a.storage_.data(), sockaddr, size);
+    a.size_ = size;
+    return a;
+}
+
+bool address::is_ipv4() const noexcept { return family_of(*this) == AF_INET; }
+bool address::is_ipv6() const noexcept { return family_of(*this) == AF_INET6; }
+bool address::is_unix() const noexcept { return family_of(*this) == AF_UNIX; }
+
+bool address::is_loopback() const noexcept {
+    if (is_ipv4()) return (ntohl(as<sockaddr_in>(*this).sin_addr.s_addr) >> 24) == 127;
+    const auto v6 = as<sockaddr_in6>(*this);
+    return is_ipv6() && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+std::uint16_t address::port() const noexcept {
+    if (is_ipv4()) return ntohs(as<sockaddr_in>(*this).sin_port);
+    return is_ipv6() ? ntohs(as<sockaddr_in6>(*this).sin6_port) : std::uint16_t{0};
+}
+
+std::string address::host() const {
+    char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 2] = "";
+    if (is_ipv4()) {
+        const auto v4 = as<sockaddr_in>(*this);
+        inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+        return text;
+    }
+    if (is_unix()) return unix_path(*this);
+    if (!is_ipv6()) return {};
+    const auto v6 = as<sockaddr_in6>(*this);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+    std::string host = text;
+    if (v6.sin6_scope_id != 0) {
+        char name[IF_NAMESIZE];
+        host += '%';
+        host += if_indextoname(v6.sin6_scope_id, name) != nullptr ? std::string(name) : std::to_string(v6.sin6_scope_id);
+    }
+    return host;
+}
+
+std::string address::to_string() const {
+    if (is_ipv4() || is_ipv6()) return join_host_port(host(), std::to_string(port()));
+    return host();
+}
+
+bool operator==(const address& a, const address& b) noexcept {
+    return a.size_ == b.size_ && std::memcmp(a.storage_.data(), b.storage_.data(), a.size_) == 0;
+}
+
+std::ostream& operator<<(std::ostream& out, const address& a) { return out << a.to_string(); }
+
+std::pair<std::string, std::string> split_host_port(std::string_view text) {
+    const auto bad = [&](std::string_view why) { throw_net_error("read address", "", text, errc::bad_address, why); };
+    const std::size_t colon = text.rfind(':');
+    if (!text.empty() && text[0] == '[') {
+        const std::size_t bracket = text.find(']');
+        if (bracket == text.npos) bad("missing ']'");
+        if (bracket + 1 == text.size()) return {std::string(text.substr(1, bracket - 1)), ""};
+        if (text[bracket + 1] != ':') bad("expected ':' after ']'");
+        return {std::string(text.substr(1, bracket - 1)), std::string(text.substr(bracket + 2))};
+    }
+    if (colon == text.npos) bad("missing port");
+    if (text.find(':') != colon) bad("too many colons: an IPv6 address stands in brackets");
+    return {std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
+}
+
+std::string join_host_port(std::string_view host, std::string_view port) {
+    const bool brackets = host.find(':') != host.npos;
+    return (brackets ? "[" : "") + std::string(host) + (brackets ? "]:" : ":") + std::string(port);
+}
+
+}  // namespace dunlin::net

@@ -1,0 +1,244 @@
+// dial.cpp - connecting.
+//
+// One        socket, connect(); EINPROGRESS: wait until it can be written to, and ask SO_ERROR. A Unix socket whose backlog is full says EAGAIN and no edge
+//            comes of it: tried again, 1 ms later and then up to 50 ms.
+// Several    RFC 8305 ("happy eyeballs"): the families by turns, beginning with the one that the resolver prefers; the next attempt begins when 250 ms have
+//            passed or an earlier one has failed. Each runs in a goroutine of its own and sends its outcome to a channel that has room for all, so that nobody
+//            waits for those who come too late: their connections are closed with the channel.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <dunlin/chan.hpp>
+#include <dunlin/context.hpp>
+#include <dunlin/go.hpp>
+#include <dunlin/net.hpp>
+
+#include "net/socket.h"
+#include "platform/clock.h"
+
+namespace dunlin::net {
+
+namespace {
+
+constexpr std::int64_t next_attempt_after_ns = 250'000'000;
+constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
+constexpr int self_connects_allowed = 3;
+
+// 0 when it is connected, -EAGAIN when not yet, or what has failed.
+long look_whether_connected(int fd) noexcept {
+    int error = 0;
+    socklen_t size = sizeof error;
+    const long result = platform::raw_syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_ERROR, platform::syscall_arg(&error), platform::syscall_arg(&size));
+    if (result != 0) return result;
+    if (error != 0) return error == EINPROGRESS || error == EALREADY ? -EAGAIN : -error;
+    sockaddr_storage peer;
+    size = sizeof peer;
+    const long named = platform::raw_syscall(SYS_getpeername, fd, platform::syscall_arg(&peer), platform::syscall_arg(&size));
+    return named == -ENOTCONN ? -EAGAIN : named;
+}
+
+long start_to_connect(int fd, const address& to) noexcept {
+    const long result = platform::raw_syscall(SYS_connect, fd, platform::syscall_arg(to.native()), to.native_size());
+    return result == -EISCONN ? 0 : result;
+}
+
+// A port of this machine that nobody listens at may be given to the very socket that dials it: it is then connected to itself.
+bool is_connected_to_itself(io_descriptor* d) noexcept { return io::kind_of(d) == kind::tcp && local_address_of(d) == remote_address_of(d); }
+
+bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    const io::turn mine(d, direction::write, limit, where, ec);
+    for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
+        const wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
+        io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
+        if (!io::may_go_on(d, direction::write, limit, ec)) return false;
+        started = start_to_connect(d->fd(), to);
+    }
+    if (!mine) return false;
+    if (started != 0 && started != -EINPROGRESS && started != -EINTR) {
+        ec = system_error_code(-started);
+        return false;
+    }
+    std::uint32_t seen;
+    return io::perform(d, direction::write, limit, where, ec, seen, look_whether_connected) == 0 && io::may_go_on(d, direction::write, limit, ec);
+}
+
+io_descriptor* connect_once(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
+    const std::source_location& where) {
+    const int fd = make_socket(to.is_unix() ? AF_UNIX : to.is_ipv4() ? AF_INET : AF_INET6, n.type);
+    if (fd < 0) {
+        ec = system_error_code(-fd);
+        return nullptr;
+    }
+    apply(fd, n.descriptor_kind(), options);
+    const long started = start_to_connect(fd, to);
+    io_descriptor* d = open_descriptor(fd, n.descriptor_kind(), ec);
+    if (d == nullptr) return nullptr;
+    bool connected = false;
+    try {
+        connected = finish_connecting(d, to, started, limit, ec, where);
+    } catch (...) {
+        d->release();
+        throw;
+    }
+    if (connected) return d;
+    d->release();
+    return nullptr;
+}
+
+// ---- several addresses -------------------------------------------------------------------------------------------------------------------
+
+std::vector<address> families_by_turns(const std::vector<address>& all) {
+    std::vector<address> first, second, result;
+    for (const address& a : all) (a.is_ipv4() == all.front().is_ipv4() ? first : second).push_back(a);
+    for (std::size_t i = 0; i < first.size() || i < second.size(); ++i) {
+        if (i < first.size()) result.push_back(first[i]);
+        if (i < second.size()) result.push_back(second[i]);
+    }
+    return result;
+}
+
+struct outcome {
+    stream connection;
+    std::error_code error;
+};
+using outcomes = chan<std::unique_ptr<outcome>>;
+
+void start_attempt(const outcomes& to_here, const network& n, const address& to, std::int64_t deadline_ns, const context& ctx, const stream_options& options,
+    const std::source_location& where) {
+    go([=, &n] {
+        const wait_limit limit{deadline_ns, detail::done_channel(ctx)};
+        auto o = std::make_unique<outcome>();
+        o->connection = io_access::make<stream>(connect_to(n, to, &limit, options, o->error, where));
+        outcomes(to_here).try_send(std::move(o));
+    });
+}
+
+// Null: nobody has finished by then; `ec` if the context is done.
+std::unique_ptr<outcome> next_outcome(const outcomes& c, const wait_limit& until, std::error_code& ec, const std::source_location& where) {
+    detail::element_slot<std::unique_ptr<outcome>> slot;
+    switch (detail::channel_receive(detail::handle_access::core(c), &slot.value, &until, where)) {
+    case detail::wait_outcome::ok: return *detail::take(slot);
+    case detail::wait_outcome::cancelled: ec = detail::error_of_node(until.done); return nullptr;
+    default: return nullptr;
+    }
+}
+
+io_descriptor* connect_to_one_of(const network& n, const std::vector<address>& all, const wait_limit& limit, const stream_options& options, std::error_code& ec,
+    const std::source_location& where) {
+    const std::vector<address> order = families_by_turns(all);
+    const outcomes results(static_cast<std::ptrdiff_t>(order.size()));
+    const auto attempts = with_cancel(context::background());
+    struct canceller {
+        const cancellable& ctx;
+        ~canceller() { ctx.cancel(); }
+    } cancel_the_others{attempts};
+    std::error_code first_error;
+    std::size_t started = 0, pending = 0;
+    for (;;) {
+        if (started < order.size()) {
+            start_attempt(results, n, order[started++], limit.deadline_ns, attempts, options, where);
+            ++pending;
+        }
+        wait_limit until = limit;
+        if (started < order.size()) until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + next_attempt_after_ns);
+        ec.clear();
+        const std::unique_ptr<outcome> o = next_outcome(results, until, ec, where);
+        if (ec) return nullptr;
+        if (o == nullptr) {
+            if (limit.deadline_ns > platform::now_ns()) continue;
+            ec = first_error ? first_error : std::make_error_code(std::errc::timed_out);
+            return nullptr;
+        }
+        if (!o->error) return io_access::take(o->connection);
+        --pending;
+        if (!first_error) first_error = o->error;
+        if (pending == 0 && started == order.size()) {
+            ec = first_error;
+            return nullptr;
+        }
+    }
+}
+
+stream dial_with(std::string_view network_name, std::string_view text, const wait_limit& limit, std::error_code& ec, const stream_options& options) {
+    const network* n = find_network(network_name);
+    if (n == nullptr || n->type != SOCK_STREAM) {
+        ec = errc::bad_address;
+        return {};
+    }
+    const auto where = std::source_location::current();
+    const std::vector<address> addresses = addresses_of(*n, text, false, &limit, ec);
+    if (ec) return {};
+    return io_access::make<stream>(addresses.size() == 1 ? connect_to(*n, addresses.front(), &limit, options, ec, where)
+                                                         : connect_to_one_of(*n, addresses, limit, options, ec, where));
+}
+
+std::string duration_text(std::chrono::nanoseconds d) {
+    char text[32];
+    const double seconds = std::chrono::duration<double>(d).count();
+    if (seconds >= 1) {
+        std::snprintf(text, sizeof text, "%.6gs", seconds);
+    } else {
+        std::snprintf(text, sizeof text, "%.6gms", seconds * 1e3);
+    }
+    return text;
+}
+
+stream checked(stream s, std::string_view network_name, std::string_view text, std::error_code ec, const std::string& after = {}) {
+    if (!ec) return s;
+    const bool timeout = ec == std::make_error_code(std::errc::timed_out) && !after.empty();
+    throw_net_error("dial", network_name, text, ec, timeout ? "after " + after : ec == errc::bad_address ? what_is_allowed : "");
+}
+
+wait_limit limit_in(std::chrono::nanoseconds timeout) { return {detail::deadline_in(timeout), nullptr}; }
+
+}  // namespace
+
+io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
+    const std::source_location& where) {
+    for (int again = self_connects_allowed;; --again) {
+        io_descriptor* d = connect_once(n, to, limit, options, ec, where);
+        if (d == nullptr || !is_connected_to_itself(d)) return d;
+        d->release();
+        if (again == 0) {
+            ec = std::make_error_code(std::errc::connection_refused);
+            return nullptr;
+        }
+    }
+}
+
+stream dial(std::string_view network_name, std::string_view text, std::error_code& ec, const stream_options& options) {
+    return dial_with(network_name, text, {}, ec, options);
+}
+
+stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, std::error_code& ec, const stream_options& options) {
+    return dial_with(network_name, text, limit_in(timeout), ec, options);
+}
+
+stream dial(std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec, const stream_options& options) {
+    return dial_with(network_name, text, {wait_limit::never, detail::done_channel(ctx)}, ec, options);
+}
+
+stream dial(std::string_view network_name, std::string_view text, const stream_options& options) {
+    std::error_code ec;
+    stream s = dial(network_name, text, ec, options);
+    return checked(std::move(s), network_name, text, ec);
+}
+
+stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, const stream_options& options) {
+    std::error_code ec;
+    stream s = dial(network_name, text, timeout, ec, options);
+    return checked(std::move(s), network_name, text, ec, duration_text(timeout));
+}
+
+stream dial(std::string_view network_name, std::string_view text, const context& ctx, const stream_options& options) {
+    std::error_code ec;
+    stream s = dial(network_name, text, ctx, ec, options);
+    return checked(std::move(s), network_name, text, ec);
+}
+
+}  // namespace dunlin::net

@@ -1,0 +1,184 @@
+// listener.cpp - listening and accepting.
+//
+// Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog, so that no further edge comes: the
+//            goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again. A close of a descriptor in this process is not waited for
+//            longer than that, and one elsewhere (ENFILE) would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise.
+// Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2) says to treat so.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include <dunlin/net.hpp>
+
+#include "io/system.h"
+#include "net/socket.h"
+#include "platform/clock.h"
+
+namespace dunlin::net {
+
+namespace {
+
+bool was_given_up(long error) noexcept {
+    switch (error) {
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EHOSTUNREACH:
+    case EOPNOTSUPP:
+    case ENETUNREACH: return true;
+    default: return false;
+    }
+}
+
+bool is_shortage(long error) noexcept { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+constexpr std::int64_t first_pause_ns = 5'000'000, longest_pause_ns = 100'000'000;
+
+// Sleeps, unless the listener is closed, its deadline comes, or the context is done before: whoever looks again finds that out.
+void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
+    wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
+    // An edge (another connection) ends it early, which does not matter; a close as well, which does.
+    io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
+}
+
+long accept_once(int fd) noexcept {
+    return platform::raw_syscall(SYS_accept4, fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+// The new socket, or -1 and `ec`.
+int accept_socket(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    const io::turn mine(d, direction::read, limit, where, ec);
+    if (!mine) return -1;
+    for (std::int64_t pause_ns = first_pause_ns;;) {
+        std::uint32_t seen;
+        const long fd = io::perform(d, direction::read, limit, where, ec, seen, accept_once);
+        if (fd >= 0) return static_cast<int>(fd);
+        if (ec.category() != std::generic_category()) return -1;
+        if (was_given_up(ec.value())) {
+            ec.clear();
+        } else if (is_shortage(ec.value())) {
+            ec.clear();
+            wait_out_shortage(d, limit, pause_ns, where);
+            pause_ns = std::min(2 * pause_ns, longest_pause_ns);
+        } else {
+            return -1;
+        }
+    }
+}
+
+stream accept_stream(io_descriptor* d, const stream_options& options, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    const int fd = accept_socket(d, limit, ec, where);
+    if (fd < 0) return {};
+    apply(fd, io::kind_of(d), options);
+    return io_access::make<stream>(open_descriptor(fd, io::kind_of(d), ec));
+}
+
+// ---- listening -----------------------------------------------------------------------------------------------------------------------------
+
+std::error_code bind_and_listen(int fd, const network& n, const address& at, const listen_options& options) noexcept {
+    const auto done = [](long result) { return system_error_code(-result); };
+    if (!n.is_unix()) {
+        if (options.reuse_address) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        if (options.reuse_port) {
+            if (const int error = set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) return system_error_code(error);
+        }
+        if (at.is_ipv6()) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, n.family != AF_UNSPEC);
+    }
+    if (const auto ec = done(platform::raw_syscall(SYS_bind, fd, platform::syscall_arg(at.native()), at.native_size()))) return ec;
+    if (n.type == SOCK_DGRAM) return {};
+    return done(platform::raw_syscall(SYS_listen, fd, options.backlog));
+}
+
+}  // namespace
+
+// Binds a socket of the network to the first of these addresses that can be had.
+io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options, std::error_code& ec) noexcept {
+    for (const address& at : addresses) {
+        const int family = at.is_unix() ? AF_UNIX : at.is_ipv4() ? AF_INET : AF_INET6;
+        const int fd = make_socket(family, n.type);
+        if (fd == -EAFNOSUPPORT && &at != &addresses.back()) continue;
+        if (fd < 0) {
+            ec = system_error_code(-fd);
+            continue;
+        }
+        ec = bind_and_listen(fd, n, at, options);
+        if (!ec) return open_descriptor(fd, n.descriptor_kind(), ec);
+        platform::raw_syscall(SYS_close, fd);
+    }
+    return nullptr;
+}
+
+struct listener_access {
+    static listener make(io_descriptor* d, const stream_options& accepted, std::string path) {
+        auto l = io_access::make<listener>(d);
+        l.accepted_ = accepted;
+        l.path_ = std::move(path);
+        return l;
+    }
+};
+
+listener listen(std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
+    const network* n = find_network(network_name);
+    if (n == nullptr || n->type != SOCK_STREAM) {
+        ec = errc::bad_address;
+        return {};
+    }
+    const std::vector<address> addresses = addresses_of(*n, text, true, nullptr, ec);
+    if (ec) return {};
+    io_descriptor* d = open_bound(*n, addresses, options, ec);
+    if (d == nullptr) return {};
+    const bool has_path = n->is_unix() && options.unlink && !text.empty() && text[0] != '@';
+    return listener_access::make(d, options.accepted, has_path ? std::string(text) : std::string());
+}
+
+listener listen(std::string_view network_name, std::string_view text, std::error_code& ec) { return listen(network_name, text, listen_options{}, ec); }
+
+listener listen(std::string_view network_name, std::string_view text, const listen_options& options) {
+    std::error_code ec;
+    listener l = listen(network_name, text, options, ec);
+    if (ec) throw_net_error("listen", network_name, text, ec, ec == errc::bad_address ? what_is_allowed : "");
+    return l;
+}
+
+listener listener::adopt(int fd, const stream_options& accepted) {
+    std::error_code ec;
+    io_descriptor* d = adopt_socket(fd, {kind::tcp, kind::unix_stream}, ec);
+    if (d == nullptr) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    return listener_access::make(d, accepted, {});
+}
+
+listener& listener::operator=(listener&& other) noexcept {
+    if (this != &other) {
+        close();
+        io_handle::operator=(std::move(other));
+        accepted_ = other.accepted_;
+        path_ = std::move(other.path_);
+    }
+    return *this;
+}
+
+void listener::close() noexcept {
+    if (detail::io_close(descriptor_) && !path_.empty()) platform::raw_syscall(SYS_unlinkat, AT_FDCWD, platform::syscall_arg(path_.c_str()), 0);
+}
+
+stream listener::accept_one(detail::io_limit limit, const where_type& w) {
+    std::error_code ec;
+    stream s = accept_stream(descriptor_, accepted_, limit.get(), ec, w);
+    if (ec) detail::throw_io_error("accept", descriptor_, ec);
+    return s;
+}
+
+stream listener::accept(std::error_code& ec, where_type w) { return accept_stream(descriptor_, accepted_, nullptr, ec, w); }
+
+stream listener::accept(const context& ctx, std::error_code& ec, where_type w) {
+    return accept_stream(descriptor_, accepted_, detail::io_limit(ctx).get(), ec, w);
+}
+
+address listener::local_address() const { return local_address_of(descriptor_); }
+
+}  // namespace dunlin::net

@@ -1,0 +1,66 @@
+// socket.h - making sockets, and what all kinds of them share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <dunlin/net.hpp>
+
+#include "io/operation.h"
+#include "platform/syscall.h"
+
+namespace dunlin::net {
+
+using io::direction;
+using io::kind;
+using io::system_error_code;
+using detail::io_descriptor;
+using detail::wait_limit;
+
+// The words "tcp", "udp6" and so on.
+struct network {
+    std::string_view name;
+    int family;  // AF_UNSPEC: both
+    int type;    // SOCK_STREAM, SOCK_DGRAM
+    bool is_unix() const noexcept;
+    kind descriptor_kind() const noexcept;
+};
+// Null if there is no such network.
+const network* find_network(std::string_view name) noexcept;
+
+// A descriptor that neither blocks nor is inherited; -errno.
+int make_socket(int family, int type) noexcept;
+
+// Hands `fd` to the poller; null and `ec`, and `fd` is closed.
+io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
+
+// A socket of one of these kinds that somebody else has made; null and `ec`, and `fd` is still the caller's.
+io_descriptor* adopt_socket(int fd, std::initializer_list<kind> allowed, std::error_code& ec) noexcept;
+
+// What stream_options say. Failures do not matter: the connection works without.
+void apply(int fd, kind k, const stream_options& options) noexcept;
+
+// setsockopt with an int. 0 or errno.
+int set_option(int fd, int level, int name, int value) noexcept;
+// The same on an open handle, as the public setters do it. Throws io_error.
+void set_option_or_throw(io_descriptor* d, const char* what, int level, int name, int value);
+
+address local_address_of(io_descriptor* d) noexcept;
+address remote_address_of(io_descriptor* d) noexcept;
+
+inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
+
+// "dial tcp 10.0.0.7:443: " and the cause.
+[[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec,
+    std::string_view detail = {});
+
+// Connects a stream socket to one address. Null and `ec`.
+io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
+    const std::source_location& where);
+
+// The addresses of "host:port" for a network. `passive`: to listen at. Never empty without `ec`.
+std::vector<address> addresses_of(const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec);
+
+}  // namespace dunlin::net

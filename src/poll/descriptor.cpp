@@ -1,0 +1,324 @@
+#include "poll/descriptor.h"
+
+#include <cerrno>
+#include <mutex>
+#include <new>
+
+#include "platform/clock.h"
+#include "platform/syscall.h"
+#include "poll/backend.h"
+#include "poll/netpoll.h"
+#include "sched/wait_reason.h"
+#include "timer/timers.h"
+
+namespace dunlin::poll {
+
+// ---- records -----------------------------------------------------------------------------------------------------------------------------
+
+struct record_store {
+    static constexpr unsigned per_slab = 64;
+    struct slab {
+        descriptor records[per_slab];
+        slab* next = nullptr;
+    };
+    platform::futex_lock lock;
+    slab* slabs = nullptr;        // lock to add; walked when the world stands still, and by tests
+    descriptor* free = nullptr;   // lock
+
+    descriptor* take() noexcept {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        if (free == nullptr && !add_slab()) return nullptr;
+        descriptor* d = free;
+        free = d->next_free_;
+        return d;
+    }
+    void put(descriptor* d) noexcept {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        d->next_free_ = free;
+        free = d;
+    }
+    bool add_slab() noexcept {
+        slab* s = new (std::nothrow) slab;
+        if (s == nullptr) return false;
+        s->next = slabs;
+        slabs = s;
+        for (unsigned i = per_slab; i-- > 0;) {
+            s->records[i].next_free_ = free;
+            free = &s->records[i];
+        }
+        return true;
+    }
+};
+
+namespace {
+
+constinit record_store records;
+
+// A record's address has 6 zero bits below, and 16 above on the machines that we run on.
+constexpr unsigned address_bits = 48;
+
+}  // namespace
+
+std::uint64_t descriptor::tag() const noexcept { return reinterpret_cast<std::uintptr_t>(this) | std::uint64_t{use_number_} << address_bits; }
+
+descriptor* descriptor::of_tag(std::uint64_t tag) noexcept {
+    return reinterpret_cast<descriptor*>(static_cast<std::uintptr_t>(tag & ((std::uint64_t{1} << address_bits) - 1)));
+}
+
+descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
+    descriptor* d = records.take();
+    if (d == nullptr) return nullptr;
+    park::runtime_section inside;
+    std::scoped_lock guard(d->lock_);
+    ++d->use_number_;
+    for (side& s : d->side_) {
+        s.edges.store(1, std::memory_order_relaxed);
+        s.drained.store(0, std::memory_order_relaxed);
+        s.deadline_ns.store(no_deadline_ns, std::memory_order_relaxed);
+    }
+    d->peer_closed_.store(false, std::memory_order_relaxed);
+    d->short_is_drained_ = false;
+    d->pollable_ = pollable;
+    d->fd_closed_ = false;
+    d->kind = 0;
+    d->holds_.store(2, std::memory_order_relaxed);
+    d->fd_.store(fd, std::memory_order_relaxed);
+    d->gate_.reopen();
+    open_descriptors.fetch_add(1, std::memory_order_relaxed);
+    return d;
+}
+
+descriptor* descriptor::open_blocking(int fd) noexcept { return take_record(fd, false); }
+
+descriptor* descriptor::open(int fd, int& error) noexcept {
+    error = start_polling();
+    if (error != 0) return nullptr;
+    descriptor* d = take_record(fd, true);
+    if (d == nullptr) {
+        error = ENOMEM;
+        return nullptr;
+    }
+    error = watch(fd, d->tag());
+    if (error == EPERM) {
+        d->pollable_ = false;
+        error = 0;
+    }
+    if (error == 0) return d;
+    d->pollable_ = false;
+    d->give_back_fd();
+    return nullptr;
+}
+
+void descriptor::give_back_fd() noexcept {
+    if (pollable_) unwatch(fd());
+    gate_.close();
+    fd_.store(-1, std::memory_order_relaxed);
+    open_descriptors.fetch_sub(1, std::memory_order_relaxed);
+    records.put(this);
+}
+
+void descriptor::drop_hold() noexcept {
+    // Acquire-release: whoever gives it back has seen the other's last use.
+    if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) records.put(this);
+}
+
+// ---- turns -------------------------------------------------------------------------------------------------------------------------------
+
+void descriptor::leave(direction d) noexcept {
+    bool last = false;
+    while (!gate_.leave(d, last)) {
+        park::runtime_section inside;
+        lock_.lock();
+        side& s = side_[index(d)];
+        auto* next = static_cast<poll_node*>(s.turns.pop_claimed());
+        if (s.turns.empty()) gate_.nobody_waits(d);
+        if (next != nullptr) next->granted = true;  // our place in the gate is his
+        lock_.unlock();
+        if (next != nullptr) {
+            next->who->wake();
+            return;
+        }
+    }
+    if (last) close_now();
+}
+
+queued descriptor::queue_for_turn(direction d, poll_node* n) noexcept {
+    std::scoped_lock guard(lock_);
+    switch (gate_.announce(d)) {
+    case gate::entry::closed: return queued::closed;
+    case gate::entry::in: return queued::go_on;
+    case gate::entry::busy: break;
+    }
+    side_[index(d)].turns.push_back(n);
+    return queued::yes;
+}
+
+void descriptor::forget_turn(direction d, poll_node* n) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock_);
+    side& s = side_[index(d)];
+    if (n->linked) s.turns.remove(n);
+    if (s.turns.empty()) gate_.nobody_waits(d);
+}
+
+// ---- edges -------------------------------------------------------------------------------------------------------------------------------
+
+queued descriptor::queue_for_edge(direction d, std::uint32_t seen, poll_node* n) noexcept {
+    side& s = side_[index(d)];
+    bool first;
+    {
+        std::scoped_lock guard(lock_);
+        if (gate_.closed()) return queued::closed;
+        if (s.edges.load(std::memory_order_relaxed) != seen) return queued::go_on;
+        s.waiting.push_back(n);
+        first = waiters.fetch_add(1, std::memory_order_seq_cst) == 0;
+    }
+    // A goroutine's machine comes by the poller itself.
+    if (first && n->who->goroutine() == nullptr) sched::waiter_added();
+    return queued::yes;
+}
+
+void descriptor::forget_edge(direction d, poll_node* n) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock_);
+    if (!n->linked) return;
+    side_[index(d)].waiting.remove(n);
+    waiters.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Under the lock: everybody who waits for an edge, claimed, to the end of a chain.
+void descriptor::take_waiting(side& s, park::wait_node**& end) noexcept {
+    while (park::wait_node* n = s.waiting.pop_front()) {
+        waiters.fetch_sub(1, std::memory_order_relaxed);
+        if (!n->claim()) continue;
+        *end = n;
+        end = &n->next;
+    }
+}
+
+void descriptor::edge(const sched::polled_event& event, park::wait_node**& end) noexcept {
+    std::scoped_lock guard(lock_);
+    if (tag() != event.tag || gate_.closed()) return;
+    if (event.what & peer_closed) peer_closed_.store(true, std::memory_order_relaxed);
+    for (const direction d : {direction::read, direction::write}) {
+        if (!(event.what & (d == direction::read ? readable : writable))) continue;
+        side& s = side_[index(d)];
+        // Release publishes peer_closed_.
+        s.edges.store(s.edges.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        take_waiting(s, end);
+    }
+}
+
+void descriptor::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
+    park::runtime_section inside;
+    side& s = side_[index(d)];
+    park::wait_node* woken = nullptr;
+    park::wait_node** end = &woken;
+    lock_.lock();
+    s.deadline_ns.store(deadline_ns, std::memory_order_relaxed);
+    take_waiting(s, end);
+    *end = nullptr;
+    lock_.unlock();
+    park::wake_all(woken);
+}
+
+// ---- the end -----------------------------------------------------------------------------------------------------------------------------
+
+bool descriptor::close() noexcept {
+    if (!gate_.close()) return false;
+    park::wait_node* woken = nullptr;
+    park::wait_node** end = &woken;
+    {
+        park::runtime_section inside;
+        lock_.lock();
+        for (side& s : side_) {
+            take_waiting(s, end);
+            while (park::wait_node* n = s.turns.pop_claimed()) {
+                *end = n;
+                end = &n->next;
+            }
+        }
+        gate_.nobody_waits(direction::read);
+        gate_.nobody_waits(direction::write);
+        *end = nullptr;
+        lock_.unlock();
+        if (pollable_) unwatch(fd());
+        park::wake_all(woken);
+    }
+    end_use();
+    if (pollable_) wait_until_closed();
+    return true;
+}
+
+void descriptor::release() noexcept {
+    if (!close() && pollable_) wait_until_closed();
+    drop_hold();
+}
+
+void descriptor::close_now() noexcept {
+    const int fd = fd_.exchange(-1, std::memory_order_relaxed);
+    if (fd >= 0) platform::raw_syscall(SYS_close, fd);
+    open_descriptors.fetch_sub(1, std::memory_order_relaxed);
+    park::runtime_section inside;
+    lock_.lock();
+    fd_closed_ = true;
+    park::wait_node* woken = closers_.take_all();
+    lock_.unlock();
+    park::wake_all(woken);
+    drop_hold();
+}
+
+// A call that is under way does not last, since it does not block; but it may be that of a goroutine that was frozen in the midst of it. So not for ever.
+void descriptor::wait_until_closed() noexcept {
+    constexpr std::int64_t patience_ns = 2'000'000'000;
+    park::waiter w;
+    w.enter();
+    lock_.lock();
+    if (fd_closed_) {
+        lock_.unlock();
+        w.leave();
+        return;
+    }
+    park::wait_node n(&w);
+    n.several = true;
+    closers_.push_back(&n);
+    w.prepare(sched::wait_reason::io_close, std::source_location::current());
+    lock_.unlock();
+    timers::wait_until(w, platform::now_ns() + patience_ns);
+    park::runtime_section inside;
+    std::scoped_lock guard(lock_);
+    if (n.linked) closers_.remove(&n);
+}
+
+void descriptor::forget_frozen_here() noexcept {
+    for (const direction d : {direction::read, direction::write}) {
+        side& s = side_[index(d)];
+        bool held_turn = false;
+        {
+            std::scoped_lock guard(lock_);
+            park::wait_queue kept;
+            while (park::wait_node* n = s.waiting.pop_front()) {
+                if (!n->who->lost()) {
+                    kept.push_back(n);
+                    continue;
+                }
+                waiters.fetch_sub(1, std::memory_order_relaxed);
+                held_turn = held_turn || static_cast<poll_node*>(n)->holds_turn;
+            }
+            s.waiting = kept;
+        }
+        if (held_turn) leave(d);
+    }
+}
+
+void descriptor::forget_frozen() noexcept {
+    for (record_store::slab* s = records.slabs; s != nullptr; s = s->next) {
+        for (descriptor& d : s->records) {
+            if (d.fd() >= 0) d.forget_frozen_here();
+        }
+    }
+}
+
+}  // namespace dunlin::poll

@@ -1,0 +1,149 @@
+// descriptor.h - an open file or socket: who uses it, whether it is ready, who waits for that.
+//
+// Lifetime   Records are never freed, only used again: an event that was under way may still name one. Its tag has a number that changes with each use, and
+//            is compared under the lock. A handle (net::stream and the like) holds its record until it goes away; the operations under way hold the
+//            open descriptor (gate.h). close() wakes everybody, and waits until the last one has closed the descriptor.
+// Readiness  edges[d]: counted by the poller at each event. drained[d]: up to which edge it is known that nothing was left.
+//              operation                                   poller
+//              1  seen = edges                             1  lock
+//              2  seen == drained: nothing there, go to 5  2  edges += 1
+//              3  try it                                   3  take everybody off the queue, unlock, wake them
+//              4  EAGAIN: drained = seen
+//              5  lock; edges != seen: from 1 again
+//              6  onto the queue, unlock, wait; from 1 again
+//            No edge is lost: what came before `seen` was read is covered by the attempt after it, and for what came later edges != seen.
+//            `drained` may be written late by somebody slow: it is then an older number, and costs one attempt more.
+//            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
+//            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
+// Deadlines  are kept here and put into the heap of timers only by whoever waits (io/wait.cpp). A new deadline wakes those who wait, and they look again.
+// End of run Whoever waits in a frozen goroutine will not come back: forget_frozen() takes him off and ends his use.
+// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
+//            (select), and nothing need be reset before an attempt.
+// Tests      tests/poll/, tests/go/net_*.cpp
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "park/wait_queue.h"
+#include "platform/cpu.h"
+#include "platform/lock.h"
+#include "poll/gate.h"
+#include "sched/event_source.h"
+
+namespace dunlin::poll {
+
+inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
+
+// A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a deadline.
+struct poll_node : park::wait_node {
+    bool holds_turn = false;  // constant while queued: the waiter is in the gate
+    bool granted = false;     // the waker: it is your turn. False: the descriptor was closed
+
+    using park::wait_node::wait_node;
+};
+
+enum class queued : std::uint8_t {
+    yes,       // to be woken
+    go_on,     // no need: there is an edge, or it is your turn
+    timed_out,
+    closed,
+};
+
+class alignas(platform::cache_line) descriptor {
+public:
+    // Takes `fd` over, which does not block; a regular file, or what else epoll refuses, becomes a blocking one. Null: `error` says why (errno), and `fd`
+    // is still the caller's. The record belongs to the caller until release().
+    static descriptor* open(int fd, int& error) noexcept;
+    // The same for one that is never watched: every call may block its thread.
+    static descriptor* open_blocking(int fd) noexcept;
+
+    // Undoes open(): the record is given back, `fd` is the caller's again. Nobody else knows it.
+    void give_back_fd() noexcept;
+
+    // True for the first. Wakes whoever waits; returns when the descriptor is closed indeed, unless it is a blocking one, on which a call may last.
+    bool close() noexcept;
+    // Closes it, and gives the record back.
+    void release() noexcept;
+
+    bool pollable() const noexcept { return pollable_; }
+    bool is_closed() const noexcept { return gate_.closed(); }
+    int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }  // valid while the caller is in the gate, or a user
+
+    // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
+    gate::entry enter(direction d) noexcept { return gate_.enter(d); }
+    void leave(direction d) noexcept;
+    bool use() noexcept { return gate_.use(); }
+    void end_use() noexcept {
+        if (gate_.end_use()) close_now();
+    }
+    // Waits for a turn. Inside the runtime, before prepare(). go_on: enter() again.
+    queued queue_for_turn(direction d, poll_node* n) noexcept;
+    void forget_turn(direction d, poll_node* n) noexcept;
+
+    // ---- readiness
+    std::uint32_t edges(direction d) const noexcept { return side_[index(d)].edges.load(std::memory_order_acquire); }
+    bool known_drained(direction d, std::uint32_t seen) const noexcept { return side_[index(d)].drained.load(std::memory_order_relaxed) == seen; }
+    void drained(direction d, std::uint32_t seen) noexcept { side_[index(d)].drained.store(seen, std::memory_order_relaxed); }
+    // After a short read: is there certainly nothing left? Acquire, with the poller's release of `edges`: whoever has seen the edge sees this.
+    bool short_is_drained() const noexcept { return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed); }
+    void short_reads_drain() noexcept { short_is_drained_ = true; }  // before anybody else knows it
+
+    // Waits for another edge than `seen`. Inside the runtime, before prepare().
+    queued queue_for_edge(direction d, std::uint32_t seen, poll_node* n) noexcept;
+    void forget_edge(direction d, poll_node* n) noexcept;
+    // The poller's: those who are to be woken go to the end of a chain.
+    void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
+
+    // ---- deadlines, in ns of the monotonic clock
+    std::int64_t deadline_ns(direction d) const noexcept { return side_[index(d)].deadline_ns.load(std::memory_order_relaxed); }
+    void set_deadline(direction d, std::int64_t deadline_ns) noexcept;
+
+    // The number of those who wait for an edge, on all descriptors.
+    static bool anybody_waits() noexcept { return waiters.load(std::memory_order_seq_cst) > 0; }
+    static std::int64_t waiter_count() noexcept { return waiters.load(std::memory_order_relaxed); }
+    static descriptor* of_tag(std::uint64_t tag) noexcept;
+    // The world is stopped.
+    static void forget_frozen() noexcept;
+    static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
+
+    // For the layers above: what kind of thing it is, for messages. Constant once it is open.
+    std::uint8_t kind = 0;
+
+private:
+    friend struct record_store;
+    struct side {
+        std::atomic<std::uint32_t> edges{1};    // written under the lock
+        std::atomic<std::uint32_t> drained{0};  // whoever has tried
+        std::atomic<std::int64_t> deadline_ns{no_deadline_ns};
+        park::wait_queue waiting;               // lock: for an edge
+        park::wait_queue turns;                 // lock: for the gate
+    };
+    static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
+    static descriptor* take_record(int fd, bool pollable) noexcept;
+    std::uint64_t tag() const noexcept;
+    void take_waiting(side& s, park::wait_node**& end) noexcept;
+    void hand_on_turn(direction d) noexcept;
+    void close_now() noexcept;
+    void wait_until_closed() noexcept;
+    void drop_hold() noexcept;
+    void forget_frozen_here() noexcept;
+
+    inline static std::atomic<std::int64_t> waiters{0};
+    inline static std::atomic<std::size_t> open_descriptors{0};
+
+    gate gate_;
+    std::atomic<int> fd_{-1};
+    side side_[2];
+    platform::futex_lock lock_;
+    std::atomic<bool> peer_closed_{false};  // poller, before it counts the edge
+    bool short_is_drained_ = false;         // constant while open
+    bool pollable_ = false;                 // constant while open
+    bool fd_closed_ = false;                // lock
+    std::uint16_t use_number_ = 0;          // lock: how often the record has been used, for the tag
+    std::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: who lets go last gives the record back
+    park::wait_queue closers_;              // lock: in close()
+    descriptor* next_free_ = nullptr;       // the store's
+};
+
+}  // namespace dunlin::poll

@@ -1,0 +1,43 @@
+// epoll.h - the backend over epoll, edge-triggered.
+//
+// Add        each descriptor once, for everything: IN, OUT, RDHUP, PRI, ET. No call per wait.
+// Time       epoll_wait counts in milliseconds; epoll_pwait2 (Linux 5.11) in nanoseconds, and where it is missing ppoll() on the epoll descriptor does the
+//            same in two calls. Both give the kernel a slack of a thousandth of the time, so a long sleep is taken in steps: all but the last 500th, and then
+//            the rest.
+// Interrupt  an eventfd in the set, level-triggered, so that whoever polls without waiting does not use it up.
+// Tests      tests/poll/epoll_test.cpp
+#pragma once
+
+#include <atomic>
+
+#include "poll/backend.h"
+
+namespace dunlin::poll {
+
+class epoll_backend final : public backend {
+public:
+    // Throws std::system_error.
+    epoll_backend();
+    ~epoll_backend() override;
+    epoll_backend(const epoll_backend&) = delete;
+    epoll_backend& operator=(const epoll_backend&) = delete;
+
+    int add(int fd, std::uint64_t tag) noexcept override;
+    void remove(int fd) noexcept override;
+    unsigned wait(sched::polled_event* out, unsigned capacity, std::int64_t deadline_ns) noexcept override;
+    void interrupt() noexcept override;
+
+    // For tests: as if the kernel had no epoll_pwait2.
+    void forget_pwait2() noexcept { has_pwait2_.store(false, std::memory_order_relaxed); }
+
+private:
+    long sleep_in_kernel(void* events, int capacity, std::int64_t deadline_ns) noexcept;
+    void drain_interrupts() noexcept;
+
+    int epoll_ = -1;
+    int interrupt_ = -1;
+    std::atomic<bool> has_pwait2_{true};
+    std::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
+};
+
+}  // namespace dunlin::poll

@@ -1,0 +1,101 @@
+// gate.h - who may use a descriptor now: one reader and one writer at a time, any number of others, nobody after close().
+//
+// Problem    A descriptor's number is used again as soon as it is closed: a read that is on its way into the kernel would then read from somebody else's file.
+//            So it is closed by whoever is the last to use it.
+// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one for being open
+// Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller queues, descriptor.cpp)
+//            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its lock)
+//            close      CAS: closed; whoever brings the uses to zero from then on closes the descriptor
+//            The bits of those who wait change under the descriptor's lock only, and set only while somebody is in: so he, leaving, sees them, or
+//            the CAS that would set them fails.
+// Order      acquire on the way in, release on the way out: what one reader did (how far he read) the next one sees; and the last one sees all.
+// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, nobody tries again; waiting ends with contexts too.
+// Tests      tests/poll/gate_test.cpp
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/check.h"
+
+namespace dunlin::poll {
+
+enum class direction : std::uint8_t { read, write };
+
+class gate {
+public:
+    enum class entry : std::uint8_t { in, busy, closed };
+
+    // As one who reads or writes.
+    entry enter(direction d) noexcept {
+        std::uint32_t w = word_.load(std::memory_order_relaxed);
+        do {
+            if (w & closed_bit) return entry::closed;
+            if (w & inside(d)) return entry::busy;
+        } while (!word_.compare_exchange_weak(w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
+        return entry::in;
+    }
+    // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the descriptor.
+    bool leave(direction d, bool& last) noexcept {
+        std::uint32_t w = word_.load(std::memory_order_relaxed);
+        do {
+            if (!(w & inside(d))) platform::fatal("a descriptor's gate is left by somebody who is not in");
+            if (w & waiting(d)) return false;
+        } while (!word_.compare_exchange_weak(w, (w & ~inside(d)) - one_use, std::memory_order_acq_rel, std::memory_order_relaxed));
+        last = w < 2 * one_use;
+        return true;
+    }
+
+    // As anybody else. False: closed.
+    bool use() noexcept {
+        std::uint32_t w = word_.load(std::memory_order_relaxed);
+        do {
+            if (w & closed_bit) return false;
+        } while (!word_.compare_exchange_weak(w, one_more(w), std::memory_order_acquire, std::memory_order_relaxed));
+        return true;
+    }
+    // True: the caller closes the descriptor.
+    bool end_use() noexcept {
+        const std::uint32_t before = word_.fetch_sub(one_use, std::memory_order_acq_rel);
+        if (before < one_use) platform::fatal("a descriptor is given up by somebody who does not use it");
+        return before < 2 * one_use;
+    }
+
+    // False: it was closed. Otherwise the use for being open is the caller's now, who ends it.
+    bool close() noexcept {
+        std::uint32_t w = word_.load(std::memory_order_relaxed);
+        do {
+            if (w & closed_bit) return false;
+        } while (!word_.compare_exchange_weak(w, w | closed_bit, std::memory_order_acq_rel, std::memory_order_relaxed));
+        return true;
+    }
+    bool closed() const noexcept { return word_.load(std::memory_order_acquire) & closed_bit; }
+    bool in_use() const noexcept { return word_.load(std::memory_order_acquire) >= one_use; }
+
+    // Under the descriptor's lock: says that somebody is about to wait for his turn. Another outcome than busy: he need not.
+    entry announce(direction d) noexcept {
+        std::uint32_t w = word_.load(std::memory_order_relaxed);
+        do {
+            if (w & closed_bit) return entry::closed;
+            if (!(w & inside(d))) return entry::in;  // nobody is in any more: enter() again
+        } while (!word_.compare_exchange_weak(w, w | waiting(d), std::memory_order_relaxed));
+        return entry::busy;
+    }
+    void nobody_waits(direction d) noexcept { word_.fetch_and(~waiting(d), std::memory_order_relaxed); }
+
+    // Open again, for another descriptor. Nobody knows it.
+    void reopen() noexcept { word_.store(one_use, std::memory_order_release); }
+
+private:
+    static constexpr std::uint32_t closed_bit = 1, one_use = 32;
+    static constexpr std::uint32_t inside(direction d) noexcept { return d == direction::read ? 2 : 4; }
+    static constexpr std::uint32_t waiting(direction d) noexcept { return d == direction::read ? 8 : 16; }
+    static std::uint32_t one_more(std::uint32_t w) noexcept {
+        if (w + one_use < w) platform::fatal("too many concurrent operations on a single file or socket (at most 134217726)");
+        return w + one_use;
+    }
+
+    std::atomic<std::uint32_t> word_{one_use};
+};
+
+}  // namespace dunlin::poll

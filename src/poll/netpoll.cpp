@@ -1,0 +1,94 @@
+#include "poll/netpoll.h"
+
+#include <cerrno>
+#include <mutex>
+#include <new>
+#include <system_error>
+
+#include "park/wait_queue.h"
+#include "platform/lock.h"
+#include "poll/descriptor.h"
+#include "poll/epoll.h"
+#include "sched/lifetime.h"
+
+namespace dunlin::poll {
+
+namespace {
+
+std::atomic<backend*> the_backend{nullptr};  // release/acquire publishes it; set once
+platform::futex_lock making;
+
+}  // namespace
+
+int start_polling() noexcept {
+    if (the_backend.load(std::memory_order_acquire) != nullptr) return 0;
+    try {
+        sched::start_runtime();
+        park::runtime_section inside;
+        std::unique_lock guard(making);
+        if (the_backend.load(std::memory_order_relaxed) != nullptr) return 0;
+        the_backend.store(new epoll_backend, std::memory_order_seq_cst);
+    } catch (const std::system_error& e) {
+        return e.code().value();
+    } catch (const std::bad_alloc&) {
+        return ENOMEM;
+    }
+    // Who sleeps for the timers on a futex shall come here. He read the pointer before he slept: either he saw this one, or he gets the interrupt.
+    static_cast<netpoll*>(sched::the_scheduler.events)->interrupt();
+    return 0;
+}
+
+int watch(int fd, std::uint64_t tag) noexcept { return the_backend.load(std::memory_order_acquire)->add(fd, tag); }
+void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }
+
+bool netpoll::anybody_waits() const noexcept { return descriptor::anybody_waits(); }
+
+unsigned netpoll::poll() noexcept {
+    backend* b = the_backend.load(std::memory_order_acquire);
+    if (b == nullptr) return 0;
+    sched::event_batch found;
+    found.count = b->wait(found.events, sched::event_batch::capacity, backend::do_not_wait);
+    auto& polls = sched::the_scheduler.polls;  // a hint: two at once may count as one
+    polls.store(polls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return found.count != 0 ? deliver(found) : 0;
+}
+
+void netpoll::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept {
+    backend* b = the_backend.load(std::memory_order_seq_cst);
+    if (b == nullptr) return timers_.wait(deadline_ns);
+    found.count = b->wait(found.events, sched::event_batch::capacity, deadline_ns != 0 ? deadline_ns : backend::for_ever);
+}
+
+unsigned netpoll::deliver(const sched::event_batch& found) noexcept {
+    park::wait_node* woken = nullptr;
+    park::wait_node** end = &woken;
+    for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->edge(found.events[i], end);
+    *end = nullptr;
+    sched::goroutine_list ready;
+    unsigned count = 0;
+    while (woken != nullptr) {
+        park::wait_node* next = woken->next;  // before the wake: afterwards the waiter is gone
+        if (sched::goroutine* g = woken->who->goroutine()) {
+            ready.push_back(g);
+        } else {
+            woken->who->wake();
+        }
+        woken = next;
+        ++count;
+    }
+    if (ready.size != 0) sched::ready_polled(ready);
+    return count;
+}
+
+void netpoll::interrupt() noexcept {
+    // Both: who sleeps now may have begun before there was a backend.
+    timers_.interrupt();
+    if (backend* b = the_backend.load(std::memory_order_seq_cst)) b->interrupt();
+}
+
+void netpoll::forget_all() noexcept {
+    timers_.forget_all();
+    descriptor::forget_frozen();
+}
+
+}  // namespace dunlin::poll

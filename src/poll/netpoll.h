@@ -1,0 +1,34 @@
+// netpoll.h - the scheduler's event source: timers, and the descriptors that goroutines and threads wait for.
+//
+// Until the first descriptor is opened there is no epoll instance, and whoever sleeps for the timers sleeps on a futex (timer/timers.h).
+#pragma once
+
+#include "timer/timers.h"
+
+namespace dunlin::poll {
+
+class netpoll final : public sched::event_source {
+public:
+    void* make_events() override { return timers_.make_events(); }
+    unsigned collect(sched::processor* p, std::int64_t now_ns) noexcept override { return timers_.collect(p, now_ns); }
+    std::int64_t next_deadline(const sched::processor* p) const noexcept override { return timers_.next_deadline(p); }
+    void move(sched::processor* from, sched::processor* to) noexcept override { timers_.move(from, to); }
+
+    bool anybody_waits() const noexcept override;
+    unsigned poll() noexcept override;
+    void wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept override;
+    unsigned deliver(const sched::event_batch& found) noexcept override;
+    void interrupt() noexcept override;
+    void forget_all() noexcept override;
+
+private:
+    timers::timer_events timers_;
+};
+
+// Makes the epoll instance if there is none. 0, or errno. Starts the runtime: somebody must sleep in it.
+int start_polling() noexcept;
+// The backend's add() and remove().
+int watch(int fd, std::uint64_t tag) noexcept;
+void unwatch(int fd) noexcept;
+
+}  // namespace dunlin::poll
