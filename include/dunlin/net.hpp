@@ -122,7 +122,6 @@ private:
     friend struct listener_access;
     stream accept_one(detail::io_limit limit, const where_type& w);
 
-    stream_options accepted_;
     std::string path_;  // of a Unix socket, to be removed
 };
 

@@ -71,10 +71,10 @@ int accept_socket(io_descriptor* d, const wait_limit* limit, std::error_code& ec
     }
 }
 
-stream accept_stream(io_descriptor* d, const stream_options& options, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+// A connection inherits its listener's options: no_delay and keep_alive were set there.
+stream accept_stream(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const int fd = accept_socket(d, limit, ec, where);
     if (fd < 0) return {};
-    apply(fd, io::kind_of(d), options);
     return io_access::make<stream>(open_descriptor(fd, io::kind_of(d), ec));
 }
 
@@ -91,6 +91,7 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
     }
     if (const auto ec = done(platform::raw_syscall(SYS_bind, fd, platform::syscall_arg(at.native()), at.native_size()))) return ec;
     if (n.type == SOCK_DGRAM) return {};
+    apply(fd, n.descriptor_kind(), options.accepted);
     return done(platform::raw_syscall(SYS_listen, fd, options.backlog));
 }
 
@@ -114,9 +115,8 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
 }
 
 struct listener_access {
-    static listener make(io_descriptor* d, const stream_options& accepted, std::string path) {
+    static listener make(io_descriptor* d, std::string path) {
         auto l = io_access::make<listener>(d);
-        l.accepted_ = accepted;
         l.path_ = std::move(path);
         return l;
     }
@@ -133,7 +133,7 @@ listener listen(std::string_view network_name, std::string_view text, const list
     io_descriptor* d = open_bound(*n, addresses, options, ec);
     if (d == nullptr) return {};
     const bool has_path = n->is_unix() && options.unlink && !text.empty() && text[0] != '@';
-    return listener_access::make(d, options.accepted, has_path ? std::string(text) : std::string());
+    return listener_access::make(d, has_path ? std::string(text) : std::string());
 }
 
 listener listen(std::string_view network_name, std::string_view text, std::error_code& ec) { return listen(network_name, text, listen_options{}, ec); }
@@ -149,14 +149,14 @@ listener listener::adopt(int fd, const stream_options& accepted) {
     std::error_code ec;
     io_descriptor* d = adopt_socket(fd, {kind::tcp, kind::unix_stream}, ec);
     if (d == nullptr) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
-    return listener_access::make(d, accepted, {});
+    apply(d->fd(), io::kind_of(d), accepted);
+    return listener_access::make(d, {});
 }
 
 listener& listener::operator=(listener&& other) noexcept {
     if (this != &other) {
         close();
         io_handle::operator=(std::move(other));
-        accepted_ = other.accepted_;
         path_ = std::move(other.path_);
     }
     return *this;
@@ -168,15 +168,15 @@ void listener::close() noexcept {
 
 stream listener::accept_one(detail::io_limit limit, const where_type& w) {
     std::error_code ec;
-    stream s = accept_stream(descriptor_, accepted_, limit.get(), ec, w);
+    stream s = accept_stream(descriptor_, limit.get(), ec, w);
     if (ec) detail::throw_io_error("accept", descriptor_, ec);
     return s;
 }
 
-stream listener::accept(std::error_code& ec, where_type w) { return accept_stream(descriptor_, accepted_, nullptr, ec, w); }
+stream listener::accept(std::error_code& ec, where_type w) { return accept_stream(descriptor_, nullptr, ec, w); }
 
 stream listener::accept(const context& ctx, std::error_code& ec, where_type w) {
-    return accept_stream(descriptor_, accepted_, detail::io_limit(ctx).get(), ec, w);
+    return accept_stream(descriptor_, detail::io_limit(ctx).get(), ec, w);
 }
 
 address listener::local_address() const { return local_address_of(descriptor_); }

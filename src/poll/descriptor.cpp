@@ -22,7 +22,7 @@ struct record_store {
         slab* next = nullptr;
     };
     platform::futex_lock lock;
-    slab* slabs = nullptr;        // lock to add; walked when the world stands still, and by tests
+    slab* slabs = nullptr;        // lock; `next` is constant
     descriptor* free = nullptr;   // lock
 
     descriptor* take() noexcept {
@@ -314,7 +314,11 @@ void descriptor::forget_frozen_here() noexcept {
 }
 
 void descriptor::forget_frozen() noexcept {
-    for (record_store::slab* s = records.slabs; s != nullptr; s = s->next) {
+    // Those of a slab that is added from now on are a plain thread's.
+    records.lock.lock();
+    record_store::slab* s = records.slabs;
+    records.lock.unlock();
+    for (; s != nullptr; s = s->next) {
         for (descriptor& d : s->records) {
             if (d.fd() >= 0) d.forget_frozen_here();
         }

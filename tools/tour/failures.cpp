@@ -1,4 +1,4 @@
-// failures.cpp - part 14: mistakes that end a program say which goroutine made them; mistakes that need not end it are exceptions.
+// failures.cpp - part 15: mistakes that end a program say which goroutine made them; mistakes that need not end it are exceptions.
 #include <filesystem>
 #include <functional>
 #include <sstream>

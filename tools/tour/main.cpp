@@ -40,6 +40,7 @@ part parts[] = {
     {"Joins in place: waiting by doing the work", "dunlin/task.hpp", tour::joins_in_place},
     {"Sleeping precisely", "dunlin/go.hpp, dunlin/clock.hpp", tour::sleeping},
     {"Channels, select, locks, contexts", "dunlin/chan.hpp, select.hpp, mutex.hpp, context.hpp", tour::channels},
+    {"An echo server with thousands of connections", "dunlin/net.hpp; src/poll/descriptor.h", tour::network},
     {"Hogs: goroutines that compute are preempted", "src/sched/preempt.h, src/sched/hand_off.cpp", tour::hogs},
     {"A thousand blocking calls", "dunlin/blocking.hpp", tour::blocking_calls},
     {"A library that blocks without a word", "src/sched/hand_off.cpp", tour::unannounced},
@@ -137,9 +138,10 @@ bool read_options(int argc, char** argv, tour::options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    constexpr std::string_view die = "--die=";  // how part 14 starts us
+    constexpr std::string_view die = "--die=", client = "--echo-client=";  // how parts 15 and 11 start us
     const std::string_view first = argc > 1 ? argv[1] : "";
     if (first.substr(0, die.size()) == die) return tour::die(first.substr(die.size()));
+    if (first.substr(0, client.size()) == client) return tour::echo_client(first.substr(client.size()));
     if (first == "--list") return list(), 0;
     if (first == "--help" || first == "-h") return usage(stdout), 0;
     tour::options o;

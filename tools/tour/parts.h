@@ -20,6 +20,7 @@ void overflow(const options&);
 void joins_in_place(const options&);
 void sleeping(const options&);
 void channels(const options&);
+void network(const options&);
 void hogs(const options&);
 void blocking_calls(const options&);
 void unannounced(const options&);
@@ -27,6 +28,9 @@ void failures(const options&);
 
 /// Dies in the way that is named, as a child of failures(). Returns only if it did not die.
 int die(std::string_view how);
+
+/// The client of network(), in a process of its own: "host:port,connections,milliseconds".
+int echo_client(std::string_view what);
 
 /// A counter of one processor, as it has grown between two stats(). Processors may have been added meanwhile.
 inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after, std::size_t p,

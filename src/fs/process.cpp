@@ -1,0 +1,411 @@
+// process.cpp - child processes.
+//
+// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other threads; in blocking(), since it waits for
+//            the exec. The child's ends of pipes are moved above 2, so that putting them into their places overwrites none of them.
+// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under the lock of the child's state, and
+//            closes the channels for which everybody waits. Without pidfd (before Linux 5.3) a thread for each child waits instead.
+// Lifetime   The state belongs to the handle and to whoever watches the child; so a dropped handle changes nothing for the child.
+// kill       under the same lock: as long as the status has not been fetched the number is the child's. Through the pidfd even if somebody else has fetched it.
+// Source     Go 1.24 os/exec_unix.go, os/pidfd_linux.go, os/exec/exec.go.
+// Tests      tests/fs/process_test.cpp
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <mutex>
+#include <spawn.h>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dunlin/blocking.hpp>
+#include <dunlin/process.hpp>
+
+#include "fs/pipe.h"
+#include "fs/process.h"
+#include "fs/watcher.h"
+#include "io/describe.h"
+#include "io/operation.h"
+#include "park/waiter.h"
+#include "platform/lock.h"
+#include "platform/syscall.h"
+#include "platform/thread.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+
+namespace dunlin {
+
+std::atomic<bool> fs::use_pidfd{true};
+
+struct process::state final : fs::watched {
+    std::string name;  // constant
+    int pid = -1;      // constant once it is watched
+
+    platform::futex_lock lock;
+    int pidfd = -1;           // lock; -1: none, or it has ended
+    bool ended = false;       // lock
+    exit_status status;       // lock to write; constant once `over` is closed
+    chan<bool> over;          // closed when it has ended
+    chan<exit_status> done{1};
+    std::shared_ptr<state> myself;  // while it is watched
+
+    int watch(std::shared_ptr<state> self) noexcept;
+    bool send_signal(int signal, int& error) noexcept;
+    void happened() noexcept override;
+    std::string text() const { return "process " + std::to_string(pid) + " (" + name + ")"; }
+
+private:
+    void publish(int fd, std::shared_ptr<state> self) noexcept;
+    void fetch_status() noexcept;
+    void wait_for_end() noexcept;
+};
+
+namespace {
+
+[[noreturn]] void throw_error(const std::string& what, int error) {
+    const std::error_code ec = io::system_error_code(error);
+    throw io_error(ec, what + ": " + detail::cause_text(ec));
+}
+
+// ---- how to start it -------------------------------------------------------------------------------------------------------------------------
+
+void check_text(const std::string& s) {
+    if (s.find('\0') != std::string::npos) throw std::invalid_argument("process: a zero byte in \"" + std::string(s.c_str()) + "\"");
+}
+
+// Null-terminated, as the system wants it; points into the strings.
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+    std::vector<char*> result;
+    for (std::string& s : texts) {
+        check_text(s);
+        result.push_back(s.data());
+    }
+    result.push_back(nullptr);
+    return result;
+}
+
+std::vector<std::string> environment_texts(const process_options& options) {
+    std::vector<std::string> result;
+    for (const auto& [name, value] : *options.environment) {
+        if (name.empty() || name.find('=') != std::string::npos) throw std::invalid_argument("process: \"" + name + "\" is no name of an environment variable");
+        result.push_back(name + '=' + value);
+    }
+    return result;
+}
+
+// One that is above 2 and does not outlive an exec, in place of fd. Not inlined: it reads errno.
+[[gnu::noinline]] int move_up(int fd, int& error) noexcept {
+    if (fd > STDERR_FILENO) return fd;
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (moved < 0) error = errno;
+    fs::close_number(fd);
+    return moved;
+}
+
+// The child's end of a pipe, until it has been started.
+class child_end {
+public:
+    child_end() = default;
+    ~child_end() { fs::close_number(fd_); }
+    child_end(const child_end&) = delete;
+    child_end& operator=(const child_end&) = delete;
+
+    // Makes the pipe; its other end, which does not block.
+    byte_stream open(fs::pipe_side child_side, int& error) noexcept {
+        int ends[2];
+        error = fs::make_pipe(ends, O_CLOEXEC);
+        if (error != 0) return {};
+        const bool child_reads = child_side == fs::pipe_side::read;
+        const int ours = ends[child_reads ? 1 : 0];
+        fd_ = move_up(ends[child_reads ? 0 : 1], error);
+        if (error == 0) error = set_nonblocking(ours);
+        if (error != 0) {
+            fs::close_number(ours);
+            return {};
+        }
+        return fs::own_pipe_end(ours, child_reads ? fs::pipe_side::write : fs::pipe_side::read, error);
+    }
+    int fd() const noexcept { return fd_; }
+
+private:
+    // A pipe just made has no other flags.
+    static int set_nonblocking(int fd) noexcept { return static_cast<int>(-platform::raw_syscall(SYS_fcntl, fd, F_SETFL, O_NONBLOCK)); }
+
+    int fd_ = -1;
+};
+
+// What posix_spawn wants to know. Its calls fail for want of memory only.
+class spawn_plan {
+public:
+    spawn_plan() {
+        need(posix_spawn_file_actions_init(&actions_));
+        if (posix_spawnattr_init(&attributes_) != 0) {
+            posix_spawn_file_actions_destroy(&actions_);
+            throw std::bad_alloc();
+        }
+        sigset_t none, pipe_only;
+        sigemptyset(&none);
+        sigemptyset(&pipe_only);
+        sigaddset(&pipe_only, SIGPIPE);
+        posix_spawnattr_setsigmask(&attributes_, &none);
+        posix_spawnattr_setsigdefault(&attributes_, &pipe_only);
+        posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    }
+    ~spawn_plan() {
+        posix_spawnattr_destroy(&attributes_);
+        posix_spawn_file_actions_destroy(&actions_);
+    }
+    spawn_plan(const spawn_plan&) = delete;
+    spawn_plan& operator=(const spawn_plan&) = delete;
+
+    void place(int target, process_stream how, const child_end& end) {
+        if (how == process_stream::pipe) need(posix_spawn_file_actions_adddup2(&actions_, end.fd(), target));
+        if (how == process_stream::null) need(posix_spawn_file_actions_addopen(&actions_, target, "/dev/null", O_RDWR, 0));
+        if (how == process_stream::output && target == STDERR_FILENO) need(posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, target));
+    }
+    void finish(const std::string& directory) {
+        if (!directory.empty()) need(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()));
+        need(posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1));  // the program's own may not be O_CLOEXEC
+    }
+    int run(int& pid, char* const* arguments, char* const* environment) const noexcept {
+        return posix_spawnp(&pid, arguments[0], &actions_, &attributes_, arguments, environment);
+    }
+
+private:
+    static void need(int error) {
+        if (error != 0) throw std::bad_alloc();
+    }
+    posix_spawn_file_actions_t actions_;
+    posix_spawnattr_t attributes_;
+};
+
+// The watcher's user, until the child is watched.
+class watching {
+public:
+    explicit watching(const std::string& what) {
+        if (const int error = fs::begin_watching()) throw_error(what, error);
+    }
+    ~watching() {
+        if (mine_) fs::end_watching();
+    }
+    watching(const watching&) = delete;
+    watching& operator=(const watching&) = delete;
+    void hand_over() noexcept { mine_ = false; }
+
+private:
+    bool mine_ = true;
+};
+
+}  // namespace
+
+process::process(std::vector<std::string> command, const process_options& options) {
+    if (command.empty() || command[0].empty()) throw std::invalid_argument("process: an empty command");
+    const std::vector<char*> arguments = pointers_to(command);
+    std::vector<std::string> texts;
+    std::vector<char*> variables;
+    if (options.environment) {
+        texts = environment_texts(options);
+        variables = pointers_to(texts);
+    }
+    check_text(options.directory.native());
+    std::string what = "start " + command[0];
+    if (!options.directory.empty()) what += " in " + options.directory.native();
+
+    auto child = std::make_shared<state>();
+    child->name = command[0];
+    watching watched(what);
+    spawn_plan plan;
+    child_end ends[3];
+    const auto place = [&](int target, process_stream how, fs::pipe_side side, byte_stream& ours) {
+        int error = 0;
+        if (how == process_stream::pipe) ours = ends[target].open(side, error);
+        if (error != 0) throw_error(what, error);
+        plan.place(target, how, ends[target]);
+    };
+    place(STDIN_FILENO, options.input, fs::pipe_side::read, input_);
+    place(STDOUT_FILENO, options.output, fs::pipe_side::write, output_);
+    place(STDERR_FILENO, options.error, fs::pipe_side::write, error_);
+    plan.finish(options.directory.native());
+
+    int error = blocking([&] { return plan.run(child->pid, arguments.data(), options.environment ? variables.data() : environ); });
+    if (error != 0) throw_error(what, error);
+    error = child->watch(child);
+    if (error != 0) throw_error(what, error);
+    watched.hand_over();
+    state_ = std::move(child);
+}
+
+// ---- its end -----------------------------------------------------------------------------------------------------------------------------
+
+// Makes somebody wait for its end. An error: it is dead, and reaped.
+int process::state::watch(std::shared_ptr<state> self) noexcept {
+    const bool may = fs::use_pidfd.load(std::memory_order_relaxed);
+    const long fd = may ? platform::raw_syscall(SYS_pidfd_open, pid, 0) : -ENOSYS;
+    publish(fd < 0 ? -1 : static_cast<int>(fd), std::move(self));
+    if (pidfd >= 0 && fs::watch_descriptor(pidfd, this) == 0) return 0;
+    fs::close_number(std::exchange(pidfd, -1));
+    const int error = platform::start_thread([](void* s) { static_cast<state*>(s)->wait_for_end(); }, this, "dunlin-wait");
+    if (error == 0) return 0;
+    platform::raw_syscall(SYS_kill, pid, SIGKILL);
+    blocking([this] {
+        while (platform::raw_syscall(SYS_wait4, pid, 0, 0, 0) == -EINTR) {
+        }
+    });
+    myself.reset();
+    return error;
+}
+
+void process::state::wait_for_end() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    happened();
+}
+
+void process::state::happened() noexcept {
+    fetch_status();
+    done.try_send(status);
+    done.close();
+    over.close();
+    const std::shared_ptr<state> last = std::move(myself);
+    fs::end_watching();
+}
+
+// The watcher gets this object from the kernel, which C++ does not take for an order between threads: the lock is one.
+void process::state::publish(int fd, std::shared_ptr<state> self) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    pidfd = fd;
+    myself = std::move(self);
+}
+
+// On a plain thread.
+void process::state::fetch_status() noexcept {
+    { std::scoped_lock published(lock); }
+    // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back even when the child has ended.
+    siginfo_t how{};
+    while (platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT, 0) == -EINTR) {
+    }
+    how = {};
+    std::scoped_lock guard(lock);
+    const long result = platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOHANG, 0);
+    ended = true;
+    fs::close_number(std::exchange(pidfd, -1));
+    if (result < 0 || how.si_pid != pid) return;  // somebody else has it
+    if (how.si_code == CLD_EXITED) {
+        status.code = how.si_status;
+    } else {
+        status.signal = how.si_status;
+    }
+}
+
+// False and no error: it has ended.
+bool process::state::send_signal(int signal, int& error) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    error = 0;
+    if (ended) return false;
+    const long result = pidfd >= 0 ? platform::raw_syscall(SYS_pidfd_send_signal, pidfd, signal, 0, 0) : platform::raw_syscall(SYS_kill, pid, signal);
+    if (result < 0 && result != -ESRCH) error = static_cast<int>(-result);
+    return result == 0;
+}
+
+// ---- the handle --------------------------------------------------------------------------------------------------------------------------
+
+int process::id() const noexcept { return state_ != nullptr ? state_->pid : -1; }
+
+exit_status process::wait() { return wait(context()); }
+
+exit_status process::wait(const context& ctx) {
+    const std::shared_ptr<state> child = state_;
+    if (child == nullptr) throw io_error(make_error_code(errc::closed), "wait for a process that was never started");
+    try {
+        child->over.recv(ctx);
+    } catch (const context_cancelled& e) {
+        throw context_cancelled(e.code(), "wait for " + child->text());
+    }
+    return child->status;
+}
+
+receiver<exit_status> process::done() { return state_ != nullptr ? receiver<exit_status>(state_->done) : receiver<exit_status>(); }
+
+bool process::kill(int signal) {
+    const std::shared_ptr<state> child = state_;
+    if (child == nullptr) return false;
+    int error;
+    const bool sent = child->send_signal(signal, error);
+    if (error != 0) throw_error("send signal " + std::to_string(signal) + " to " + child->text(), error);
+    return sent;
+}
+
+// ---- run ---------------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// All that goes in and comes out, as it is ready, by one who waits for all of it: so a child that waits to be read from is not waited for to read.
+class conversation {
+public:
+    conversation(process& p, const_buffer input, process::result& into) : child_(p), input_(input), result_(into), room_(64 << 10) {}
+
+    void hold(const context& ctx) {
+        if (input_.size() == 0) child_.standard_input().close();
+        bool cancelled = false;
+        while (!cancelled && (child_.standard_output() || child_.standard_error())) {
+            std::vector<select_case> cases;
+            cases.emplace_back(on_done(ctx, [&] { cancelled = true; }));
+            if (child_.standard_input()) cases.emplace_back(on_writable(child_.standard_input(), [this] { give(); }));
+            if (child_.standard_output()) cases.emplace_back(on_readable(child_.standard_output(), [this] { take(child_.standard_output(), result_.output); }));
+            if (child_.standard_error()) cases.emplace_back(on_readable(child_.standard_error(), [this] { take(child_.standard_error(), result_.error); }));
+            select(std::span<select_case>(cases));
+        }
+        child_.standard_input().close();
+    }
+
+private:
+    // A child that does not want all of its input may say so.
+    void give() {
+        byte_stream& to = child_.standard_input();
+        std::error_code ec;
+        const std::size_t n = to.write_some(const_buffer(static_cast<const char*>(input_.data()) + given_, input_.size() - given_), ec);
+        given_ += n;
+        if (ec && ec != std::errc::broken_pipe) detail::throw_io_error("write", io_access::of(to), ec, given_);
+        if (ec || given_ == input_.size()) to.close();
+    }
+    void take(byte_stream& from, std::string& text) {
+        const std::size_t n = from.read_some(mutable_buffer(room_));
+        text.append(room_.data(), n);
+        if (n == 0) from.close();
+    }
+
+    process& child_;
+    const_buffer input_;
+    std::size_t given_ = 0;
+    process::result& result_;
+    std::vector<char> room_;
+};
+
+}  // namespace
+
+process::result process::run(std::vector<std::string> command, const_buffer input, const context& ctx) {
+    const std::string name = command.empty() ? std::string() : command[0];
+    result r;
+    process child(std::move(command), {.input = process_stream::pipe, .output = process_stream::pipe, .error = process_stream::pipe});
+    try {
+        conversation(child, input, r).hold(ctx);
+        r.status = child.wait(ctx);
+    } catch (const context_cancelled& e) {
+        child.kill(SIGKILL);
+        child.wait();
+        throw context_cancelled(e.code(), "run " + name);
+    } catch (...) {
+        child.kill(SIGKILL);
+        throw;
+    }
+    return r;
+}
+
+}  // namespace dunlin

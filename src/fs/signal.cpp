@@ -1,0 +1,213 @@
+// signal.cpp - signals as messages.
+//
+// Problem    A handler may do almost nothing: no locks, no memory. And a signal comes whatever goroutines do.
+// Data       arrived[s]: how often signal s has come since it was last looked at. Under the registry's lock: the channels, with their sets of signals; for each
+//            signal how many channels want it, and what it did before the first of them.
+// Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: takes the bell's count, then for each s the number, and sends it that often to each
+//            channel that wants it. The ring comes after the count and the look after the bell, so nothing is missed.
+// Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off the list under the lock, under which it is
+//            sent to: so whatever is listed is there. A send to a channel without handles is lost with it.
+// Handler    runs with every signal blocked: the one of preemption would otherwise find the alternate stack in use.
+// Order      Between different signals none: the kernel has none either.
+// Source     Go 1.24 runtime/sigqueue.go, os/signal/signal.go. Differs: no goroutine that receives; counted, not merged.
+// Tests      tests/fs/signal_test.cpp
+#include <bit>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include <dunlin/io.hpp>
+#include <dunlin/signal.hpp>
+
+#include "chan/core.h"
+#include "fs/watcher.h"
+#include "io/describe.h"
+#include "io/operation.h"
+#include "sched/preempt.h"
+#include "stack/sanitizer.h"
+
+// ThreadSanitizer's sigaction keeps a signal back until its thread calls something that it knows; ours sleep in the kernel by calls that it does not.
+extern "C" int __sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
+
+namespace dunlin {
+
+namespace {
+
+using detail::chan_core;
+
+constexpr int most_signals = 64;
+constexpr std::uint64_t bit_of(int signal) noexcept { return std::uint64_t{1} << (signal - 1); }
+
+std::uint32_t arrived[most_signals + 1];  // by builtins, for the handler's sake (see ring())
+
+class signal_core final : public chan_core {
+public:
+    signal_core(std::uint64_t wanted, std::unique_ptr<int[]> buffer, std::size_t capacity) noexcept
+        : chan_core(detail::element_type_of<int>, capacity, reinterpret_cast<std::byte*>(buffer.get()), end), signals(wanted), buffer_(std::move(buffer)) {}
+
+    const std::uint64_t signals;
+    signal_core* next = nullptr;  // registry's lock
+
+private:
+    static void end(chan_core* c) noexcept;
+
+    const std::unique_ptr<int[]> buffer_;
+};
+
+// ---- the handler -----------------------------------------------------------------------------------------------------------------------------
+
+__attribute__((no_sanitize("thread"))) void on_signal(int signal) noexcept {
+    __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);  // pairs with the exchange in deliver_signals(), for order only
+    fs::ring();
+}
+
+// Not inlined: it reads errno.
+[[gnu::noinline]] int change_action(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept {
+    const int result = stack::thread_sanitizing ? __sigaction(signal, wanted, before) : sigaction(signal, wanted, before);
+    return result == 0 ? 0 : errno;
+}
+
+// ---- who wants what --------------------------------------------------------------------------------------------------------------------------
+
+struct wish {
+    unsigned channels = 0;
+    struct sigaction before {};
+};
+
+struct registry {
+    platform::futex_lock lock;
+    signal_core* first = nullptr;
+    wish wishes[most_signals + 1];
+
+    // All under the lock. 0, or errno.
+    int add(int signal) noexcept {
+        wish& w = wishes[signal];
+        if (w.channels == 0) {
+            struct sigaction ours {};
+            ours.sa_handler = on_signal;
+            ours.sa_flags = SA_RESTART | SA_ONSTACK;
+            sigfillset(&ours.sa_mask);
+            __atomic_store_n(&arrived[signal], 0, __ATOMIC_RELAXED);  // what came too late for the last channel
+            if (const int error = change_action(signal, &ours, &w.before)) return error;
+        }
+        ++w.channels;
+        return 0;
+    }
+    void remove(int signal) noexcept {
+        wish& w = wishes[signal];
+        if (--w.channels != 0) return;
+        struct sigaction now;
+        const bool ours = change_action(signal, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal;
+        if (ours) change_action(signal, &w.before, nullptr);
+    }
+    // Of the signals in `all` those that are not in `left`. The first that fails undoes the rest; its number, and `error`.
+    int add_all(std::uint64_t all, int& error) noexcept {
+        for (std::uint64_t left = all; left != 0; left &= left - 1) {
+            const int signal = std::countr_zero(left) + 1;
+            error = add(signal);
+            if (error == 0) continue;
+            remove_all(all & (bit_of(signal) - 1));
+            return signal;
+        }
+        return 0;
+    }
+    void remove_all(std::uint64_t all) noexcept {
+        for (; all != 0; all &= all - 1) remove(std::countr_zero(all) + 1);
+    }
+    void unlink(const signal_core* c) noexcept {
+        signal_core** at = &first;
+        while (*at != c) at = &(*at)->next;
+        *at = c->next;
+    }
+};
+
+constinit registry the_registry;
+
+void signal_core::end(chan_core* c) noexcept {
+    auto* self = static_cast<signal_core*>(c);
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(the_registry.lock);
+        the_registry.unlink(self);
+        the_registry.remove_all(self->signals);
+    }
+    delete self;
+    fs::end_watching();
+}
+
+// ---- what may be asked for -------------------------------------------------------------------------------------------------------------------
+
+const char* why_not(int signal) noexcept {
+    switch (signal) {
+    case SIGKILL:
+    case SIGSTOP: return "no program can catch it";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP: return "a fault belongs to the instruction that made it, which would make it again after the handler";
+    case SIGABRT: return "abort() does not go on after it";
+    default: break;
+    }
+    if (signal == sched::preemption_signal) return "it preempts goroutines (DUNLIN_PREEMPTION_SIGNAL chooses another one)";
+    return signal < 1 || signal > most_signals ? "there is no such signal" : nullptr;
+}
+
+[[noreturn]] void refuse(int signal, const char* why) {
+    const char* name = sigabbrev_np(signal);
+    throw std::invalid_argument("signal_channel: signal " + std::to_string(signal) + (name != nullptr ? " (SIG" + std::string(name) + ")" : "") + ": " + why);
+}
+
+std::uint64_t check(std::initializer_list<int> signals) {
+    std::uint64_t set = 0;
+    for (const int s : signals) {
+        if (const char* why = why_not(s)) refuse(s, why);
+        set |= bit_of(s);
+    }
+    return set;
+}
+
+}  // namespace
+
+receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity) {
+    const std::uint64_t set = check(signals);
+    auto core = std::make_unique<signal_core>(set, std::make_unique<int[]>(capacity), capacity);
+    if (const int error = fs::begin_watching()) {
+        const std::error_code ec = io::system_error_code(error);
+        throw io_error(ec, "signal_channel: " + detail::cause_text(ec));
+    }
+    int error = 0, failed;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(the_registry.lock);
+        failed = the_registry.add_all(set, error);
+        if (failed == 0) {
+            core->next = the_registry.first;
+            the_registry.first = core.get();
+        }
+    }
+    if (failed == 0) return detail::handle_access::make_receiver<int>(detail::chan_handle(core.release()));
+    core.reset();
+    fs::end_watching();
+    refuse(failed, error == EINVAL ? "the C library keeps it for itself" : "it cannot be caught");
+}
+
+// ---- the watcher's part ------------------------------------------------------------------------------------------------------------------------
+
+void fs::deliver_signals() noexcept {
+    std::scoped_lock guard(the_registry.lock);
+    for (int signal = 1; signal <= most_signals; ++signal) {
+        for (std::uint32_t count = __atomic_exchange_n(&arrived[signal], 0, __ATOMIC_ACQUIRE); count != 0; --count) {
+            for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {
+                int value = signal;
+                if (c->signals & bit_of(signal)) detail::channel_try_send(c, &value);
+            }
+        }
+    }
+}
+
+}  // namespace dunlin
