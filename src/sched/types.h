@@ -322,6 +322,7 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     std::atomic<bool> frozen{false};            // itself, in the signal handler
     owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
+    owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
     owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
 
     machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
