@@ -175,7 +175,7 @@ void wire() {
     sched::hooks.main_ended = main_ended;
     sched::hooks.illegal_transition = sched::report_illegal_transition;
     sched::hooks.deadlock = observe::report_deadlock;
-    if (the_scheduler.events == nullptr) the_scheduler.events = new poll::netpoll;
+    if (the_scheduler.events == nullptr) the_scheduler.events = new netpoll::poller;
 }
 
 sched::goroutine* of(detail::goroutine_handle* g) noexcept { return reinterpret_cast<sched::goroutine*>(g); }

@@ -13,7 +13,9 @@
 
 namespace dunlin {
 
-/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::pipe();`
+namespace fs {
+
+/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::fs::pipe();`
 /// A write to a pipe whose read end is closed fails with std::errc::broken_pipe, and no SIGPIPE comes of it.
 struct DUNLIN_API pipe {
     /// Throws io_error.
@@ -21,8 +23,6 @@ struct DUNLIN_API pipe {
     byte_stream read_end;
     byte_stream write_end;
 };
-
-namespace fs {
 
 /// How to open(); combine with |.
 enum class open_mode : unsigned {
@@ -82,7 +82,6 @@ public:
 DUNLIN_API std::string read_file(const std::filesystem::path& path);
 DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content);
 
-using dunlin::pipe;
 using dunlin::process;
 using dunlin::signal_channel;
 

@@ -94,13 +94,13 @@ private:
 
 }  // namespace dunlin
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 class descriptor;  // src/poll/descriptor.h
 }
 
 namespace dunlin::detail {
 
-using io_descriptor = poll::descriptor;
+using io_descriptor = netpoll::descriptor;
 
 // What a call waits for at most: nothing, or a context.
 struct io_limit {

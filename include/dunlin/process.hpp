@@ -28,13 +28,15 @@ enum class process_stream : unsigned char {
     output,   ///< for standard error: where standard output goes
 };
 
+/// The variables of an environment: names and values.
+using process_environment = std::vector<std::pair<std::string, std::string>>;
+
 struct process_options {
     process_stream input = process_stream::inherit;
     process_stream output = process_stream::inherit;
     process_stream error = process_stream::inherit;
     std::filesystem::path directory = {};  ///< to start in; empty: this one
-    /// The whole of it, names and values; none: this process's.
-    std::optional<std::vector<std::pair<std::string, std::string>>> environment = {};
+    std::optional<process_environment> environment = {};  ///< the whole of it: `process_environment{{"HOME", "/"}}`; none: this process's
 };
 
 /// A child process: a handle, movable; default-constructed or moved from it is none.

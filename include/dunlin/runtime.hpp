@@ -64,6 +64,13 @@ struct hand_off_stats {
     std::uint64_t threads_ended = 0;    ///< threads given back because they had nothing to do
 };
 
+/// Descriptors that goroutines and threads wait for.
+struct poll_stats {
+    std::size_t descriptors = 0;        ///< open: sockets, pipes, files
+    std::size_t waiting = 0;            ///< calls and select cases that wait for one of them
+    std::uint64_t polls = 0;            ///< times the kernel was asked which are ready, without waiting for it; about
+};
+
 /// Counts since the program began. Each number is exact; numbers of busy processors are not of the same instant.
 struct runtime_stats {
     unsigned max_procs = 0;
@@ -79,6 +86,7 @@ struct runtime_stats {
     std::string stack_guards;       ///< "madvise", "mprotect", "canary" or "none"
     std::uint64_t steals = 0, stolen = 0, in_place_joins = 0, overflows = 0;
     hand_off_stats hand_offs;
+    poll_stats poll;
     std::vector<processor_stats> procs;
 };
 

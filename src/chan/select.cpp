@@ -45,22 +45,22 @@ chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cas
 
 // ---- on_readable, on_writable ------------------------------------------------------------------------------------------------------------
 
-static_assert(sizeof(poll::poll_node) <= sizeof(case_base::node));
+static_assert(sizeof(netpoll::poll_node) <= sizeof(case_base::node));
 
 bool has_descriptor(const case_base& c) noexcept { return c.kind == case_kind::readable || c.kind == case_kind::writable; }
-poll::descriptor* descriptor_of(const case_base& c) noexcept { return static_cast<poll::descriptor*>(c.slot); }
-poll::direction direction_of(const case_base& c) noexcept { return c.kind == case_kind::readable ? poll::direction::read : poll::direction::write; }
-poll::poll_node& poll_node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<poll::poll_node*>(c.node)); }
+netpoll::descriptor* descriptor_of(const case_base& c) noexcept { return static_cast<netpoll::descriptor*>(c.slot); }
+netpoll::direction direction_of(const case_base& c) noexcept { return c.kind == case_kind::readable ? netpoll::direction::read : netpoll::direction::write; }
+netpoll::poll_node& poll_node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node)); }
 
 // The edge that look_at_descriptor() has seen, kept where a timeout has its duration.
 std::uint32_t edge_seen(const case_base& c) noexcept { return static_cast<std::uint32_t>(c.duration_ns); }
 
 // c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
 void look_at_descriptor(case_base& c) noexcept {
-    poll::descriptor* d = descriptor_of(c);
+    netpoll::descriptor* d = descriptor_of(c);
     c.ok = true;
     if (d == nullptr || !d->pollable() || !d->use()) return;
-    const poll::direction dir = direction_of(c);
+    const netpoll::direction dir = direction_of(c);
     const std::uint32_t seen = d->edges(dir);
     c.duration_ns = seen;
     c.ok = false;
@@ -226,13 +226,13 @@ bool selection::enqueue_descriptors(park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
         if (!has_descriptor(c)) continue;
-        auto* n = ::new (c.node) poll::poll_node(&w);
+        auto* n = ::new (c.node) netpoll::poll_node(&w);
         n->several = true;
     }
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
         if (!has_descriptor(c)) continue;
-        if (descriptor_of(c)->queue_for_edge(direction_of(c), edge_seen(c), &poll_node_of(c)) == poll::queued::yes) continue;
+        if (descriptor_of(c)->queue_for_edge(direction_of(c), edge_seen(c), &poll_node_of(c)) == netpoll::queued::yes) continue;
         return !w.decide(&poll_node_of(c));
     }
     return true;

@@ -26,7 +26,7 @@ void close_number(int fd) noexcept {
 }
 
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
-    poll::descriptor* d = poll::descriptor::open(fd, error);
+    netpoll::descriptor* d = netpoll::descriptor::open(fd, error);
     if (d == nullptr) {
         close_number(fd);
         return {};
@@ -38,7 +38,7 @@ byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
 
 }  // namespace fs
 
-pipe::pipe() {
+fs::pipe::pipe() {
     int ends[2];
     int error = fs::make_pipe(ends, O_CLOEXEC | O_NONBLOCK);
     if (error == 0) {

@@ -33,7 +33,7 @@ long read_blocking(int fd, mutable_buffer b) {
 
 // The calls of a file that cannot be polled; EINTR is another try.
 template <class Attempt>
-long perform_blocking(poll::descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
+long perform_blocking(netpoll::descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
     for (;;) {
         if (!io::may_go_on(d, dir, limit, ec)) return -1;
         const long n = attempt(d->fd());
@@ -77,13 +77,13 @@ long write_quietly(Write write) noexcept {
 
 // ---- one attempt ---------------------------------------------------------------------------------------------------------------------
 
-long write_once(const poll::descriptor* d, int fd, const void* data, std::size_t size) {
+long write_once(const netpoll::descriptor* d, int fd, const void* data, std::size_t size) {
     if (io::is_socket(d)) return io::system_send(fd, data, size);
     if (d->pollable()) return write_quietly([=] { return io::system_write(fd, data, size); });
     return blocking([=] { return write_quietly([=] { return io::system_write(fd, data, size); }); });
 }
 
-long writev_once(const poll::descriptor* d, int fd, const iovec* parts, int count) {
+long writev_once(const netpoll::descriptor* d, int fd, const iovec* parts, int count) {
     if (io::is_socket(d)) {
         msghdr message{};
         message.msg_iov = const_cast<iovec*>(parts);
@@ -94,7 +94,7 @@ long writev_once(const poll::descriptor* d, int fd, const iovec* parts, int coun
     return blocking([=] { return write_quietly([=] { return io::system_writev(fd, parts, count); }); });
 }
 
-long read_in_turn(poll::descriptor* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
+long read_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
     if (!d->pollable()) return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
     std::uint32_t seen;
     const long n = io::perform(d, direction::read, limit, where, ec, seen, [b](int fd) { return io::system_read(fd, b.data(), b.size()); });
@@ -103,7 +103,7 @@ long read_in_turn(poll::descriptor* d, mutable_buffer b, const wait_limit* limit
 }
 
 template <class Attempt>
-long write_in_turn(poll::descriptor* d, const wait_limit* limit, const std::source_location& where, std::error_code& ec, Attempt attempt) {
+long write_in_turn(netpoll::descriptor* d, const wait_limit* limit, const std::source_location& where, std::error_code& ec, Attempt attempt) {
     if (!d->pollable()) return perform_blocking(d, direction::write, limit, ec, attempt);
     std::uint32_t seen;
     return io::perform(d, direction::write, limit, where, ec, seen, attempt);
@@ -229,14 +229,14 @@ io::kind kind_of_file(int fd, mode_t mode) noexcept {
         return nullptr;
     }
     const io::kind kind = kind_of_file(fd, what.st_mode);
-    poll::descriptor* d = nullptr;
+    netpoll::descriptor* d = nullptr;
     int error = 0;
     if (S_ISREG(what.st_mode) || S_ISDIR(what.st_mode)) {
-        d = poll::descriptor::open_blocking(fd);
+        d = netpoll::descriptor::open_blocking(fd);
         if (d == nullptr) error = ENOMEM;
     } else {
         if (!(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-        d = poll::descriptor::open(fd, error);
+        d = netpoll::descriptor::open(fd, error);
         if ((d == nullptr || !d->pollable()) && !(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, flags);
     }
     if (d == nullptr) {

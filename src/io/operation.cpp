@@ -15,7 +15,7 @@ bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std:
         return false;
     }
     const std::int64_t deadline_ns = d->deadline_ns(dir);
-    const bool past = deadline_ns != poll::no_deadline_ns && deadline_ns <= platform::now_ns();
+    const bool past = deadline_ns != netpoll::no_deadline_ns && deadline_ns <= platform::now_ns();
     if (past || detail::is_past(limit)) {
         ec = std::make_error_code(std::errc::timed_out);
         return false;
@@ -33,7 +33,7 @@ using detail::end_of_wait;
 
 // The node is queued. Other ends than served: the node must be taken off its queue.
 end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_limit* limit) noexcept {
-    if (deadline_ns == poll::no_deadline_ns && limit == nullptr) {
+    if (deadline_ns == netpoll::no_deadline_ns && limit == nullptr) {
         w.wait();
         return end_of_wait::served;
     }
@@ -46,12 +46,12 @@ end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_
 
 void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
     park::waiter w;
-    poll::poll_node n(&w);
+    netpoll::poll_node n(&w);
     n.several = true;
     n.holds_turn = true;
     w.enter();
     w.prepare(sched::wait_reason::io_wait, where);
-    if (d->queue_for_edge(dir, seen, &n) != poll::queued::yes) {
+    if (d->queue_for_edge(dir, seen, &n) != netpoll::queued::yes) {
         w.withdraw();
         w.leave();
         return;
@@ -63,15 +63,15 @@ void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_
     if (end == end_of_wait::no_memory) throw std::bad_alloc();
 }
 
-bool turn::enter_slow(poll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
-    while (entry == poll::gate::entry::busy) {
+bool turn::enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
+    while (entry == netpoll::gate::entry::busy) {
         park::waiter w;
-        poll::poll_node n(&w);
+        netpoll::poll_node n(&w);
         n.several = true;
         w.enter();
         w.prepare(sched::wait_reason::io_turn, where);
-        if (d_->queue_for_turn(direction_, &n) == poll::queued::yes) {
-            const end_of_wait end = wait_for_node(w, poll::no_deadline_ns, limit);
+        if (d_->queue_for_turn(direction_, &n) == netpoll::queued::yes) {
+            const end_of_wait end = wait_for_node(w, netpoll::no_deadline_ns, limit);
             if (end == end_of_wait::served) {
                 if (n.granted) return true;
             } else {
@@ -85,8 +85,8 @@ bool turn::enter_slow(poll::gate::entry entry, const wait_limit* limit, const st
         }
         entry = d_->enter(direction_);
     }
-    if (entry == poll::gate::entry::closed) ec = errc::closed;
-    return entry == poll::gate::entry::in;
+    if (entry == netpoll::gate::entry::closed) ec = errc::closed;
+    return entry == netpoll::gate::entry::in;
 }
 
 }  // namespace dunlin::io

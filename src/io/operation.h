@@ -17,8 +17,8 @@
 namespace dunlin::io {
 
 using detail::wait_limit;
-using poll::descriptor;
-using poll::direction;
+using netpoll::descriptor;
+using netpoll::direction;
 
 enum class kind : std::uint8_t { other, file, pipe, tcp, udp, unix_stream, unix_packet };
 inline kind kind_of(const descriptor* d) noexcept { return static_cast<kind>(d->kind); }
@@ -41,8 +41,8 @@ public:
             ec = errc::closed;
             return;
         }
-        const poll::gate::entry entry = d->enter(dir);
-        in_ = entry == poll::gate::entry::in || enter_slow(entry, limit, where, ec);
+        const netpoll::gate::entry entry = d->enter(dir);
+        in_ = entry == netpoll::gate::entry::in || enter_slow(entry, limit, where, ec);
     }
     ~turn() {
         if (in_) d_->leave(direction_);
@@ -52,7 +52,7 @@ public:
     explicit operator bool() const noexcept { return in_; }
 
 private:
-    bool enter_slow(poll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec);
+    bool enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec);
 
     descriptor* d_;
     direction direction_;

@@ -1,6 +1,7 @@
 // stats.cpp - runtime::stats().
 #include <dunlin/runtime.hpp>
 
+#include "poll/descriptor.h"
 #include "sched/descriptors.h"
 #include "sched/goroutine.h"
 #include "sched/lifetime.h"
@@ -90,6 +91,9 @@ runtime_stats stats() {
     r.goroutines = sched::live_goroutines();
     r.global_queue = s.global_size.load(std::memory_order_relaxed);
     copy_hand_offs(r.hand_offs);
+    r.poll.descriptors = netpoll::descriptor::open_count();
+    r.poll.waiting = static_cast<std::size_t>(netpoll::descriptor::waiter_count());
+    r.poll.polls = s.polls.load(std::memory_order_relaxed);
     const stack::arena_stats stacks = stats_of_stacks();
     r.stacks_in_use = stacks.slots_in_use;
     r.stack_bytes_reserved = stacks.reserved_bytes;

@@ -13,7 +13,7 @@
 
 #include "sched/event_source.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 // What an event says; bits of sched::polled_event::what.
 enum : std::uint32_t {
@@ -40,4 +40,4 @@ public:
     virtual void interrupt() noexcept = 0;
 };
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

@@ -11,7 +11,7 @@
 #include "sched/wait_reason.h"
 #include "timer/timers.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 // ---- records -----------------------------------------------------------------------------------------------------------------------------
 
@@ -325,4 +325,4 @@ void descriptor::forget_frozen() noexcept {
     }
 }
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

@@ -31,7 +31,7 @@
 #include "poll/gate.h"
 #include "sched/event_source.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 
@@ -146,4 +146,4 @@ private:
     descriptor* next_free_ = nullptr;       // the store's
 };
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

@@ -10,7 +10,7 @@
 #include "platform/clock.h"
 #include "platform/syscall.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 namespace {
 
@@ -127,4 +127,4 @@ void epoll_backend::interrupt() noexcept {
     platform::raw_syscall(SYS_write, interrupt_, platform::syscall_arg(&one), sizeof one);
 }
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

@@ -12,7 +12,7 @@
 
 #include "poll/backend.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 class epoll_backend final : public backend {
 public:
@@ -40,4 +40,4 @@ private:
     std::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
 };
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

@@ -18,7 +18,7 @@
 
 #include "platform/check.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 enum class direction : std::uint8_t { read, write };
 
@@ -98,4 +98,8 @@ private:
     std::atomic<std::uint32_t> word_{one_use};
 };
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll
+
+namespace dunlin {
+namespace poll = netpoll;
+}

@@ -11,7 +11,7 @@
 #include "poll/epoll.h"
 #include "sched/lifetime.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
 namespace {
 
@@ -34,16 +34,16 @@ int start_polling() noexcept {
         return ENOMEM;
     }
     // Who sleeps for the timers on a futex shall come here. He read the pointer before he slept: either he saw this one, or he gets the interrupt.
-    static_cast<netpoll*>(sched::the_scheduler.events)->interrupt();
+    static_cast<poller*>(sched::the_scheduler.events)->interrupt();
     return 0;
 }
 
 int watch(int fd, std::uint64_t tag) noexcept { return the_backend.load(std::memory_order_acquire)->add(fd, tag); }
 void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }
 
-bool netpoll::anybody_waits() const noexcept { return descriptor::anybody_waits(); }
+bool poller::anybody_waits() const noexcept { return descriptor::anybody_waits(); }
 
-unsigned netpoll::poll() noexcept {
+unsigned poller::poll() noexcept {
     backend* b = the_backend.load(std::memory_order_acquire);
     if (b == nullptr) return 0;
     sched::event_batch found;
@@ -53,13 +53,13 @@ unsigned netpoll::poll() noexcept {
     return found.count != 0 ? deliver(found) : 0;
 }
 
-void netpoll::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept {
+void poller::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept {
     backend* b = the_backend.load(std::memory_order_seq_cst);
     if (b == nullptr) return timers_.wait(deadline_ns);
     found.count = b->wait(found.events, sched::event_batch::capacity, deadline_ns != 0 ? deadline_ns : backend::for_ever);
 }
 
-unsigned netpoll::deliver(const sched::event_batch& found) noexcept {
+unsigned poller::deliver(const sched::event_batch& found) noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
     for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->edge(found.events[i], end);
@@ -80,15 +80,15 @@ unsigned netpoll::deliver(const sched::event_batch& found) noexcept {
     return count;
 }
 
-void netpoll::interrupt() noexcept {
+void poller::interrupt() noexcept {
     // Both: who sleeps now may have begun before there was a backend.
     timers_.interrupt();
     if (backend* b = the_backend.load(std::memory_order_seq_cst)) b->interrupt();
 }
 
-void netpoll::forget_all() noexcept {
+void poller::forget_all() noexcept {
     timers_.forget_all();
     descriptor::forget_frozen();
 }
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

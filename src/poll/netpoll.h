@@ -5,9 +5,9 @@
 
 #include "timer/timers.h"
 
-namespace dunlin::poll {
+namespace dunlin::netpoll {
 
-class netpoll final : public sched::event_source {
+class poller final : public sched::event_source {
 public:
     void* make_events() override { return timers_.make_events(); }
     unsigned collect(sched::processor* p, std::int64_t now_ns) noexcept override { return timers_.collect(p, now_ns); }
@@ -31,4 +31,4 @@ int start_polling() noexcept;
 int watch(int fd, std::uint64_t tag) noexcept;
 void unwatch(int fd) noexcept;
 
-}  // namespace dunlin::poll
+}  // namespace dunlin::netpoll

@@ -1,0 +1,49 @@
+/* load.h - what the kinds of load have in common: who runs where, the clocks, and how a result is told. */
+#pragma once
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct options {
+    struct sockaddr_in server;
+    pid_t server_pid;
+    int connections;
+    int64_t requests; /* 0: as many as there is time for */
+    double seconds;
+    bool count_calls; /* the server's system calls, with strace */
+    bool bind;        /* the server to the first CPU, the load to the second */
+};
+
+int echo_load(const struct options* o);
+int idle_load(const struct options* o);
+int http_load(const struct options* o);
+
+_Noreturn void die(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One metric, as a line "NAME VALUE UNIT" that the server's program passes on. */
+void tell(const char* metric, double value, const char* unit);
+
+int64_t now_ns(void);
+/* User and system time of all threads of the server since it began. */
+int64_t server_cpu_ns(const struct options* o);
+
+/* A connected socket, from the address 127.0.0.`from` (0: any), blocking, with TCP_NODELAY. */
+int connect_to(const struct options* o, int from);
+void make_nonblocking(int fd);
+/* As many descriptors as we are allowed; how many that is. */
+int64_t raise_descriptor_limit(int64_t wanted);
+
+/* The bytes of message number `number`: the number, and what follows from it. */
+enum { message_size = 64 };
+void fill_message(unsigned char* message, uint64_t number);
+
+/* Latencies in buckets of 1/32 of their size. */
+enum { bucket_bits = 5, buckets = 64 << bucket_bits };
+struct histogram {
+    int64_t count[buckets];
+    int64_t total;
+};
+void histogram_add(struct histogram* h, int64_t ns);
+double histogram_percentile_ns(const struct histogram* h, double q);

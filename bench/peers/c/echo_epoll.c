@@ -1,0 +1,67 @@
+/* echo_epoll.c - an echo server as a loop around epoll_wait, in one thread: level-triggered, one read and one write for each message.
+ *
+ * Edge-triggered it would need a second read that finds nothing, or the same rule about short reads as here; it was no faster. A write that does not take
+ * everything would need a buffer for each connection; with one message of 64 bytes under way it cannot happen, and ends the program.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+static void accept_all(int epoll, int listener) {
+    for (;;) {
+        const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) return;
+        const int on = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl");
+    }
+}
+
+static void echo_one(int fd) {
+    char buffer[1024];
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+        close(fd);
+    } else if (send(fd, buffer, (size_t)n, MSG_NOSIGNAL) != n) {
+        fail("an echo was not written in one piece");
+    }
+}
+
+static void* serve(void* argument) {
+    const int listener = *(int*)argument;
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = listener};
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &e) != 0) fail("epoll");
+    struct epoll_event events[256];
+    for (;;) {
+        const int n = epoll_wait(epoll, events, 256, -1);
+        for (int i = 0; i < n; ++i) {
+            if (events[i].data.fd == listener) {
+                accept_all(epoll, listener);
+            } else {
+                echo_one(events[i].data.fd);
+            }
+        }
+    }
+    return NULL;
+}
+
+void echo(const struct settings* s, int connections) {
+    int port;
+    int listener = listen_on_loopback(&port);
+    pthread_t server; /* the first thread waits for the load */
+    if (pthread_create(&server, NULL, serve, &listener) != 0) fail("pthread_create");
+    const char* words[] = {"--connections", connections == 64 ? "64" : "1000", "--seconds", s->quick ? "0.1" : "1", NULL};
+    run_load("echo", port, words);
+}

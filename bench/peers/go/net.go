@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// runLoad runs bench/load's program with these words behind its kind and port, and passes its metrics on.
+func runLoad(r results, kind string, address net.Addr, words ...string) {
+	program := os.Getenv("DUNLIN_BENCH_LOAD")
+	if program == "" {
+		program = "build/bench-peers/net_load"
+	}
+	port := strconv.Itoa(address.(*net.TCPAddr).Port)
+	command := exec.Command(program, append([]string{kind, port}, words...)...)
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	if err != nil {
+		fail("%v", err)
+	}
+	if err := command.Start(); err != nil {
+		fail("%v", err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		parts := strings.Fields(lines.Text())
+		value, err := strconv.ParseFloat(parts[1], 64)
+		if err != nil {
+			fail("%v", err)
+		}
+		r.add(parts[0], value, parts[2])
+	}
+	if err := command.Wait(); err != nil {
+		fail("the load has failed: %v", err)
+	}
+}
+
+func listenOnLoopback() net.Listener {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fail("%v", err)
+	}
+	return listener
+}
+
+// serveEcho accepts connections and sends back what comes in, a goroutine for each.
+func serveEcho(listener net.Listener) {
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer connection.Close()
+			buffer := make([]byte, 1024)
+			for {
+				n, err := connection.Read(buffer)
+				if n > 0 {
+					if _, err := connection.Write(buffer[:n]); err != nil {
+						fail("%v", err)
+					}
+				}
+				if err != nil {
+					if err != io.EOF {
+						fail("%v", err)
+					}
+					return
+				}
+			}
+		}()
+	}
+}
+
+func echo(connections int) workload {
+	return func(s settings, r results) {
+		listener := listenOnLoopback()
+		go serveEcho(listener)
+		seconds := "1"
+		if s.quick {
+			seconds = "0.1"
+		}
+		runLoad(r, "echo", listener.Addr(), "--connections", fmt.Sprint(connections), "--seconds", seconds)
+	}
+}
+
+func echoSyscalls(s settings, r results) {
+	listener := listenOnLoopback()
+	go serveEcho(listener)
+	runLoad(r, "echo", listener.Addr(), "--calls", "--requests", fmt.Sprint(s.scaled(20_000)))
+}
+
+func init() {
+	workloads["echo-64"] = echo(64)
+	workloads["echo-1000"] = echo(1000)
+	workloads["echo-syscalls"] = echoSyscalls
+}

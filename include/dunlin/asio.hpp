@@ -1,0 +1,262 @@
+// asio.hpp - dunlin's streams as Asio's SyncReadStream and SyncWriteStream, so that Boost.Beast and other libraries written for those run on goroutines
+// unchanged. Optional: only programs that include it need Asio (Boost's, or the standalone one if there is no Boost or DUNLIN_STANDALONE_ASIO is defined).
+#pragma once
+
+#if !defined(DUNLIN_STANDALONE_ASIO) && __has_include(<boost/asio/buffer.hpp>)
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/system/error_code.hpp>
+#include <boost/system/system_error.hpp>
+#define DUNLIN_DETAIL_BOOST_ASIO 1
+#elif __has_include(<asio/buffer.hpp>)
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/system_error.hpp>
+#define DUNLIN_DETAIL_BOOST_ASIO 0
+#else
+#error "dunlin/asio.hpp needs Asio: Boost's (libboost-dev) or the standalone one (libasio-dev)"
+#endif
+
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/io.hpp>
+
+#if DUNLIN_DETAIL_BOOST_ASIO
+namespace boost::beast {
+enum class role_type;  // Beast's, for teardown() below
+}
+#endif
+
+namespace dunlin {
+
+namespace detail {
+
+#if DUNLIN_DETAIL_BOOST_ASIO
+namespace asio_library = ::boost::asio;
+using asio_error_code = ::boost::system::error_code;
+using asio_system_error = ::boost::system::system_error;
+
+// A std::error_category that Boost does not know (dunlin's own, that of TLS) as one of Boost's. One per category, for ever: codes point to it.
+class asio_category final : public ::boost::system::error_category {
+public:
+    static const asio_category& of(const std::error_category& wanted) {
+        // Acquire pairs with the release of the exchange: what is found in the list has been constructed. Nothing is ever taken out of it.
+        const asio_category* first = list().load(std::memory_order_acquire);
+        for (const asio_category* c = first; c != nullptr; c = c->next_) {
+            if (c->standard_ == wanted) return *c;
+        }
+        auto* made = new asio_category(wanted);
+        made->next_ = first;
+        // Codes are equal if their categories are one object: who comes second takes the first one's.
+        if (list().compare_exchange_strong(first, made, std::memory_order_acq_rel)) return *made;
+        delete made;
+        return of(wanted);
+    }
+
+    const char* name() const noexcept override { return standard_.name(); }
+    std::string message(int code) const override { return standard_.message(code); }
+    ::boost::system::error_condition default_error_condition(int code) const noexcept override {
+        const std::error_condition c = standard_.default_error_condition(code);
+        if (c.category() == std::generic_category()) return {c.value(), ::boost::system::generic_category()};
+        return {code, *this};
+    }
+
+private:
+    explicit asio_category(const std::error_category& c) noexcept : standard_(c) {}
+    ~asio_category() = default;
+    static std::atomic<const asio_category*>& list() noexcept {
+        static std::atomic<const asio_category*> first{nullptr};
+        return first;
+    }
+
+    const std::error_category& standard_;
+    const asio_category* next_ = nullptr;
+};
+
+inline asio_error_code foreign_error(const std::error_code& ec) { return {ec.value(), asio_category::of(ec.category())}; }
+inline const auto& asio_system_category() noexcept { return ::boost::system::system_category(); }
+#else
+namespace asio_library = ::asio;
+using asio_error_code = ::asio::error_code;
+using asio_system_error = ::asio::system_error;
+
+inline asio_error_code foreign_error(const std::error_code& ec) { return ec; }
+inline const auto& asio_system_category() noexcept { return std::system_category(); }
+#endif
+
+// What the same failure is called by Asio: `ec == asio::error::connection_reset` and its like hold, and the conditions of boost::system::errc too.
+inline asio_error_code to_asio(const std::error_code& ec) {
+    if (!ec) return {};
+    if (ec.category() == std::generic_category() || ec.category() == std::system_category()) return {ec.value(), asio_system_category()};
+    if (ec == errc::closed || ec == errc::cancelled) return asio_library::error::operation_aborted;
+    if (ec == errc::deadline_exceeded) return asio_library::error::timed_out;
+    if (ec == errc::end_of_file) return asio_library::error::eof;
+    return foreign_error(ec);
+}
+
+// Asio wants an executor of whatever its timers may belong to. Nobody runs this one, and no thread belongs to it. Never destroyed: streams that static
+// objects hold refer to it.
+inline asio_library::io_context& asio_idle_context() {
+    static auto& c = *new asio_library::io_context(1);
+    return c;
+}
+
+template <class S>
+concept asio_wrappable = requires(S& s, mutable_buffer in, const_buffer out, std::error_code& ec) {
+    { s.read_some(in, ec) } -> std::convertible_to<std::size_t>;
+    { s.write_some(out, ec) } -> std::convertible_to<std::size_t>;
+    s.close();
+};
+
+template <class S>
+concept writes_many = requires(S& s, std::span<const const_buffer> parts, std::error_code& ec) {
+    { s.writev(parts, ec) } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace detail
+
+/// A stream of dunlin's (net::stream, tls::stream, byte_stream) as Asio's SyncReadStream and SyncWriteStream: `asio_stream<net::stream>` owns it,
+/// `asio_stream<net::stream&>` refers to one, and `asio_stream s(connection)`, `asio_stream s(net::dial(...))` choose by themselves.
+///
+/// For the synchronous calls of Asio and of what is written for it: asio::read, write, read_until; Boost.Beast's http::read, write, websocket::stream.
+/// They may be used in goroutines as in threads. There are no asynchronous operations.
+///
+/// Blocks    As the stream's own calls: the goroutine, not its thread.
+/// Threads   As the stream.
+/// Errors    Calls with a trailing error_code& set it, and those without throw system_error (both Asio's). End of file is asio::error::eof; a deadline
+///           of the stream asio::error::timed_out; close() asio::error::operation_aborted; errors of the system have Asio's system category, so that they
+///           compare equal to asio::error::connection_reset and so on.
+/// Cost      Nothing beside the stream's. Several buffers are written by one system call.
+template <class Stream>
+class asio_stream {
+    static_assert(!std::is_rvalue_reference_v<Stream> && !std::is_const_v<std::remove_reference_t<Stream>>);
+    static_assert(detail::asio_wrappable<std::remove_reference_t<Stream>>, "asio_stream wraps a dunlin::byte_stream or something with the same members");
+
+public:
+    using stream_type = std::remove_reference_t<Stream>;
+    using error_code = detail::asio_error_code;
+    using executor_type = detail::asio_library::io_context::executor_type;
+    using lowest_layer_type = asio_stream;
+
+    asio_stream()
+        requires(!std::is_reference_v<Stream>)
+    = default;
+    /// Takes over, or refers to, a stream.
+    explicit asio_stream(Stream&& s) noexcept : stream_(std::forward<Stream>(s)) {}
+
+    /// The stream itself, for its deadlines and addresses.
+    stream_type& stream() noexcept { return stream_; }
+    const stream_type& stream() const noexcept { return stream_; }
+
+    lowest_layer_type& lowest_layer() noexcept { return *this; }
+    const lowest_layer_type& lowest_layer() const noexcept { return *this; }
+    /// Of a context that nobody runs: some libraries want one although they only wait synchronously.
+    executor_type get_executor() const noexcept { return detail::asio_idle_context().get_executor(); }
+
+    void close() { stream_.close(); }
+    bool is_open() const noexcept { return stream_.is_open(); }
+
+    /// Reads what is there, at least one byte, into the first of the buffers that has room. At the end of the stream: asio::error::eof.
+    template <class MutableBuffers>
+    std::size_t read_some(const MutableBuffers& buffers, error_code& ec) {
+        ec = {};
+        const auto end = detail::asio_library::buffer_sequence_end(buffers);
+        for (auto i = detail::asio_library::buffer_sequence_begin(buffers); i != end; ++i) {
+            const detail::asio_library::mutable_buffer b(*i);
+            if (b.size() != 0) return read_into({b.data(), b.size()}, ec);
+        }
+        return 0;
+    }
+    template <class MutableBuffers>
+    std::size_t read_some(const MutableBuffers& buffers) {
+        error_code ec;
+        const std::size_t n = read_some(buffers, ec);
+        if (ec) throw detail::asio_system_error(ec, "read_some");
+        return n;
+    }
+
+    /// Writes at least one byte of the buffers; of several buffers all, but no more than 64 of them.
+    template <class ConstBuffers>
+    std::size_t write_some(const ConstBuffers& buffers, error_code& ec) {
+        std::array<const_buffer, most_parts> parts;
+        std::size_t count = 0;
+        const auto end = detail::asio_library::buffer_sequence_end(buffers);
+        for (auto i = detail::asio_library::buffer_sequence_begin(buffers); i != end && count < most_parts; ++i) {
+            const detail::asio_library::const_buffer b(*i);
+            if (b.size() != 0) parts[count++] = const_buffer(b.data(), b.size());
+        }
+        std::error_code failed;
+        const std::size_t n = count == 0 ? 0 : write_parts({parts.data(), count}, failed);
+        // What was written before an error counts; the error comes again with the next call.
+        ec = n != 0 ? error_code() : detail::to_asio(failed);
+        return n;
+    }
+    template <class ConstBuffers>
+    std::size_t write_some(const ConstBuffers& buffers) {
+        error_code ec;
+        const std::size_t n = write_some(buffers, ec);
+        if (ec) throw detail::asio_system_error(ec, "write_some");
+        return n;
+    }
+
+private:
+    static constexpr std::size_t most_parts = 64;
+
+    std::size_t read_into(mutable_buffer b, error_code& ec) {
+        std::error_code failed;
+        const std::size_t n = stream_.read_some(b, failed);
+        if (failed) {
+            ec = detail::to_asio(failed);
+        } else if (n == 0) {
+            ec = detail::asio_library::error::eof;
+        }
+        return n;
+    }
+
+    std::size_t write_parts(std::span<const const_buffer> parts, std::error_code& ec) {
+        if constexpr (detail::writes_many<stream_type>) {
+            if (parts.size() > 1) return stream_.writev(parts, ec);
+        }
+        return stream_.write_some(parts.front(), ec);
+    }
+
+    Stream stream_;
+};
+
+template <class Stream>
+asio_stream(Stream&&) -> asio_stream<Stream>;
+
+#if DUNLIN_DETAIL_BOOST_ASIO
+/// The end of a WebSocket connection, found by Beast: no more is written, what still comes is read and dropped, and it is closed. A peer that never closes its
+/// side is waited for until the stream's deadline.
+template <class Stream>
+void teardown(::boost::beast::role_type, asio_stream<Stream>& s, detail::asio_error_code& ec) {
+    std::error_code ignored, failed;
+    if constexpr (requires { s.stream().close_write(ignored); }) s.stream().close_write(ignored);
+    std::array<char, 2048> rest;
+    while (s.stream().read_some(mutable_buffer(rest), failed) != 0) {
+    }
+    s.close();
+    ec = detail::to_asio(failed);
+}
+
+/// Beast's name for close().
+template <class Stream>
+void beast_close_socket(asio_stream<Stream>& s) {
+    s.close();
+}
+#endif
+
+}  // namespace dunlin

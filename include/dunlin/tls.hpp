@@ -1,0 +1,272 @@
+// tls.hpp - TLS 1.2 and 1.3 over dunlin's streams, by OpenSSL 3. A library of its own (CMake: dunlin::tls, pkg-config: dunlin-tls).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/context.hpp>
+#include <dunlin/io.hpp>
+#include <dunlin/net.hpp>
+
+struct ssl_st;      // OpenSSL's SSL
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX
+
+namespace dunlin::tls {
+
+class session;  // src_tls/session.h
+
+/// What can go wrong besides the network, as conditions: `ec == tls::errc::certificate_rejected`. The codes themselves are more precise, and their text is
+/// OpenSSL's: "certificate verify failed: self-signed certificate".
+enum class errc {
+    truncated = 1,         ///< the connection has ended without a close_notify: what was to come may be missing
+    certificate_rejected,  ///< the peer's certificate is not trusted, expired, of another host, ...
+    no_server_name,        ///< a client that verifies must know whom it talks to
+    protocol,              ///< any other failure of TLS: no common version or cipher, a bad record, an alert of the peer
+};
+
+/// The category of these codes and conditions, "dunlin.tls".
+DUNLIN_API const std::error_category& error_category() noexcept;
+inline std::error_condition make_error_condition(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
+inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
+
+enum class version { tls1_2, tls1_3 };
+
+/// Whom to trust and who one is (Go's tls.Config). A counted handle: set it up, then give it to any number of connections; changes concern later ones only.
+///
+/// A client verifies the server: its chain by the system's trust store, its name, its dates. A server does not ask for certificates unless it is told to.
+/// TLS 1.2 or later; no renegotiation, no compression.
+/// Throws    All members: io_error with what is wrong with which file or certificate; std::bad_alloc.
+/// Threads   Set up by one at a time, and not while connections are made with it.
+/// Blocks    Files are read on the caller's thread (whose processor goes to others if that takes long).
+class DUNLIN_API config {
+public:
+    /// For clients. Verifies by the system's trust store.
+    static config client();
+    /// For servers that have this certificate. Files: PEM, the certificate first, then the intermediate ones.
+    static config server(const std::string& certificate_file, const std::string& key_file);
+    /// The same from memory.
+    static config server_from_memory(std::string_view certificate_pem, std::string_view key_pem);
+
+    /// Who one is: for clients that servers ask for a certificate.
+    config& certificate(const std::string& certificate_file, const std::string& key_file);
+    config& certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
+
+    /// Trusts these authorities, and no longer the system's. May be called several times.
+    config& trust(const std::string& file);
+    config& trust_from_memory(std::string_view pem);
+
+    /// Servers: ask for a certificate and verify it by what trust() named; who has none is refused.
+    config& require_client_certificate();
+    /// Clients: the name that the certificate must have, and that is told to the server (SNI), in place of the one that is dialled.
+    config& server_name(std::string name);
+    /// Clients: accepts every certificate. The connection is then open to whoever stands between: for tests.
+    config& insecure_skip_verify();
+
+    /// Application protocols, the preferred one first: {"h2", "http/1.1"}. The server chooses; without a common one the handshake fails.
+    config& alpn(std::initializer_list<std::string_view> protocols);
+    config& minimum_version(version v);
+    /// Servers, TLS 1.3: tickets with which clients may resume a session. None is the default: a client that writes and closes without ever reading
+    /// would leave them unread, and its kernel then resets the connection.
+    config& session_tickets(unsigned count);
+
+    /// OpenSSL's own, for all that is not here.
+    ssl_ctx_st* native_handle() const noexcept;
+
+    struct data;
+
+private:
+    friend class session;
+    explicit config(std::shared_ptr<data> d) noexcept : data_(std::move(d)) {}
+    std::shared_ptr<data> data_;
+};
+
+/// A TLS connection over a net::stream. Movable; default-constructed, or moved from, it is closed.
+///
+/// Blocks    The goroutine only; never while OpenSSL is at work.
+/// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the deadlines from anywhere. Not to be moved or
+///           destroyed while it is used.
+/// Errors    As byte_stream: each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but for std::bad_alloc.
+///           The text names the peer: "tls read example.org:443: connection reset by peer". After an error in a handshake or a write (a deadline or a
+///           cancelled context too) the connection is of no more use for that direction: the same error comes again.
+///           A connection that ends without close_notify is an error, not an end of file.
+/// Order     What was done before a write happens before what follows the read of those bytes.
+/// Cost      A handshake about 0.3 ms of CPU on either side; 16 KiB for each direction that is used, beside OpenSSL's own.
+/// Source    Go's crypto/tls.Conn.
+class DUNLIN_API stream {
+public:
+    using where_type = std::source_location;
+
+    stream() noexcept;
+    stream(stream&&) noexcept;
+    stream& operator=(stream&&) noexcept;
+    /// Closes it.
+    ~stream();
+
+    /// Agrees on versions, keys and identities. The first read or write does it if nobody has before. dial() has done it.
+    void handshake(where_type w = where_type::current()) { handshake_with({}, w); }
+    void handshake(const dunlin::context& ctx, where_type w = where_type::current()) { handshake_with(ctx, w); }
+    void handshake(std::error_code& ec, where_type w = where_type::current()) { do_handshake(nullptr, ec, w); }
+    void handshake(const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        do_handshake(detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Reads what is there, at least one byte, and waits until there is something. Returns 0 after the peer's close_notify (and for an empty buffer).
+    std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, false, {}, w); }
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, false, {}, w); }
+    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, false, ctx, w); }
+    std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, false, nullptr, ec, w); }
+    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read(b, false, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Fills the buffer. If the peer ends before: dunlin::errc::end_of_file, with what was read in io_error::transferred(), or returned.
+    std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return read(b, true, {}, w); }
+    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, true, {}, w); }
+    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, true, ctx, w); }
+    std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, true, nullptr, ec, w); }
+    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read(b, true, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Writes some of it, 64 KiB at most.
+    std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, false, {}, w); }
+    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write_some(const_buffer(data, size), w); }
+    std::size_t write_some(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, false, ctx, w); }
+    std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_write({&b, 1}, false, nullptr, ec, w); }
+    std::size_t write_some(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_write({&b, 1}, false, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Writes all of it. Two that write at the same time do not mix their bytes.
+    std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, true, {}, w); }
+    std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) { return write_all(const_buffer(data, size), w); }
+    std::size_t write_all(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, true, ctx, w); }
+    std::size_t write_all(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_write({&b, 1}, true, nullptr, ec, w); }
+    std::size_t write_all(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_write({&b, 1}, true, detail::io_limit(ctx).get(), ec, w);
+    }
+
+    /// Writes all parts, in order, with as few system calls as possible.
+    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return write(parts, true, {}, w); }
+    std::size_t writev(std::span<const const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return write(parts, true, ctx, w);
+    }
+    std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
+        return do_write(parts, true, nullptr, ec, w);
+    }
+
+    /// Says that no more will be written (close_notify): the peer reads end of file after what was. Reading goes on.
+    void close_write();
+    void close_write(std::error_code& ec);
+
+    /// Says so to the peer, unless a write is under way, and closes the connection. Calls under way fail with dunlin::errc::closed.
+    /// Blocks    If there is no room for the close_notify: for 5 s at most, as in Go.
+    void close() noexcept;
+    bool is_open() const noexcept { return network().is_open(); }
+    explicit operator bool() const noexcept { return is_open(); }
+
+    /// As those of byte_stream: they end reads, writes and handshakes.
+    template <class T>
+    void set_deadline(const T& t) {
+        network().set_deadline(t);
+    }
+    template <class T>
+    void set_read_deadline(const T& t) {
+        network().set_read_deadline(t);
+    }
+    template <class T>
+    void set_write_deadline(const T& t) {
+        network().set_write_deadline(t);
+    }
+    void clear_deadline() { network().clear_deadline(); }
+    void clear_read_deadline() { network().clear_read_deadline(); }
+    void clear_write_deadline() { network().clear_write_deadline(); }
+
+    net::address local_address() const { return network().local_address(); }
+    net::address remote_address() const { return network().remote_address(); }
+
+    /// What the handshake has agreed on; empty before. "TLSv1.3", "TLS_AES_256_GCM_SHA384", "h2".
+    std::string protocol_version() const;
+    std::string cipher() const;
+    std::string alpn() const;
+    /// The peer's certificate as PEM; empty if it has shown none.
+    std::string peer_certificate() const;
+
+    /// OpenSSL's own. Not while others use the stream.
+    ssl_st* native_handle() const noexcept;
+
+private:
+    friend class session;
+    explicit stream(std::unique_ptr<session> s) noexcept;
+
+    net::stream& network() const noexcept;
+    void do_handshake(const detail::wait_limit* limit, std::error_code& ec, const where_type& w);
+    std::size_t do_read(mutable_buffer b, bool all, const detail::wait_limit* limit, std::error_code& ec, const where_type& w);
+    std::size_t do_write(std::span<const const_buffer> parts, bool all, const detail::wait_limit* limit, std::error_code& ec, const where_type& w);
+    void handshake_with(detail::io_limit limit, const where_type& w);
+    std::size_t read(mutable_buffer b, bool all, detail::io_limit limit, const where_type& w);
+    std::size_t write(std::span<const const_buffer> parts, bool all, detail::io_limit limit, const where_type& w);
+    [[noreturn]] void fail(const char* operation, std::error_code ec, std::size_t transferred = 0) const;
+
+    std::unique_ptr<session> session_;
+};
+
+/// A client's or server's side over a connection that there is already. The handshake is yet to be made: handshake(), or the first read or write.
+/// `server_name` is what the server's certificate must be for: a host name, or an IP address. Throws io_error.
+DUNLIN_API stream client(net::stream connection, std::string_view server_name, const config& c = config::client());
+DUNLIN_API stream server(net::stream connection, const config& c);
+
+/// Connects as net::dial() does, and makes the handshake; the timeout and the context are for both.
+/// Throws io_error: "tls handshake with example.org: certificate verify failed: self-signed certificate"; context_cancelled.
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c = config::client());
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout);
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx);
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::error_code& ec);
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout, std::error_code& ec);
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx, std::error_code& ec);
+
+/// Waits for connections, and makes server's sides of them.
+class DUNLIN_API listener {
+public:
+    using where_type = std::source_location;
+    listener() noexcept = default;
+    listener(net::listener l, config c) : listener_(std::move(l)), config_(std::make_unique<config>(std::move(c))) {}
+
+    /// The next connection. Its handshake is made by its own first read or write, so that a slow client delays nobody. Otherwise as net::listener::accept().
+    stream accept(where_type w = where_type::current()) { return made(listener_.accept(w)); }
+    stream accept(const dunlin::context& ctx, where_type w = where_type::current()) { return made(listener_.accept(ctx, w)); }
+    stream accept(std::error_code& ec, where_type w = where_type::current()) { return made(listener_.accept(ec, w)); }
+    stream accept(const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) { return made(listener_.accept(ctx, ec, w)); }
+
+    void close() noexcept { listener_.close(); }
+    bool is_open() const noexcept { return listener_.is_open(); }
+    net::address local_address() const { return listener_.local_address(); }
+    template <class T>
+    void set_deadline(const T& t) {
+        listener_.set_deadline(t);
+    }
+    void clear_deadline() { listener_.clear_deadline(); }
+
+private:
+    stream made(net::stream s) const { return s ? server(std::move(s), *config_) : stream(); }
+
+    net::listener listener_;
+    std::unique_ptr<config> config_;
+};
+
+/// As net::listen(). Throws io_error.
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
+
+}  // namespace dunlin::tls
+
+template <>
+struct std::is_error_condition_enum<dunlin::tls::errc> : std::true_type {};

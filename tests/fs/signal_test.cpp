@@ -1,0 +1,238 @@
+// Signals as messages: who gets them, who does not, what is refused, and what is put back.
+#include <csignal>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include <dunlin/fs.hpp>
+#include <dunlin/go.hpp>
+
+#include "platform/thread.h"
+#include "sched/preempt.h"
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+using dunlin::receiver;
+using dunlin::signal_channel;
+
+namespace {
+
+class Signals : public support::each_p {};
+EACH_P(Signals);
+class SignalsAnywhere : public support::runtime_test {};
+
+void send(int signal) { ::kill(getpid(), signal); }
+
+TEST_P(Signals, ArriveInAChannel) {
+    run([] {
+        receiver<int> c = signal_channel({SIGUSR1, SIGUSR2});
+        for (int i = 0; i < support::rounds(200); ++i) {
+            const int s = i % 3 != 0 ? SIGUSR1 : SIGUSR2;
+            send(s);
+            ASSERT_EQ(c.recv(), s);
+        }
+        send(SIGUSR1);
+        EXPECT_EQ(dunlin::select(dunlin::on_recv(c), dunlin::on_timeout(20s)), 0u);
+        EXPECT_EQ(dunlin::select(dunlin::on_recv(c), dunlin::on_timeout(1ms)), 1u);
+    });
+}
+
+TEST_P(Signals, SeveralChannelsEachGetIt) {
+    run([] {
+        receiver<int> one = signal_channel({SIGUSR1});
+        receiver<int> both = signal_channel({SIGUSR1, SIGUSR2, SIGUSR2});
+        send(SIGUSR1);
+        EXPECT_EQ(one.recv(), SIGUSR1);
+        EXPECT_EQ(both.recv(), SIGUSR1);
+        send(SIGUSR2);
+        EXPECT_EQ(both.recv(), SIGUSR2);
+        EXPECT_FALSE(one.try_recv());
+        one = {};
+        send(SIGUSR1);
+        EXPECT_EQ(both.recv(), SIGUSR1);
+    });
+}
+
+// The kernel merges a signal with one that is pending; whatever is delivered comes out of the channel, up to its capacity.
+TEST_P(Signals, WhatDoesNotFitIsLost) {
+    run([] {
+        receiver<int> small = signal_channel({SIGUSR1}, 2);
+        receiver<int> large = signal_channel({SIGUSR1}, 100);
+        EXPECT_EQ(small.cap(), 2u);
+        for (int i = 0; i < 10; ++i) {
+            send(SIGUSR1);
+            EXPECT_EQ(large.recv(), SIGUSR1);
+        }
+        EXPECT_EQ(small.len(), 2u);
+    });
+}
+
+TEST_P(Signals, GoroutinesThatComputeGoOn) {
+    run([] {
+        receiver<int> c = signal_channel({SIGUSR1});
+        std::atomic<bool> over{false};
+        dunlin::wait_group done;
+        for (int i = 0; i < 3; ++i) {
+            done.go([&] {
+                while (!over.load()) {
+                }
+            });
+        }
+        for (int i = 0; i < 20; ++i) {
+            send(SIGUSR1);
+            EXPECT_EQ(c.recv(), SIGUSR1);
+        }
+        over = true;
+        done.wait();
+    });
+}
+
+TEST_P(Signals, ChannelsComeAndGoWhileSignalsArrive) {
+    run([] {
+        receiver<int> keep = signal_channel({SIGUSR1, SIGUSR2});
+        std::atomic<bool> over{false};
+        std::thread sender([&] {
+            while (!over.load()) {
+                send(SIGUSR1);
+                send(SIGUSR2);
+                std::this_thread::sleep_for(20us);
+            }
+        });
+        dunlin::wait_group done;
+        for (int i = 0; i < 4; ++i) {
+            done.go([] {
+                for (int round = 0; round < support::rounds(100); ++round) {
+                    receiver<int> c = signal_channel({SIGUSR1, SIGUSR2}, 1);
+                    if (round % 2 == 0) continue;
+                    EXPECT_TRUE(c.recv());
+                }
+            });
+        }
+        done.wait();
+        over = true;
+        sender.join();
+        EXPECT_TRUE(keep.recv());
+    });
+}
+
+std::string refusal(int signal) {
+    try {
+        signal_channel({SIGUSR1, signal});
+    } catch (const std::invalid_argument& e) {
+        return e.what();
+    }
+    return "accepted";
+}
+
+TEST_F(SignalsAnywhere, SomeAreRefused) {
+    for (const int s : {SIGKILL, SIGSTOP}) EXPECT_NE(refusal(s).find(": no program can catch it"), std::string::npos);
+    EXPECT_EQ(refusal(SIGKILL), "signal_channel: signal 9 (SIGKILL): no program can catch it");
+    for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) EXPECT_NE(refusal(s).find("a fault belongs to"), std::string::npos) << s;
+    EXPECT_NE(refusal(SIGABRT).find("abort()"), std::string::npos);
+    EXPECT_NE(refusal(dunlin::sched::preemption_signal).find("preempts goroutines"), std::string::npos);
+    for (const int s : {0, -1, 65, 1000}) EXPECT_NE(refusal(s).find("there is no such signal"), std::string::npos) << s;
+    EXPECT_NE(refusal(32).find("the C library keeps it"), std::string::npos) << refusal(32);
+    struct sigaction now;
+    sigaction(SIGUSR1, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+std::atomic<int> handled{0};
+void count(int) { ++handled; }
+
+TEST_F(SignalsAnywhere, TheOldActionComesBack) {
+    std::signal(SIGUSR1, count);
+    handled = 0;
+    receiver<int> first = signal_channel({SIGUSR1});
+    {
+        receiver<int> second = signal_channel({SIGUSR1}), copy = second;
+        send(SIGUSR1);
+        EXPECT_EQ(copy.recv(), SIGUSR1);
+    }
+    EXPECT_EQ(first.recv(), SIGUSR1);
+    send(SIGUSR1);
+    EXPECT_EQ(first.recv(), SIGUSR1);
+    EXPECT_EQ(handled.load(), 0);
+    first = {};
+    raise(SIGUSR1);
+    EXPECT_EQ(handled.load(), 1);
+    {
+        receiver<int> c = signal_channel({SIGUSR1});
+        std::signal(SIGUSR1, SIG_IGN);  // somebody else's, which stays
+    }
+    struct sigaction now;
+    sigaction(SIGUSR1, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_IGN);
+    std::signal(SIGUSR1, SIG_DFL);
+}
+
+TEST_F(SignalsAnywhere, OnThreadsOnly) {
+    receiver<int> c = signal_channel({SIGUSR1});
+    std::thread other([&] { EXPECT_EQ(c.recv(), SIGUSR1); });
+    send(SIGUSR1);
+    other.join();
+}
+
+TEST_F(SignalsAnywhere, OutlivesARun) {
+    receiver<int> c;
+    dunlin::run([&] {
+        c = signal_channel({SIGUSR1});
+        dunlin::go([c] { c.recv(); });  // frozen at the end, it takes nothing away
+        dunlin::sleep_for(1ms);
+    });
+    for (int i = 0; i < 3; ++i) {
+        dunlin::run([&] {
+            send(SIGUSR1);
+            EXPECT_EQ(c.recv(), SIGUSR1);
+        });
+    }
+    send(SIGUSR1);
+    EXPECT_EQ(c.recv(), SIGUSR1);
+}
+
+TEST_F(SignalsAnywhere, ErrnoIsLeftAlone) {
+    receiver<int> c = signal_channel({SIGUSR1});
+    errno = 1234;
+    raise(SIGUSR1);
+    EXPECT_EQ(errno, 1234);
+    EXPECT_EQ(c.recv(), SIGUSR1);
+}
+
+// No channel, no thread: deadlocks are found again.
+TEST_F(SignalsAnywhere, TheThreadEndsWithTheLastChannel) {
+    support::eventually_on_thread([] { return dunlin::platform::count_threads() > 0; });
+    const unsigned before = [] {
+        unsigned last = dunlin::platform::count_threads();
+        std::this_thread::sleep_for(5ms);
+        while (dunlin::platform::count_threads() < last) last = dunlin::platform::count_threads();
+        return last;
+    }();
+    {
+        receiver<int> c = signal_channel({SIGUSR1});
+        send(SIGUSR1);
+        EXPECT_EQ(c.recv(), SIGUSR1);
+    }
+    support::eventually_on_thread([&] { return dunlin::platform::count_threads() <= before; });
+}
+
+// In a process of its own, which has no threads but dunlin's: a deadlock would be reported.
+TEST(SignalsAlone, DISABLED_WaitForOne) {
+    const pid_t self = getpid();
+    receiver<int> c = signal_channel({SIGUSR1});
+    if (fork() == 0) {
+        usleep(100'000);
+        ::kill(self, SIGUSR1);
+        _exit(0);
+    }
+    _exit(dunlin::run([&] { return c.recv() == SIGUSR1 ? 77 : 1; }));
+}
+
+TEST_F(SignalsAnywhere, WaitingForASignalIsNoDeadlock) {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    const auto r = dunlin::process::run({self, "--gtest_also_run_disabled_tests", "--gtest_filter=SignalsAlone.DISABLED_WaitForOne"});
+    EXPECT_EQ(r.status.code, 77) << r.output << r.error;
+}
+
+}  // namespace
