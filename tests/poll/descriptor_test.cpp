@@ -1,0 +1,436 @@
+// Records of descriptors: who waits, what wakes them, and what happens to those whose run() has returned.
+#include <arpa/inet.h>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dunlin/net.hpp>
+
+#include "net/pairs.h"
+#include "park/wait_queue.h"
+#include "poll/backend.h"
+#include "poll/descriptor.h"
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace net = dunlin::net;
+using dunlin::netpoll::descriptor;
+using dunlin::netpoll::direction;
+using support::connected;
+using support::has_timed_out;
+using support::is_closed;
+using support::waiters;
+
+class Descriptor : public support::each_p {
+protected:
+    void TearDown() override {
+        support::each_p::TearDown();
+        EXPECT_EQ(waiters(), 0);
+    }
+};
+EACH_P(Descriptor);
+class DescriptorOnce : public support::runtime_test {};
+
+// ---- stale events ------------------------------------------------------------------------------------------------------------------------
+
+// Events as they may come late: with the record's address and each number of use. The number of those that it takes for its own, and the last one.
+std::pair<int, std::uint64_t> deliver_with_each_number(descriptor* d) {
+    std::pair<int, std::uint64_t> result{0, 0};
+    for (std::uint64_t number = 0; number < 65536; ++number) {
+        const std::uint64_t tag = reinterpret_cast<std::uintptr_t>(d) | number << 48;
+        EXPECT_EQ(descriptor::of_tag(tag), d);
+        const std::uint32_t before = d->edges(direction::read);
+        dunlin::park::wait_node* woken = nullptr;
+        dunlin::park::wait_node** end = &woken;
+        d->edge({tag, dunlin::netpoll::readable}, end);
+        if (d->edges(direction::read) != before) result = {result.first + 1, tag};
+    }
+    return result;
+}
+
+TEST_F(DescriptorOnce, AnEventOfAnEarlierUseIsIgnored) {
+    descriptor* record = nullptr;
+    std::uint64_t earlier = 0;
+    int reused = 0;
+    for (int i = 0; i < 20; ++i) {
+        auto [a, b] = net::stream_pair();
+        descriptor* d = dunlin::io_access::of(a);
+        const auto [count, tag] = deliver_with_each_number(d);
+        EXPECT_EQ(count, 1);
+        if (d == record) {
+            ++reused;
+            EXPECT_NE(tag, earlier);
+        }
+        record = d;
+        earlier = tag;
+        a.close();
+        EXPECT_EQ(deliver_with_each_number(d).first, 0) << "closed";
+    }
+    EXPECT_GT(reused, 0) << "no record was used again, so nothing was tested";
+}
+
+// Numbers of descriptors and records are used again at once, while others still read from those of before: nobody reads what is another's.
+TEST_P(Descriptor, NobodyReadsWhatIsAnothers) {
+    allow(60s);
+    run([] {
+        dunlin::wait_group wg;
+        for (int g = 0; g < 8; ++g) {
+            wg.go([g] {
+                std::minstd_rand random(static_cast<unsigned>(g + 1));
+                for (int i = 0; i < support::rounds(400); ++i) {
+                    auto [a, b] = net::stream_pair();
+                    const char mine = static_cast<char>('a' + g);
+                    dunlin::wait_group readers;
+                    for (int r = 0; r < 2; ++r) {
+                        readers.go([&a = a, mine] {
+                            char c[64];
+                            std::error_code ec;
+                            for (std::size_t n; (n = a.read_some(c, ec)) != 0;) {
+                                for (std::size_t k = 0; k < n; ++k) ASSERT_EQ(c[k], mine);
+                            }
+                            EXPECT_TRUE(!ec || ec == is_closed) << ec.message();
+                        });
+                    }
+                    for (unsigned k = random() % 4; k > 0; --k) b.write_all(std::string(random() % 20 + 1, mine));
+                    for (unsigned k = random() % 4; k > 0; --k) dunlin::yield();
+                    (random() % 2 ? a : b).close();
+                    readers.wait();
+                }
+            });
+        }
+        wg.wait();
+    });
+}
+
+// ---- the number of those who wait --------------------------------------------------------------------------------------------------------
+
+TEST_P(Descriptor, NobodyIsCountedAfterMessagesDeadlinesAndCloses) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        dunlin::wait_group wg;
+        wg.go([&b = b] {
+            std::array<char, 10> got;
+            b.read_exactly(got);
+        });
+        for (int i = 0; i < 10; ++i) {
+            dunlin::sleep_for(1ms);
+            a.write_all("x");
+        }
+        wg.wait();
+        EXPECT_EQ(waiters(), 0);
+
+        for (int i = 0; i < support::rounds(1000); ++i) {
+            b.set_read_deadline(i % 10 == 0 ? std::chrono::nanoseconds(1ms) : std::chrono::nanoseconds(i));
+            std::error_code ec;
+            char c;
+            b.read_some(&c, 1, ec);
+            ASSERT_EQ(ec, has_timed_out);
+            ASSERT_EQ(waiters(), 0);
+        }
+        for (int i = 0; i < support::rounds(1000); ++i) {
+            auto [c, d] = net::stream_pair();
+            wg.go([&c = c] {
+                char x;
+                EXPECT_EQ(support::code_of([&] { c.read_some(&x, 1); }), is_closed);
+            });
+            if (i % 2) support::eventually([] { return waiters() == 1; });
+            c.close();
+            wg.wait();
+            ASSERT_EQ(waiters(), 0);
+        }
+    });
+}
+
+TEST_P(Descriptor, WhoWaitsInASelectIsCountedForEachCaseAndNoLongerThanThat) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        for (int i = 0; i < support::rounds(300); ++i) {
+            dunlin::chan<int> c(1);
+            dunlin::wait_group wg;
+            wg.go([&] {
+                dunlin::select(dunlin::on_readable(a), dunlin::on_readable(b), dunlin::on_recv(c), dunlin::on_timeout(i % 3 == 0 ? 100us : 1h));
+            });
+            if (i % 3 == 1) support::eventually([] { return waiters() == 2; });
+            c.send(1);
+            wg.wait();
+            ASSERT_EQ(waiters(), 0);
+        }
+    });
+}
+
+// ---- deadlines -----------------------------------------------------------------------------------------------------------------------------
+
+TEST_P(Descriptor, ANewDeadlineIsForThoseUnderWayToo) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        for (int i = 0; i < support::rounds(200); ++i) {
+            a.clear_deadline();
+            dunlin::wait_group wg;
+            for (int k = 0; k < 2; ++k) {
+                wg.go([&a = a] {
+                    char c;
+                    std::error_code ec;
+                    a.read_some(&c, 1, ec);
+                    EXPECT_EQ(ec, has_timed_out);
+                });
+            }
+            if (i % 2) support::eventually([] { return waiters() == 1; });
+            if (i % 3 == 0) a.set_deadline(1h);
+            if (i % 5 == 0) a.set_read_deadline(-1s);
+            a.set_read_deadline(1us);
+            wg.wait();
+        }
+    });
+}
+
+TEST_P(Descriptor, ADeadlineThatIsMovedOnDoesNotExpire) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        a.set_read_deadline(5s);
+        dunlin::task<std::size_t> reader = dunlin::spawn([&a = a] {
+            char c;
+            return a.read_some(&c, 1);
+        });
+        for (int i = 0; i < support::rounds(500); ++i) {
+            a.set_read_deadline(5s + std::chrono::microseconds(i));
+            if (i % 10 == 0) dunlin::sleep_for(50us);
+        }
+        a.clear_deadline();
+        b.write_all("x");
+        EXPECT_EQ(reader.get(), 1u);
+    });
+}
+
+// ---- after the end of run() --------------------------------------------------------------------------------------------------------------
+
+// What frozen goroutines were doing on a stream must hinder neither close() nor whoever uses it afterwards.
+void use_again(net::stream& a, net::stream& b, unsigned procs) {
+    EXPECT_EQ(waiters(), 0);
+    dunlin::run({.max_procs = procs}, [&] {
+        b.write_all("hello");
+        std::array<char, 5> got;
+        a.read_exactly(got);
+        EXPECT_EQ(std::string(got.data(), 5), "hello");
+        a.write_all("world");
+        b.read_exactly(got);
+        EXPECT_EQ(std::string(got.data(), 5), "world");
+    });
+}
+
+void close_quickly(net::stream& a, net::stream& b) {
+    const int number = a.native_handle();
+    const auto begin = dunlin::clock::now();
+    a.close();
+    // The patience of close() with somebody who does not come back is 2 s.
+    EXPECT_LT(dunlin::clock::now() - begin, 1500ms);
+    EXPECT_FALSE(a.is_open());
+    EXPECT_EQ(fcntl(number, F_GETFD), -1);
+    char c;
+    EXPECT_EQ(b.read_some(&c, 1), 0u) << "the peer sees it";
+}
+
+TEST_P(Descriptor, AReadThatWasFrozenHindersNobody) {
+    for (const bool again : {true, false}) {
+        auto [a, b] = net::stream_pair();
+        run([&a = a] {
+            dunlin::go([&a] {
+                char c;
+                a.read_some(&c, 1);
+                ADD_FAILURE() << "it was frozen";
+            });
+            support::eventually([] { return waiters() == 1; });
+        });
+        if (again) use_again(a, b, procs());
+        close_quickly(a, b);
+    }
+}
+
+TEST_P(Descriptor, ThoseWhoWaitedForATurnAndInSelectAreForgottenToo) {
+    for (const bool again : {true, false}) {
+        auto [a, b] = net::stream_pair();
+        run([&a = a] {
+            for (int i = 0; i < 3; ++i) {
+                dunlin::go([&a] {
+                    char c;
+                    a.set_read_deadline(1h);
+                    a.read_some(&c, 1);
+                    ADD_FAILURE() << "it was frozen";
+                });
+                dunlin::go([&a] {
+                    dunlin::select(dunlin::on_readable(a), dunlin::on_timeout(1h));
+                    ADD_FAILURE() << "it was frozen";
+                });
+            }
+            support::eventually([] { return waiters() >= 1; });
+            dunlin::sleep_for(2ms);
+        });
+        a.clear_deadline();
+        if (again) use_again(a, b, procs());
+        close_quickly(a, b);
+    }
+}
+
+TEST_P(Descriptor, AWriteThatWasFrozenHindersNobody) {
+    auto [a, b] = net::stream_pair();
+    run([&a = a] {
+        support::fill(a);
+        dunlin::go([&a] {
+            a.write_all(std::string(1 << 20, 'x'));
+            ADD_FAILURE() << "it was frozen";
+        });
+        support::eventually([] { return waiters() == 1; });
+    });
+    EXPECT_EQ(waiters(), 0);
+    b.set_read_deadline(20ms);
+    std::string all(1 << 16, '\0');
+    std::error_code ec;
+    while (!ec) b.read_some(all, ec);
+    EXPECT_EQ(ec, has_timed_out);
+    b.clear_deadline();
+    use_again(a, b, procs());
+}
+
+// A plain thread that reads stays, and one that waits for its turn behind a goroutine that was frozen gets it.
+TEST_P(Descriptor, AThreadGetsTheTurnOfAFrozenReader) {
+    auto [a, b] = net::stream_pair();
+    std::optional<std::thread> thread;
+    std::atomic<int> got{0};
+    run([&, &a = a] {
+        dunlin::go([&a] {
+            char c;
+            a.read_some(&c, 1);
+            ADD_FAILURE() << "it was frozen";
+        });
+        support::eventually([] { return waiters() == 1; });
+        thread.emplace([&] {
+            char c;
+            got = static_cast<int>(a.read_some(&c, 1));
+        });
+        dunlin::sleep_for(2ms);
+    });
+    b.write_all("x");
+    thread->join();
+    EXPECT_EQ(got, 1);
+}
+
+// ---- short reads ---------------------------------------------------------------------------------------------------------------------------
+
+std::string read_all(net::stream& s) {
+    std::string all;
+    char part[512];
+    while (const std::size_t n = s.read_some(part)) all.append(part, n);
+    return all;
+}
+
+TEST_P(Descriptor, AShortReadDoesNotHideTheEndOfThePeer) {
+    run([] {
+        for (const char* network : {"tcp", "unix"}) {
+            const net::listener l = net::listen(network, support::any_address(network));
+            for (int i = 0; i < support::rounds(300); ++i) {
+                support::ends e = support::connect(l, network);
+                dunlin::wait_group wg;
+                wg.go([&] { EXPECT_EQ(read_all(e.server), "abcdef"); });
+                for (int k = 0; k < i % 5; ++k) dunlin::yield();
+                e.client.write_all("abc");
+                for (int k = 0; k < i % 3; ++k) dunlin::yield();
+                e.client.write_all("def");
+                i % 2 ? e.client.close() : e.client.close_write();
+                wg.wait();
+            }
+        }
+    });
+}
+
+TEST_P(Descriptor, AShortReadDoesNotHideAReset) {
+    run([] {
+        const net::listener l = net::listen("tcp", "127.0.0.1:0");
+        for (int i = 0; i < support::rounds(300); ++i) {
+            support::ends e = support::connect(l, "tcp");
+            dunlin::wait_group wg;
+            wg.go([&] {
+                std::error_code ec;
+                char part[64];
+                while (e.server.read_some(part, ec) != 0) {
+                }
+                EXPECT_EQ(ec, std::errc::connection_reset) << ec.message();
+            });
+            e.client.write_all("abc");
+            for (int k = 0; k < i % 5; ++k) dunlin::yield();
+            e.client.set_linger(0s);
+            e.client.close();
+            wg.wait();
+        }
+    });
+}
+
+// A read ends at the mark of urgent data, short, though more is there.
+TEST_P(Descriptor, AShortReadDoesNotHideWhatFollowsUrgentData) {
+    run([] {
+        const net::listener l = net::listen("tcp", "127.0.0.1:0");
+        for (int i = 0; i < support::rounds(300); ++i) {
+            support::ends e = support::connect(l, "tcp");
+            const int in_line = i % 2;
+            setsockopt(e.server.native_handle(), SOL_SOCKET, SO_OOBINLINE, &in_line, sizeof in_line);
+            dunlin::wait_group wg;
+            std::string all;
+            wg.go([&] {
+                char part[512];
+                while (all.size() < (in_line ? 10u : 8u)) all.append(part, e.server.read_some(part));
+            });
+            auto pause = [i, k = 0]() mutable {
+                for (int n = i / (1 + k++) % 4; n > 0; --n) dunlin::yield();
+            };
+            e.client.write_all("abc");
+            pause();
+            ASSERT_EQ(send(e.client.native_handle(), "1", 1, MSG_OOB), 1);
+            pause();
+            e.client.write_all("de");
+            pause();
+            ASSERT_EQ(send(e.client.native_handle(), "2", 1, MSG_OOB), 1);
+            e.client.write_all("fgh");
+            wg.wait();
+            // The first urgent byte becomes an ordinary one where the second takes its place before it was passed.
+            std::erase_if(all, [](char c) { return c == '1' || c == '2'; });
+            if (in_line) {
+                EXPECT_EQ(all, "abcdefgh");
+            } else {
+                EXPECT_EQ(all, std::string("abcdefgh").substr(0, all.size()));
+                EXPECT_GE(all.size(), 7u);
+            }
+        }
+    });
+}
+
+// Small pieces with pauses of any length between them: an edge that were lost would end in a hang.
+TEST_P(Descriptor, NoEdgeIsLostBetweenReads) {
+    run([] {
+        for (const char* network : {"tcp", "unix"}) {
+            support::ends e = connected(network);
+            const int rounds = support::rounds(5000);
+            dunlin::wait_group wg;
+            wg.go([&] {
+                char part[64];
+                for (int got = 0; got < rounds;) got += static_cast<int>(e.server.read_some(part));
+            });
+            std::minstd_rand random(1);
+            for (int i = 0; i < rounds; ++i) {
+                e.client.write_all("x");
+                for (unsigned k = random() % 4; k > 0; --k) dunlin::yield();
+            }
+            wg.wait();
+        }
+    });
+}
+
+}  // namespace
