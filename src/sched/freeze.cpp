@@ -7,8 +7,8 @@
 //            returns. Elsewhere it returns, and the thread is asked again a millisecond later.
 //            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
 //            has returned, and catches it when it comes out.
-// Patience   In CPU time of the thread that is asked: on a busy machine it may be tens of milliseconds before it runs, and only when it runs can it stop,
-//            or be where it must not stop. A thread that has computed so long without stopping is left to the monitor.
+// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be longer before a thread runs at all, and
+//            only when it runs can it stop, or be where it must not. One that has had both without stopping is left to the monitor.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running until the process is gone.
 //            Statically linked, libc cannot be told from the program: then nobody is frozen at all.
 #include "sched/freeze.h"
@@ -35,7 +35,8 @@ constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
 // A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and tells of every access after the exit.
 constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
-constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets no CPU
+constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
+constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
 constexpr std::int64_t settled_ns = 2'000'000;
 
 struct sigaction previous;
@@ -84,9 +85,9 @@ void ask(machine* m) noexcept {
 
 // It will stop soon, as far as anybody knows. Not if it has been asleep in the kernel for a while; a moment's sleep (a contended lock, a page fault) does
 // not count: it comes out and runs.
-bool may_stop_soon(const machine* m) noexcept {
+bool may_stop_soon(const machine* m, bool patient) noexcept {
     if (m->asleep_since_ns != 0) return platform::now_ns() - m->asleep_since_ns < settled_ns;
-    return platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < patience_ns;
+    return patient || platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < chance_ns;
 }
 
 }  // namespace
@@ -118,12 +119,13 @@ void stop_condemned_machines() noexcept {
         m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->freeze_asked.store(true, std::memory_order_release);
     }
-    const std::int64_t until = platform::now_ns() + longest_ns;
-    for (bool waiting = true; waiting && platform::now_ns() < until;) {
+    const std::int64_t begin = platform::now_ns();
+    for (bool waiting = true; waiting && platform::now_ns() - begin < longest_ns;) {
+        const bool patient = platform::now_ns() - begin < patience_ns;
         waiting = false;
         for_each_asked([&](machine* m) {
             if (platform::now_ns() - m->asked_ns >= ask_again_ns) ask(m);
-            if (may_stop_soon(m)) waiting = true;
+            if (may_stop_soon(m, patient)) waiting = true;
         });
         if (waiting) platform::futex_wait_until(never, 0, platform::now_ns() + ask_again_ns / 4);
     }
