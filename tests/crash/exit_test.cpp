@@ -15,20 +15,25 @@ support::child_result leave(const std::string& scenario) { return support::run_c
 
 class Exit : public testing::TestWithParam<const char*> {};
 
-// A thousand runs in all. The machine that runs the tests may stop for a while: one run in a hundred may take longer, but none for ever.
+// A thousand runs in all. The machine that runs the tests may stop for a while: some may take longer, but none for ever. What is more than a few is
+// compared with runs that end without anything to stop, beside them.
 TEST_P(Exit, IsAtOnceAndWithoutACrash) {
     constexpr int scenarios = 17;
     const int runs = support::rounds(1020) / scenarios;
-    int slow = 0;
+    const auto is_slow = [](const support::child_result& r) { return r.milliseconds() >= (support::sanitized ? 2000 : 200); };
+    int slow = 0, slow_with_nothing = 0;
     double slowest = 0;
     for (int i = 0; i < runs; ++i) {
         const auto r = leave(GetParam());
         ASSERT_EQ(r.status, 0) << "run " << i << '\n' << r;
         ASSERT_EQ(r.err, "") << r;
-        if (r.milliseconds() >= (support::sanitized ? 2000 : 200)) ++slow;
+        slow += is_slow(r);
         slowest = std::max(slowest, r.milliseconds());
     }
-    EXPECT_LE(slow, 1) << "the slowest took " << slowest << " ms";
+    if (slow > 1) {
+        for (int i = 0; i < runs; ++i) slow_with_nothing += is_slow(leave("nothing"));
+    }
+    EXPECT_LE(slow, std::max(runs / 10, 1) + 2 * slow_with_nothing) << "the slowest took " << slowest << " ms";
 }
 
 INSTANTIATE_TEST_SUITE_P(While, Exit, testing::Values("nothing", "spin", "park", "sleep", "system_call", "allocate", "printf", "cout", "static_objects",

@@ -27,9 +27,9 @@ pid_t thread_id() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 bool thread_exists(pid_t tid) { return std::filesystem::exists("/proc/self/task/" + std::to_string(tid)); }
 
-// Within 100 times 1 ms, as in Go.
+// Within 10000 times 1 ms. Go has 100, in which a busy machine may not let the thread run.
 bool ends(pid_t tid) {
-    for (int i = 0; i < 100 && thread_exists(tid); ++i) dunlin::sleep_for(1ms);
+    for (int i = 0; i < 10'000 && thread_exists(tid); ++i) dunlin::sleep_for(1ms);
     return !thread_exists(tid);
 }
 

@@ -23,6 +23,7 @@
 #include "sched/types.h"
 #include "support/child.h"
 #include "support/runtime_test.h"
+#include "support/undisturbed.h"
 
 using namespace std::chrono_literals;
 using namespace syscall_support;
@@ -63,7 +64,7 @@ void writers_and_a_sleep(Write write_byte) {
         for (int i = 0; i < 5; ++i) {
             const auto begin = dunlin::clock::now();
             dunlin::sleep_for(10ms);
-            EXPECT_LT(dunlin::clock::now() - begin, support::sanitized ? 5s : 500ms);
+            EXPECT_LT(dunlin::clock::now() - begin, 5s) << "they would write until it wakes";
         }
         over = true;
         done.wait();
@@ -91,6 +92,7 @@ TEST_F(GoSyscall, TwentyThatSleepInSystemCallsAndOneThatCounts) {
         std::condition_variable all_in;
         int inside = 0;
         std::atomic<int> asleep{0};
+        const descriptors end_of_sleep;
         dunlin::wait_group done;
         const busy counter;
         for (int i = 0; i < n; ++i) {
@@ -102,23 +104,26 @@ TEST_F(GoSyscall, TwentyThatSleepInSystemCallsAndOneThatCounts) {
                     all_in.wait(lock, [&] { return inside == n; });
                     lock.unlock();
                     asleep.fetch_add(1);
-                    const timespec t{0, 200'000'000};
-                    EXPECT_EQ(nanosleep(&t, nullptr), 0);
+                    char byte;
+                    EXPECT_EQ(read(end_of_sleep.read_end, &byte, 1), 1);
                     asleep.fetch_sub(1);
                 });
             });
         }
         while (asleep.load() < n) dunlin::yield();
-        const auto begin = dunlin::clock::now();
-        // Windows of 20 ms: the counter gets on in each.
+        // Windows of 20 ms: the counter gets on in each, unless the kernel kept its thread from running and its processor was taken.
         for (int window = 0; window < 5; ++window) {
-            const long before = counter.turns();
-            dunlin::sleep_for(20ms);
-            EXPECT_GT(counter.turns(), before);
+            const long turns = support::undisturbed([&] {
+                const long before = counter.turns();
+                dunlin::sleep_for(20ms);
+                return counter.turns() - before;
+            }, 1h);
+            EXPECT_GT(turns, 0);
         }
+        EXPECT_EQ(asleep.load(), n);
         EXPECT_LE(dunlin::runtime::stats().threads, threads_before + n + 6);
+        EXPECT_EQ(write(end_of_sleep.write_end, std::string(n, 'x').data(), n), n);
         done.wait();
-        EXPECT_LT(dunlin::clock::now() - begin, 2s) << "not one after the other";
     });
 }
 
@@ -145,8 +150,7 @@ TEST_F(GoSyscall, ALongCallReturnsToAnIdleProcessor) {
         do {
             dunlin::blocking([] { usleep(30'000); });
             after = hand_offs();
-        } while (after.returns_idle == before.returns_idle);
-        EXPECT_GT(after.from_blocking + after.at_once, before.from_blocking + before.at_once);
+        } while (after.returns_idle == before.returns_idle || after.from_blocking + after.at_once == before.from_blocking + before.at_once);
     });
 }
 
@@ -161,7 +165,8 @@ TEST_F(GoSyscall, ALongCallReturnsThroughTheGlobalQueue) {
             after = hand_offs();
         } while (after.returns_queued < before.returns_queued + 10 || after.at_once == before.at_once);
         EXPECT_GT(after.from_blocking, before.from_blocking) << "the first calls were not known to last";
-        EXPECT_LE(after.returns_idle, before.returns_idle + 10);
+        // It finds one idle only when the kernel has kept the other's thread from running, or it had nobody else to hand it to.
+        EXPECT_LE(after.returns_idle, before.returns_idle + 10 + (after.from_blocked - before.from_blocked) + (after.from_hogs - before.from_hogs));
     });
 }
 
@@ -649,7 +654,8 @@ TEST_F(GoSyscall, ThreadsAreGivenBackWhenNobodyNeedsThem) {
         while (dunlin::runtime::num_goroutines() > 1) dunlin::sleep_for(1ms);
         done.wait();
         const unsigned most = dunlin::runtime::stats().threads;
-        EXPECT_GE(most, static_cast<unsigned>(n) / 2);
+        // All were there at once; on a busy machine that is more than a second ago.
+        EXPECT_GE(most + hand_offs().threads_ended - ended_before, static_cast<unsigned>(n));
         // Half of them each second. To a quarter is enough to see.
         while (dunlin::runtime::stats().threads > std::max(most / 4, 8u)) dunlin::sleep_for(50ms);
         EXPECT_GE(hand_offs().threads_ended, ended_before + most - std::max(most / 4, 8u));

@@ -316,6 +316,8 @@ TEST_P(GoSleep, TestTimerStopStress) {
         }
         wg.wait();
         dunlin::sleep_for(200ms);
+        // On a machine that let none of us run for a while those that were not stopped may be due but not have run yet.
+        support::eventually([&] { return std::all_of(all.begin(), all.end(), [](const one& o) { return o.stopped || o.fired.load(); }); });
         for (const one& o : all) {
             ASSERT_TRUE(o.stopped || !o.in_time);
             ASSERT_FALSE(o.stopped && o.fired.load()) << "timer was not stopped";
@@ -414,7 +416,7 @@ void adjust_timers(unsigned seed) {
         case 9: {
             const auto begin = clock::now();
             c.recv();
-            EXPECT_LT(clock::now() - begin, support::sanitized ? 5s : 750ms);
+            EXPECT_LT(clock::now() - begin, 5s) << "the others are a minute or more";
             break;
         }
         default:

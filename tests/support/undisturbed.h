@@ -15,12 +15,14 @@
 
 #include <dunlin/dunlin.hpp>
 
+#include "sched/types.h"
+
 namespace support {
 
-// How often a processor was taken from a thread, since the program began.
+// How often a processor was taken from a thread, since the program began. Not out of stats(), which would walk over all goroutines.
 inline std::uint64_t processors_taken() {
-    const auto h = dunlin::runtime::stats().hand_offs;
-    return h.from_blocking + h.from_blocked + h.from_hogs;
+    const auto& h = dunlin::sched::the_scheduler.hand_offs;
+    return h.from_blocking.get() + h.from_blocked.get() + h.from_hogs.get();
 }
 
 // On a goroutine. `longest`: 10 ms (the default) if it matters that nobody's slice ends, which lets the queue go before run_next.

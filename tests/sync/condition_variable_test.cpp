@@ -191,7 +191,7 @@ TEST(ConditionVariableDeathTest, DestroyedWhileWaitedFor) {
             std::unique_lock lock(m);
             c->wait(lock);
         });
-        dunlin::sleep_for(20ms);
+        while (dunlin::runtime::stats().waiting == 0) dunlin::yield();
         c.reset();
     }), "a condition variable is destroyed while goroutines wait for it");
 }
