@@ -95,7 +95,7 @@ private:
 /// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the deadlines from anywhere. Not to be moved or
 ///           destroyed while it is used.
 /// Errors    As byte_stream: each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but for std::bad_alloc.
-///           The text names the peer: "tls read example.org:443: connection reset by peer". After an error in a handshake or a write (a deadline or a
+///           Data that has been decrypted already is returned whatever the deadline. The text names the peer: "tls read from example.org: connection reset by peer". After an error in a handshake or a write (a deadline or a
 ///           cancelled context too) the connection is of no more use for that direction: the same error comes again.
 ///           A connection that ends without close_notify is an error, not an end of file.
 /// Order     What was done before a write happens before what follows the read of those bytes.
@@ -112,53 +112,53 @@ public:
     ~stream();
 
     /// Agrees on versions, keys and identities. The first read or write does it if nobody has before. dial() has done it.
-    void handshake(where_type w = where_type::current()) { handshake_with({}, w); }
-    void handshake(const dunlin::context& ctx, where_type w = where_type::current()) { handshake_with(ctx, w); }
+    void handshake(where_type w = where_type::current()) { handshake_with(nullptr, w); }
+    void handshake(const dunlin::context& ctx, where_type w = where_type::current()) { handshake_with(&ctx, w); }
     void handshake(std::error_code& ec, where_type w = where_type::current()) { do_handshake(nullptr, ec, w); }
     void handshake(const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
-        do_handshake(detail::io_limit(ctx).get(), ec, w);
+        do_handshake(&ctx, ec, w);
     }
 
     /// Reads what is there, at least one byte, and waits until there is something. Returns 0 after the peer's close_notify (and for an empty buffer).
-    std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, false, {}, w); }
-    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, false, {}, w); }
-    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, false, ctx, w); }
+    std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, false, nullptr, w); }
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, false, nullptr, w); }
+    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, false, &ctx, w); }
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, false, nullptr, ec, w); }
     std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
-        return do_read(b, false, detail::io_limit(ctx).get(), ec, w);
+        return do_read(b, false, &ctx, ec, w);
     }
 
     /// Fills the buffer. If the peer ends before: dunlin::errc::end_of_file, with what was read in io_error::transferred(), or returned.
-    std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return read(b, true, {}, w); }
-    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, true, {}, w); }
-    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, true, ctx, w); }
+    std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return read(b, true, nullptr, w); }
+    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, true, nullptr, w); }
+    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, true, &ctx, w); }
     std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, true, nullptr, ec, w); }
     std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
-        return do_read(b, true, detail::io_limit(ctx).get(), ec, w);
+        return do_read(b, true, &ctx, ec, w);
     }
 
     /// Writes some of it, 64 KiB at most.
-    std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, false, {}, w); }
+    std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, false, nullptr, w); }
     std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write_some(const_buffer(data, size), w); }
-    std::size_t write_some(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, false, ctx, w); }
+    std::size_t write_some(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, false, &ctx, w); }
     std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_write({&b, 1}, false, nullptr, ec, w); }
     std::size_t write_some(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
-        return do_write({&b, 1}, false, detail::io_limit(ctx).get(), ec, w);
+        return do_write({&b, 1}, false, &ctx, ec, w);
     }
 
     /// Writes all of it. Two that write at the same time do not mix their bytes.
-    std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, true, {}, w); }
+    std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, true, nullptr, w); }
     std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) { return write_all(const_buffer(data, size), w); }
-    std::size_t write_all(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, true, ctx, w); }
+    std::size_t write_all(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, true, &ctx, w); }
     std::size_t write_all(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_write({&b, 1}, true, nullptr, ec, w); }
     std::size_t write_all(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
-        return do_write({&b, 1}, true, detail::io_limit(ctx).get(), ec, w);
+        return do_write({&b, 1}, true, &ctx, ec, w);
     }
 
     /// Writes all parts, in order, with as few system calls as possible.
-    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return write(parts, true, {}, w); }
+    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return write(parts, true, nullptr, w); }
     std::size_t writev(std::span<const const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
-        return write(parts, true, ctx, w);
+        return write(parts, true, &ctx, w);
     }
     std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return do_write(parts, true, nullptr, ec, w);
@@ -209,12 +209,12 @@ private:
     explicit stream(std::unique_ptr<session> s) noexcept;
 
     net::stream& network() const noexcept;
-    void do_handshake(const detail::wait_limit* limit, std::error_code& ec, const where_type& w);
-    std::size_t do_read(mutable_buffer b, bool all, const detail::wait_limit* limit, std::error_code& ec, const where_type& w);
-    std::size_t do_write(std::span<const const_buffer> parts, bool all, const detail::wait_limit* limit, std::error_code& ec, const where_type& w);
-    void handshake_with(detail::io_limit limit, const where_type& w);
-    std::size_t read(mutable_buffer b, bool all, detail::io_limit limit, const where_type& w);
-    std::size_t write(std::span<const const_buffer> parts, bool all, detail::io_limit limit, const where_type& w);
+    void do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w);
+    std::size_t do_read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
+    std::size_t do_write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
+    void handshake_with(const dunlin::context* ctx, const where_type& w);
+    std::size_t read(mutable_buffer b, bool all, const dunlin::context* ctx, const where_type& w);
+    std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, const where_type& w);
     [[noreturn]] void fail(const char* operation, std::error_code ec, std::size_t transferred = 0) const;
 
     std::unique_ptr<session> session_;

@@ -254,13 +254,13 @@ void file::sync_data() {
 }
 
 std::string read_file(const std::filesystem::path& path) {
-    constexpr std::size_t least_room = 4096;
+    constexpr std::size_t least_room = 512;  // some files below /proc say that they are empty, and give all they have in one read, or nothing of the rest
     file f = file::open(path);
     std::string content;
     std::size_t got = 0;
-    content.resize(f.size() + 1);  // one more, so that the end is seen without growing; files below /proc say 0
+    content.resize(std::max(f.size() + 1, least_room));  // one more, so that the end is seen without growing
     for (;;) {
-        if (content.size() == got) content.resize(std::max(2 * got, least_room));
+        if (content.size() == got) content.resize(2 * got);
         std::error_code ec;
         const std::size_t n = f.read_some(mutable_buffer(content.data() + got, content.size() - got), ec);
         if (ec) throw_for_path("read", path, ec, got);

@@ -294,6 +294,7 @@ void process::state::fetch_status() noexcept {
     std::scoped_lock guard(lock);
     const long result = platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOHANG, 0);
     ended = true;
+    if (pidfd >= 0) fs::unwatch_descriptor(pidfd);
     fs::close_number(std::exchange(pidfd, -1));
     if (result < 0 || how.si_pid != pid) return;  // somebody else has it
     if (how.si_code == CLD_EXITED) {

@@ -103,6 +103,11 @@ void end_watching() noexcept {
 
 int watch_descriptor(int fd, watched* w) noexcept { return add(fd, w); }
 
+void unwatch_descriptor(int fd) noexcept {
+    epoll_event unused{};
+    platform::raw_syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, fd, platform::syscall_arg(&unused));
+}
+
 // May interrupt ThreadSanitizer itself, so it is not instrumented; nor does it call what is: the builtins stay in this function, std::atomic's members may not.
 __attribute__((no_sanitize("thread"))) void ring() noexcept {
     const std::uint64_t one = 1;

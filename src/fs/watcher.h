@@ -15,7 +15,7 @@
 namespace dunlin::fs {
 
 struct watched {
-    // On the watcher's thread: the descriptor can be read. It must be closed, or read, before this returns.
+    // On the watcher's thread: the descriptor can be read. Before this returns it must have been, or be watched no more.
     virtual void happened() noexcept = 0;
 
 protected:
@@ -26,8 +26,11 @@ protected:
 int begin_watching() noexcept;
 void end_watching() noexcept;
 
-// 0, or errno. By a user; until `fd` is closed.
+// 0, or errno. By a user.
 int watch_descriptor(int fd, watched* w) noexcept;
+// On the watcher's thread, before `fd` is closed. (A close alone does not do: a child that is just being started holds a copy until its exec, and for that long
+// the kernel would go on telling.)
+void unwatch_descriptor(int fd) noexcept;
 
 // Makes the thread call deliver_signals(). Async-signal-safe; after the first begin_watching().
 void ring() noexcept;

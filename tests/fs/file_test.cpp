@@ -185,6 +185,7 @@ TEST_P(File, WholeFiles) {
         dunlin::fs::write_file(dir_ / "a", much);
         EXPECT_EQ(dunlin::fs::read_file(dir_ / "a"), much);
         EXPECT_EQ(dunlin::fs::read_file("/dev/null"), "");
+        EXPECT_GE(std::stol(dunlin::fs::read_file("/proc/sys/fs/pipe-max-size")), 4096);
         EXPECT_NE(dunlin::fs::read_file("/proc/self/status").find("Threads:"), std::string::npos);
     });
 }

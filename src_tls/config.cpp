@@ -1,0 +1,221 @@
+// config.cpp - certificates, keys, and whom to trust.
+#include "config.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include "error.h"
+
+namespace dunlin::tls {
+
+namespace {
+
+using bio_ptr = openssl_ptr<BIO, BIO_free>;
+using x509_ptr = openssl_ptr<X509, X509_free>;
+using key_ptr = openssl_ptr<EVP_PKEY, EVP_PKEY_free>;
+
+constexpr const char* in_memory = "in memory";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw_tls_error("tls " + what + ' ' + where, take_openssl_error()); }
+
+// Not inlined: it reads errno.
+[[gnu::noinline]] std::error_code read_file(const char* path, std::string& text) {
+    std::FILE* f = std::fopen(path, "rbe");
+    if (f == nullptr) return {errno, std::generic_category()};
+    char part[4096];
+    std::size_t n;
+    while ((n = std::fread(part, 1, sizeof part, f)) > 0) text.append(part, n);
+    const int error = std::ferror(f) ? errno : 0;
+    std::fclose(f);
+    return {error, std::generic_category()};
+}
+
+std::string contents_of(const char* what, const std::string& path) {
+    std::string text;
+    if (const std::error_code ec = read_file(path.c_str(), text)) throw_tls_error(std::string("tls ") + what + ' ' + path, ec);
+    return text;
+}
+
+bio_ptr reader_of(std::string_view text) {
+    if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) throw std::length_error("tls: a PEM text of more than 2 GiB");
+    bio_ptr bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+    if (!bio) throw std::bad_alloc();
+    return bio;
+}
+
+// In place of OpenSSL's own, which would ask at the terminal.
+int no_password(char*, int, int, void*) { return -1; }
+
+x509_ptr next_certificate(BIO* from) { return x509_ptr(PEM_read_bio_X509(from, nullptr, no_password, nullptr)); }
+
+// At the end of the text OpenSSL finds "no start line", which is no error after the first one.
+void expect_end(const char* what, const std::string& where) {
+    const unsigned long last = ERR_peek_last_error();
+    if (ERR_GET_LIB(last) != ERR_LIB_PEM || ERR_GET_REASON(last) != PEM_R_NO_START_LINE) refuse(what, where);
+    ERR_clear_error();
+}
+
+void use_chain(SSL_CTX* c, std::string_view pem, const std::string& where) {
+    const bio_ptr bio = reader_of(pem);
+    ERR_clear_error();
+    const x509_ptr own = next_certificate(bio.get());
+    if (!own || SSL_CTX_use_certificate(c, own.get()) != 1) refuse("certificate", where);
+    SSL_CTX_clear_chain_certs(c);
+    while (const x509_ptr next = next_certificate(bio.get())) {
+        if (SSL_CTX_add1_chain_cert(c, next.get()) != 1) refuse("certificate", where);
+    }
+    expect_end("certificate", where);
+}
+
+void use_key(SSL_CTX* c, std::string_view pem, const std::string& where) {
+    const bio_ptr bio = reader_of(pem);
+    ERR_clear_error();
+    const key_ptr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+    if (!key || SSL_CTX_use_PrivateKey(c, key.get()) != 1 || SSL_CTX_check_private_key(c) != 1) refuse("key", where);
+}
+
+void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
+    const bio_ptr bio = reader_of(pem);
+    ERR_clear_error();
+    int count = 0;
+    while (const x509_ptr ca = next_certificate(bio.get())) {
+        // The second one: what servers tell their clients, who choose their certificate by it.
+        if (X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca.get()) != 1 || SSL_CTX_add_client_CA(c, ca.get()) != 1) refuse("trusted certificate", where);
+        ++count;
+    }
+    if (count == 0) refuse("trusted certificate", where);
+    expect_end("trusted certificate", where);
+}
+
+int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* offered, unsigned offered_size, void* arg) {
+    const std::string& ours = *static_cast<const std::string*>(arg);
+    unsigned char* chosen = nullptr;
+    const int found = SSL_select_next_proto(&chosen, out_size, reinterpret_cast<const unsigned char*>(ours.data()), static_cast<unsigned>(ours.size()), offered,
+        offered_size);
+    if (found != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+// What clients and servers have in common.
+std::shared_ptr<config::data> make_data() {
+    auto d = std::make_shared<config::data>();
+    ERR_clear_error();
+    d->context.reset(SSL_CTX_new(TLS_method()));
+    if (!d->context) refuse("set-up", "of OpenSSL");
+    SSL_CTX* c = d->context.get();
+    SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION);
+    SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
+    SSL_CTX_set_num_tickets(c, 0);
+    SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
+    static constexpr unsigned char name[] = "dunlin";
+    SSL_CTX_set_session_id_context(c, name, sizeof name - 1);
+    // A connection that waits keeps no buffers of OpenSSL's.
+    SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_default_passwd_cb(c, no_password);
+    return d;
+}
+
+}  // namespace
+
+config config::client() {
+    auto d = make_data();
+    SSL_CTX_set_verify(d->context.get(), SSL_VERIFY_PEER, nullptr);
+    if (SSL_CTX_set_default_verify_paths(d->context.get()) != 1) refuse("trust store", "of the system");
+    d->trusts_system = true;
+    ERR_clear_error();
+    return config(std::move(d));
+}
+
+config config::server(const std::string& certificate_file, const std::string& key_file) {
+    config c(make_data());
+    c.certificate(certificate_file, key_file);
+    return c;
+}
+
+config config::server_from_memory(std::string_view certificate_pem, std::string_view key_pem) {
+    config c(make_data());
+    c.certificate_from_memory(certificate_pem, key_pem);
+    return c;
+}
+
+config& config::certificate(const std::string& certificate_file, const std::string& key_file) {
+    use_chain(data_->context.get(), contents_of("certificate", certificate_file), certificate_file);
+    use_key(data_->context.get(), contents_of("key", key_file), key_file);
+    return *this;
+}
+
+config& config::certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem) {
+    use_chain(data_->context.get(), certificate_pem, in_memory);
+    use_key(data_->context.get(), key_pem, in_memory);
+    return *this;
+}
+
+config& config::trust(const std::string& file) {
+    const std::string pem = contents_of("trusted certificate", file);
+    if (std::exchange(data_->trusts_system, false)) SSL_CTX_set_cert_store(data_->context.get(), X509_STORE_new());
+    add_trusted(data_->context.get(), pem, file);
+    return *this;
+}
+
+config& config::trust_from_memory(std::string_view pem) {
+    if (std::exchange(data_->trusts_system, false)) SSL_CTX_set_cert_store(data_->context.get(), X509_STORE_new());
+    add_trusted(data_->context.get(), pem, in_memory);
+    return *this;
+}
+
+config& config::require_client_certificate() {
+    SSL_CTX_set_verify(data_->context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+    return *this;
+}
+
+config& config::server_name(std::string name) {
+    data_->server_name = std::move(name);
+    return *this;
+}
+
+config& config::insecure_skip_verify() {
+    SSL_CTX_set_verify(data_->context.get(), SSL_VERIFY_NONE, nullptr);
+    return *this;
+}
+
+config& config::alpn(std::initializer_list<std::string_view> protocols) {
+    std::string wire;
+    for (const std::string_view p : protocols) {
+        if (p.empty() || p.size() > 255) throw std::invalid_argument("tls: an application protocol's name has 1 to 255 characters");
+        wire += static_cast<char>(p.size());
+        wire += p;
+    }
+    data_->protocols = std::move(wire);
+    const std::string& w = data_->protocols;
+    if (SSL_CTX_set_alpn_protos(data_->context.get(), reinterpret_cast<const unsigned char*>(w.data()), static_cast<unsigned>(w.size())) != 0) {
+        throw std::bad_alloc();
+    }
+    SSL_CTX_set_alpn_select_cb(data_->context.get(), w.empty() ? nullptr : choose_protocol, &data_->protocols);
+    return *this;
+}
+
+config& config::minimum_version(version v) {
+    SSL_CTX_set_min_proto_version(data_->context.get(), v == version::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
+    return *this;
+}
+
+config& config::session_tickets(unsigned count) {
+    SSL_CTX_set_num_tickets(data_->context.get(), count);
+    if (count != 0) {
+        SSL_CTX_clear_options(data_->context.get(), SSL_OP_NO_TICKET);
+    } else {
+        SSL_CTX_set_options(data_->context.get(), SSL_OP_NO_TICKET);
+    }
+    return *this;
+}
+
+ssl_ctx_st* config::native_handle() const noexcept { return data_->context.get(); }
+
+}  // namespace dunlin::tls

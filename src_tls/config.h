@@ -1,0 +1,30 @@
+// config.h - what is behind a tls::config.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <openssl/ssl.h>
+
+#include <dunlin/tls.hpp>
+
+namespace dunlin::tls {
+
+template <auto Free>
+struct openssl_free {
+    template <class T>
+    void operator()(T* p) const noexcept {
+        Free(p);
+    }
+};
+template <class T, auto Free>
+using openssl_ptr = std::unique_ptr<T, openssl_free<Free>>;
+
+struct config::data {
+    openssl_ptr<SSL_CTX, SSL_CTX_free> context;
+    std::string protocols;    // ALPN, as on the wire: each with its length before it; read by OpenSSL's callback on the server's side
+    std::string server_name;  // empty: the one that is dialled
+    bool trusts_system = false;
+};
+
+}  // namespace dunlin::tls

@@ -1,0 +1,83 @@
+// error.cpp - the codes of TLS and their texts.
+#include "error.h"
+
+#include <climits>
+
+#include <openssl/err.h>
+#include <openssl/x509_vfy.h>
+
+namespace dunlin::tls {
+
+namespace {
+
+constexpr int first_verify = 1000;
+constexpr int first_packed = 1 << ERR_LIB_OFFSET;
+
+bool is_verify(int value) noexcept { return value >= first_verify && value < first_packed; }
+
+std::string own_text(int value) {
+    switch (static_cast<errc>(value)) {
+    case errc::truncated: return "the connection has ended without a close_notify";
+    case errc::certificate_rejected: return "certificate verify failed";
+    case errc::no_server_name: return "there is no server name to verify (name one, or config::insecure_skip_verify())";
+    case errc::protocol: return "TLS failure";
+    }
+    return "error " + std::to_string(value);
+}
+
+class category final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "dunlin.tls"; }
+
+    std::string message(int value) const override {
+        if (value < first_verify) return own_text(value);
+        if (is_verify(value)) return std::string("certificate verify failed: ") + X509_verify_cert_error_string(value - first_verify);
+        const char* reason = ERR_reason_error_string(static_cast<unsigned long>(value));
+        return reason != nullptr ? reason : "OpenSSL error " + std::to_string(value);
+    }
+
+    bool equivalent(int value, const std::error_condition& condition) const noexcept override {
+        if (condition.category() != *this) return false;
+        if (is_verify(value)) return condition.value() == static_cast<int>(errc::certificate_rejected);
+        return condition.value() == (value >= first_packed ? static_cast<int>(errc::protocol) : value);
+    }
+};
+
+}  // namespace
+
+const std::error_category& error_category() noexcept {
+    // Never destroyed: codes that are left at the end of the program refer to it.
+    static const category& c = *new category;
+    return c;
+}
+
+std::error_code verify_error(long x509_result) noexcept { return {static_cast<int>(x509_result) + first_verify, error_category()}; }
+
+std::error_code take_openssl_error() noexcept {
+    const unsigned long packed = ERR_get_error();
+    ERR_clear_error();
+    if (packed == 0) return make_error_code(errc::protocol);
+    if (ERR_SYSTEM_ERROR(packed)) return {ERR_GET_REASON(packed), std::generic_category()};
+    if (ERR_GET_REASON(packed) == ERR_R_MALLOC_FAILURE) return std::make_error_code(std::errc::not_enough_memory);
+    return {static_cast<int>(packed & INT_MAX), error_category()};
+}
+
+std::string cause_text(const std::error_code& ec) {
+    if (ec == std::make_error_code(std::errc::timed_out)) return "timed out";
+    std::string text = ec.message();
+    // libc's messages begin with a capital, which they should not in the middle of a line.
+    const bool capital = text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z';
+    if (capital) text[0] = static_cast<char>(text[0] - 'A' + 'a');
+    return text;
+}
+
+void throw_tls_error(const std::string& what_on_whom, const std::error_code& ec, std::size_t transferred) {
+    const bool from_context = ec.category() == dunlin::error_category() &&
+                              (ec.value() == static_cast<int>(dunlin::errc::cancelled) || ec.value() == static_cast<int>(dunlin::errc::deadline_exceeded));
+    if (from_context) throw context_cancelled(ec, what_on_whom);
+    std::string text = what_on_whom + ": " + cause_text(ec);
+    if (transferred != 0) text += " (after " + std::to_string(transferred) + " bytes)";
+    throw io_error(ec, std::move(text), transferred);
+}
+
+}  // namespace dunlin::tls
