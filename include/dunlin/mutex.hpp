@@ -18,6 +18,12 @@ namespace park {
 struct lot_node;
 class lot_bucket;
 }  // namespace park
+namespace platform {
+class text_writer;
+}
+namespace detail {
+struct mutex_holder;
+}
 
 /// A lock for one at a time, with the interface of std::timed_mutex. From goroutines and plain threads, in any mix.
 ///
@@ -60,6 +66,7 @@ public:
 
 private:
     friend class recursive_mutex;
+    friend struct detail::mutex_holder;
 
     static constexpr std::uint32_t locked = 1, woken = 2;
 
@@ -82,6 +89,7 @@ private:
     detail::wait_outcome lock_slow(const detail::wait_limit* limit, const std::source_location& where);
     void unlock_watched() noexcept;
     [[noreturn]] void report_recursion() const noexcept;
+    void print_holder(platform::text_writer& out) const noexcept;
     static void look_for_waiters(const void* address) noexcept;
 
     // locked | somebody was taken off the queue and told to try, and has not come yet.

@@ -41,15 +41,15 @@ struct process_options {
 
 /// A child process: a handle, movable; default-constructed or moved from it is none.
 ///
-/// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux 5.3 one for each), as long as any lives; so
-///           a goroutine that waits for a child is no deadlock.
+/// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux 5.3 one for each), as long as any
+///           lives; so a goroutine that waits for a child is no deadlock.
 /// Threads   All but moving it, from anywhere at the same time.
 /// Limits    A program that ignores SIGCHLD, or waits for all children itself (waitpid(-1)), takes their statuses away: they read {-1, 0} then.
 class DUNLIN_API process {
 public:
     process() noexcept = default;
-    /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and its arguments. It inherits no descriptor but
-    /// 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
+    /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and its arguments. It inherits no descriptor
+    /// but 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
     /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, and for text with a zero byte; std::bad_alloc.
     /// Cost      About a millisecond, on a thread (blocking).
     explicit process(std::vector<std::string> command, const process_options& options = {});
@@ -76,13 +76,13 @@ public:
     /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its number. Throws io_error.
     bool kill(int signal = 15);
 
-    /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed both (and so have those that it has
-    /// started), and waits. When `ctx` is done before, the child is killed (SIGKILL) and context_cancelled thrown. Else throws as the constructor and read_some().
     struct result {
         exit_status status;
         std::string output;
         std::string error;
     };
+    /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed both (and so have those that it has
+    /// started), and waits. When `ctx` is done before, the child is killed (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
 
 private:

@@ -1,6 +1,8 @@
 // signal.hpp - signals as messages.
 #pragma once
 
+#include <csignal>
+#include <cstddef>
 #include <initializer_list>
 
 #include <dunlin/chan.hpp>
@@ -12,8 +14,8 @@ namespace dunlin {
 /// From the call on these signals no longer do what they did (end the program, say). Several channels each get them. The channel has room for `capacity`
 /// signals; what comes while it is full is lost. When all handles of the channel are gone it gets nothing more, and when that was the last for a
 /// signal, the signal does again what it did before (unless somebody else has installed a handler since).
-/// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its signals; so a goroutine that does so is no
-///           deadlock. Which thread a signal interrupts is the kernel's choice; a signal that all threads block reaches nobody.
+/// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its signals; so a goroutine that does so is
+///           no deadlock. Which thread a signal interrupts is the kernel's choice; a signal that all threads block reaches nobody.
 /// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one that preempts goroutines; io_error;
 ///           std::bad_alloc.
 /// Cost      A signal takes the time of two wakes (some tens of microseconds).

@@ -66,7 +66,11 @@ open_mode parse_mode(std::string_view text) noexcept {
 }
 
 long system_open(const char* path, int flags, unsigned permissions) noexcept {
-    return platform::raw_syscall(SYS_openat, AT_FDCWD, platform::syscall_arg(path), flags, static_cast<long>(permissions));
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return io::by_libc([=] { return ::open(path, flags, permissions); });  // ThreadSanitizer learns that the number is another file's now
+    } else {
+        return platform::raw_syscall(SYS_openat, AT_FDCWD, platform::syscall_arg(path), flags, static_cast<long>(permissions));
+    }
 }
 
 [[noreturn]] void throw_for_path(const char* operation, const std::filesystem::path& path, std::error_code ec, std::size_t transferred = 0) {

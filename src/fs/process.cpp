@@ -1,7 +1,7 @@
 // process.cpp - child processes.
 //
-// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other threads; in blocking(), since it waits for
-//            the exec. The child's ends of pipes are moved above 2, so that putting them into their places overwrites none of them.
+// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other threads; in blocking(), since it waits
+//            for the exec. The child's ends of pipes are moved above 2, so that putting them into their places overwrites none of them.
 // End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under the lock of the child's state, and
 //            closes the channels for which everybody waits. Without pidfd (before Linux 5.3) a thread for each child waits instead.
 // Lifetime   The state belongs to the handle and to whoever watches the child; so a dropped handle changes nothing for the child.
@@ -59,7 +59,6 @@ struct process::state final : fs::watched {
     std::string text() const { return "process " + std::to_string(pid) + " (" + name + ")"; }
 
 private:
-    void publish(int fd, std::shared_ptr<state> self) noexcept;
     void fetch_status() noexcept;
     void wait_for_end() noexcept;
 };
@@ -245,7 +244,8 @@ process::process(std::vector<std::string> command, const process_options& option
 int process::state::watch(std::shared_ptr<state> self) noexcept {
     const bool may = fs::use_pidfd.load(std::memory_order_relaxed);
     const long fd = may ? platform::raw_syscall(SYS_pidfd_open, pid, 0) : -ENOSYS;
-    publish(fd < 0 ? -1 : static_cast<int>(fd), std::move(self));
+    pidfd = fd < 0 ? -1 : static_cast<int>(fd);
+    myself = std::move(self);
     if (pidfd >= 0 && fs::watch_descriptor(pidfd, this) == 0) return 0;
     fs::close_number(std::exchange(pidfd, -1));
     const int error = platform::start_thread([](void* s) { static_cast<state*>(s)->wait_for_end(); }, this, "dunlin-wait");
@@ -275,17 +275,8 @@ void process::state::happened() noexcept {
     fs::end_watching();
 }
 
-// The watcher gets this object from the kernel, which C++ does not take for an order between threads: the lock is one.
-void process::state::publish(int fd, std::shared_ptr<state> self) noexcept {
-    park::runtime_section inside;
-    std::scoped_lock guard(lock);
-    pidfd = fd;
-    myself = std::move(self);
-}
-
 // On a plain thread.
 void process::state::fetch_status() noexcept {
-    { std::scoped_lock published(lock); }
     // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back even when the child has ended.
     siginfo_t how{};
     while (platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT, 0) == -EINTR) {

@@ -5,8 +5,8 @@
 //            signal how many channels want it, and what it did before the first of them.
 // Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: takes the bell's count, then for each s the number, and sends it that often to each
 //            channel that wants it. The ring comes after the count and the look after the bell, so nothing is missed.
-// Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off the list under the lock, under which it is
-//            sent to: so whatever is listed is there. A send to a channel without handles is lost with it.
+// Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off the list under the lock, under which it
+//            is sent to: so whatever is listed is there. A send to a channel without handles is lost with it.
 // Handler    runs with every signal blocked: the one of preemption would otherwise find the alternate stack in use.
 // Order      Between different signals none: the kernel has none either.
 // Source     Go 1.24 runtime/sigqueue.go, os/signal/signal.go. Differs: no goroutine that receives; counted, not merged.

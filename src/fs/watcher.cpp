@@ -4,13 +4,16 @@
 #include <csignal>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <system_error>
 
 #include "park/waiter.h"
 #include "platform/lock.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
+#include "sched/lifetime.h"
 
 namespace dunlin::fs {
 
@@ -69,6 +72,8 @@ void watch(void*) noexcept {
     epoll_event events[most_events];
     do {
         const long n = platform::raw_syscall(SYS_epoll_pwait, epoll, platform::syscall_arg(events), most_events, -1, 0, 0);
+        // What the kernel hands us was written before watch_descriptor(); the lock says so in C++.
+        { std::scoped_lock published(lock); }
         for (long i = 0; i < n; ++i) {
             auto* w = static_cast<watched*>(events[i].data.ptr);
             w != nullptr ? w->happened() : answer_bell();
@@ -88,6 +93,13 @@ int start_if_none() noexcept {
 }  // namespace
 
 int begin_watching() noexcept {
+    try {
+        sched::start_runtime();  // it sets up what locks and threads are made of
+    } catch (const std::system_error& e) {
+        return e.code().value();
+    } catch (const std::bad_alloc&) {
+        return ENOMEM;
+    }
     park::runtime_section inside;
     std::scoped_lock guard(lock);
     const int error = start_if_none();
@@ -101,7 +113,11 @@ void end_watching() noexcept {
     if (--users == 0) ring();
 }
 
-int watch_descriptor(int fd, watched* w) noexcept { return add(fd, w); }
+int watch_descriptor(int fd, watched* w) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    return add(fd, w);
+}
 
 void unwatch_descriptor(int fd) noexcept {
     epoll_event unused{};

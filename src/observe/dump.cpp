@@ -5,6 +5,7 @@
 #include <dunlin/runtime.hpp>
 
 #include "observe/report.h"
+#include "park/lot.h"
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "sched/crash.h"
@@ -13,6 +14,7 @@
 #include "sched/lifetime.h"
 #include "sched/processor.h"
 #include "stack/trace.h"
+#include "sync/mutex_holder.h"
 
 namespace dunlin::observe {
 
@@ -54,6 +56,15 @@ void write_header(platform::text_writer& out, const goroutine& g) noexcept {
     }
 }
 
+int searches_left = 0;  // one report at a time: the world is stopped
+
+// Whoever waits for a mutex would like to know whom to ask.
+void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
+    if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::mutex_lock || searches_left == 0) return;
+    --searches_left;
+    if (const void* mutex = park::object_waited_for(&g)) detail::mutex_holder::print(out, mutex);
+}
+
 void write_one(platform::text_writer& out, const goroutine& g, bool with_stack) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     write_header(out, g);
@@ -61,6 +72,7 @@ void write_one(platform::text_writer& out, const goroutine& g, bool with_stack) 
     if (state == goroutine_state::waiting) {
         out << "    waits at ";
         sched::print_where(out, g.waits_at);
+        write_holder(out, g);
         out << '\n';
     }
     const bool stopped = state == goroutine_state::waiting || state == goroutine_state::runnable;
@@ -81,6 +93,7 @@ struct counts {
 }  // namespace
 
 void write_goroutines(platform::text_writer& out, bool with_stacks) noexcept {
+    searches_left = 1000;
     const goroutine* self = sched::current_goroutine();
     if (self != nullptr) write_one(out, *self, with_stacks);
     sched::for_each_descriptor([&](const goroutine& g) {

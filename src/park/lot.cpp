@@ -98,6 +98,27 @@ bool lot_bucket::any(lot_kind kind) const noexcept {
     return false;
 }
 
+const lot_node* lot_bucket::find(const sched::goroutine* g) const noexcept {
+    for (const lot_node* f = first_; f != nullptr; f = f->next_address) {
+        for (const lot_node* n = f; n != nullptr; n = n->after()) {
+            if (n->who->goroutine() == g) return n;
+        }
+    }
+    return nullptr;
+}
+
+const void* object_waited_for(const sched::goroutine* g) noexcept {
+    for (lot_bucket& b : the_lot) {
+        if (b.waiting.load(std::memory_order_relaxed) == 0) continue;
+        b.lock.lock();
+        const lot_node* n = b.find(g);
+        const void* object = n != nullptr ? n->address : nullptr;
+        b.lock.unlock();
+        if (object != nullptr) return object;
+    }
+    return nullptr;
+}
+
 lot_node* lot_bucket::pop_claimed(const void* address) noexcept {
     for (lot_node* n = find(address); n != nullptr;) {
         lot_node* const next = n->after();

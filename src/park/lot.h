@@ -77,6 +77,8 @@ public:
 
     // The first that nobody else has woken meanwhile, taken off and claimed. The caller wakes it after the unlock.
     lot_node* pop_claimed(const void* address) noexcept;
+    // Its place, if g stands in this bucket; null.
+    const lot_node* find(const sched::goroutine* g) const noexcept;
     // All such, in order, for wake_all().
     wait_node* take_all(const void* address) noexcept;
 
@@ -99,6 +101,9 @@ inline lot_bucket& bucket_of(const void* address) noexcept {
 
 // From the destructor of an object: a report of misuse if somebody waits for it.
 void check_nobody_waits(const void* address, const char* report) noexcept;
+
+// What g waits for in the lot; null: nothing. For reports: looks through the whole lot, which takes tens of microseconds.
+const void* object_waited_for(const sched::goroutine* g) noexcept;
 
 // To build a chain for wake_all().
 class wake_chain {

@@ -38,6 +38,7 @@
 #include "platform/membarrier.h"
 #include "sched/crash.h"
 #include "sync/lot_wait.h"
+#include "sync/mutex_holder.h"
 
 namespace dunlin {
 
@@ -243,6 +244,22 @@ bool mutex::spin() noexcept {
         }
     }
 }
+
+void mutex::print_holder(platform::text_writer& out) const noexcept {
+    const std::uint64_t owner = owner_.load(std::memory_order_relaxed);
+    if (owner == 0) return;
+    const std::int64_t now_ns = platform::now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
+    out << ", which ";
+    if (owner >> 63 != 0) {
+        out << "a thread";
+    } else {
+        out << "goroutine " << owner;
+    }
+    out << " has held for ";
+    out.duration(since_ns != 0 && since_ns < now_ns ? now_ns - since_ns : 0);
+}
+
+void detail::mutex_holder::print(platform::text_writer& out, const void* mutex_address) noexcept { static_cast<const mutex*>(mutex_address)->print_holder(out); }
 
 void mutex::report_recursion() const noexcept {
     platform::text_writer text(-1);

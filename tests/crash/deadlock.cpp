@@ -46,6 +46,22 @@ int two_wait_for_each_other() {
     return 0;
 }
 
+// The classic: two locks in two orders.
+int locks_in_two_orders() {
+    dunlin::run([] {
+        dunlin::mutex a, b;
+        dunlin::latch both(2);
+        const auto lock = [&](dunlin::mutex& first, dunlin::mutex& second) {
+            first.lock();
+            both.arrive_and_wait();
+            second.lock();
+        };
+        dunlin::task<void> one = dunlin::spawn([&] { lock(a, b); }), other = dunlin::spawn([&] { lock(b, a); });
+        one.get();
+    });
+    return 0;
+}
+
 int task_group_never_ends() {
     dunlin::run([] {
         dunlin::task_group group;
@@ -249,6 +265,7 @@ int another_is_locked() {
 constexpr support::scenario all[] = {
     {"wait_group_never_done", wait_group_never_done},
     {"two_wait_for_each_other", two_wait_for_each_other},
+    {"locks_in_two_orders", locks_in_two_orders},
     {"task_group_never_ends", task_group_never_ends},
     {"join_never_ends", join_never_ends},
     {"after_a_sleep", after_a_sleep},

@@ -39,6 +39,12 @@ TEST_F(Deadlock, ReportListsEveryGoroutineWithItsWaitReasonAndPlace) {
 }
 
 TEST_F(Deadlock, OfTwoThatWaitForEachOther) { expect_report(deadlock("two_wait_for_each_other"), {"[sync.WaitGroup.Wait"}); }
+TEST_F(Deadlock, OfLocksSaysWhoHoldsThem) {
+    const auto r = deadlock("locks_in_two_orders");
+    expect_report(r, {"[sync.Mutex.Lock"});
+    EXPECT_EQ(count(r.err, ", which goroutine "), 2u) << r;
+    EXPECT_EQ(count(r.err, " has held for "), 2u) << r;
+}
 TEST_F(Deadlock, OfAGroup) { expect_report(deadlock("task_group_never_ends"), {}); }
 TEST_F(Deadlock, OfAJoin) { expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"}); }
 

@@ -284,6 +284,21 @@ TEST_F(ProcessAnywhere, OutlivesARun) {
     EXPECT_EQ(p.wait().code, 0);
 }
 
+std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); }
+
+TEST_F(ProcessAnywhere, LeavesNoDescriptorsBehind) {
+    process({"true"}).wait();  // what is made once
+    const std::ptrdiff_t before = open_descriptors();
+    dunlin::run([] {
+        for (int i = 0; i < 20; ++i) {
+            process::run({"true"});
+            EXPECT_THROW(process::run({"/no/such/program"}), dunlin::io_error);
+            process({"true"}, {.input = process_stream::pipe, .output = process_stream::pipe}).wait();
+        }
+    });
+    EXPECT_LE(open_descriptors(), before);
+}
+
 // With descriptors 0 to 2 closed, the pipes get these numbers. In a process of its own.
 TEST_F(ProcessAnywhere, DISABLED_WithoutStandardStreams) {
     const process::result r = process::run(shell("cat; echo error >&2"), "text");

@@ -100,11 +100,11 @@ TEST_P(GoOs, CloseWithBlockingReadByNewFile) {
     });
 }
 
-// CloseWithBlockingReadByFd. Whoever takes O_NONBLOCK away from outside makes reads block their threads; close() does not wait for such a read to the end.
+// CloseWithBlockingReadByFd. In Go asking for the number puts the file into blocking mode; here it stays as it is.
 TEST_P(GoOs, CloseWithBlockingReadByFd) {
     run([] {
         auto [r, w] = dunlin::fs::pipe();
-        EXPECT_NE(fcntl(r.native_handle(), F_GETFL) & O_NONBLOCK, 0);  // unlike Go, asking for the number changes nothing
+        EXPECT_NE(fcntl(r.native_handle(), F_GETFL) & O_NONBLOCK, 0);
         close_with_blocking_read(r, w);
     });
 }

@@ -1,0 +1,161 @@
+// Addresses: read, written, compared, and found by name.
+#include <array>
+#include <sstream>
+#include <string>
+#include <sys/un.h>
+
+#include "net/pairs.h"
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace net = dunlin::net;
+using net::address;
+using support::code_of;
+using support::text_of;
+
+const std::error_code bad_address = dunlin::errc::bad_address;
+const std::error_code host_not_found = dunlin::errc::host_not_found;
+
+class Address : public support::runtime_test {};
+
+TEST_F(Address, ReadsAndWrites) {
+    const struct {
+        const char *network, *text, *host;
+        int port;
+        const char* printed;
+    } table[] = {
+        {"tcp", "127.0.0.1:80", "127.0.0.1", 80, "127.0.0.1:80"},
+        {"tcp", "[::1]:80", "::1", 80, "[::1]:80"},
+        {"tcp6", "[::1]:65535", "::1", 65535, "[::1]:65535"},
+        {"tcp", "[2001:DB8:0:0::1]:0", "2001:db8::1", 0, "[2001:db8::1]:0"},
+        {"udp", "[::ffff:1.2.3.4]:53", "::ffff:1.2.3.4", 53, "[::ffff:1.2.3.4]:53"},
+        {"tcp", ":80", "::", 80, "[::]:80"},
+        {"tcp4", ":80", "0.0.0.0", 80, "0.0.0.0:80"},
+        {"udp4", "255.255.255.255:1", "255.255.255.255", 1, "255.255.255.255:1"},
+        {"tcp", "1.2.3.4:", "1.2.3.4", 0, "1.2.3.4:0"},
+        {"tcp", "[fe80::1%lo]:7", "fe80::1%lo", 7, "[fe80::1%lo]:7"},
+        {"unix", "/tmp/socket", "/tmp/socket", 0, "/tmp/socket"},
+        {"unix", "relative", "relative", 0, "relative"},
+        {"unixgram", "@abstract", "@abstract", 0, "@abstract"},
+    };
+    for (const auto& row : table) {
+        const address a = address::parse(row.network, row.text);
+        EXPECT_EQ(a.host(), row.host) << row.text;
+        EXPECT_EQ(a.port(), row.port) << row.text;
+        EXPECT_EQ(a.to_string(), row.printed) << row.text;
+        EXPECT_EQ(static_cast<std::string>(a), row.printed);
+        std::ostringstream out;
+        out << a;
+        EXPECT_EQ(out.str(), row.printed);
+        EXPECT_EQ(address::parse(row.network, row.printed), a) << row.text;
+        EXPECT_EQ(address::from_native(a.native(), a.native_size()), a) << row.text;
+        EXPECT_EQ(a.is_ipv4() + a.is_ipv6() + a.is_unix(), 1) << row.text;
+    }
+}
+
+TEST_F(Address, RefusesWhatIsNone) {
+    const struct {
+        const char *network, *text;
+    } table[] = {
+        {"tcp", ""}, {"tcp", "127.0.0.1"}, {"tcp", "localhost:80"}, {"tcp", "1.2.3:80"}, {"tcp", "1.2.3.4:65536"}, {"tcp", "1.2.3.4:-1"},
+        {"tcp", "1.2.3.4:+1"}, {"tcp", "1.2.3.4:80x"}, {"tcp", "1.2.3.4: 80"}, {"tcp", "::1:80"}, {"tcp", "[::1:80"}, {"tcp", "[::1]80"},
+        {"tcp4", "[::1]:80"}, {"tcp6", "1.2.3.4:80"}, {"tcp", "[1::2::3]:80"}, {"unix", ""}, {"foo", "1.2.3.4:80"}, {"", "1.2.3.4:80"},
+    };
+    for (const auto& row : table) {
+        EXPECT_EQ(code_of([&] { address::parse(row.network, row.text); }), bad_address) << row.network << ' ' << row.text;
+    }
+    const std::string limit(sizeof(sockaddr_un::sun_path) - 1, 'x');
+    EXPECT_EQ(address::parse("unix", limit).to_string(), limit);
+    EXPECT_EQ(code_of([&] { address::parse("unix", limit + 'x'); }), bad_address);
+    EXPECT_EQ(address::parse("unix", '@' + limit).to_string(), '@' + limit);
+    EXPECT_EQ(code_of([&] { address::parse("unix", '@' + limit + 'x'); }), bad_address);
+    EXPECT_EQ(code_of([&] { address::parse("unix", std::string("a\0b", 3)); }), bad_address);
+    EXPECT_EQ(code_of([&] { address::parse("tcp", std::string("1.2.3.4\0x:80", 12)); }), bad_address);
+    const std::string text = text_of([] { address::parse("tcp", "1.2.3:80"); });
+    EXPECT_EQ(text.rfind("parse tcp 1.2.3:80: ", 0), 0u) << text;
+}
+
+TEST_F(Address, IsAValue) {
+    address none, a = address::parse("tcp", "127.0.0.1:80"), b = a;
+    EXPECT_EQ(none.to_string(), "");
+    EXPECT_EQ(none, address());
+    EXPECT_EQ(none.port(), 0);
+    EXPECT_FALSE(none.is_ipv4() || none.is_ipv6() || none.is_unix() || none.is_loopback());
+    EXPECT_EQ(a, b);
+    EXPECT_NE(a, none);
+    EXPECT_NE(a, address::parse("tcp", "127.0.0.1:81"));
+    EXPECT_NE(a, address::parse("tcp", "127.0.0.2:80"));
+    b = none;
+    EXPECT_EQ(b, none);
+    EXPECT_TRUE(a.is_loopback());
+    EXPECT_TRUE(address::parse("tcp", "127.9.9.9:1").is_loopback());
+    EXPECT_TRUE(address::parse("tcp", "[::1]:1").is_loopback());
+    EXPECT_FALSE(address::parse("tcp", "128.0.0.1:1").is_loopback());
+    EXPECT_FALSE(address::parse("tcp", "[::2]:1").is_loopback());
+    EXPECT_FALSE(address::parse("unix", "/x").is_loopback());
+    EXPECT_EQ(address::from_native(nullptr, 0), none);
+}
+
+TEST_F(Address, HostAndPortAreSplitAndJoined) {
+    const struct {
+        const char *text, *host, *port;
+    } table[] = {{"a:1", "a", "1"}, {":1", "", "1"}, {"a:", "a", ""}, {"[::1]:80", "::1", "80"}, {"[]:1", "", "1"}, {"[a%b]:http", "a%b", "http"}};
+    for (const auto& row : table) {
+        const auto [host, port] = net::split_host_port(row.text);
+        EXPECT_EQ(host, row.host) << row.text;
+        EXPECT_EQ(port, row.port) << row.text;
+    }
+    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]1"}) EXPECT_EQ(code_of([&] { net::split_host_port(text); }), bad_address) << text;
+    EXPECT_EQ(net::join_host_port("a", "1"), "a:1");
+    EXPECT_EQ(net::join_host_port("::1", "1"), "[::1]:1");
+    EXPECT_EQ(net::join_host_port("", ""), ":");
+}
+
+// ---- names -------------------------------------------------------------------------------------------------------------------------------
+
+class Resolve : public support::each_p {};
+EACH_P(Resolve);
+
+TEST_P(Resolve, FindsThisMachine) {
+    run([] {
+        const auto found = net::resolve("localhost:80");
+        ASSERT_FALSE(found.empty());
+        for (const address& a : found) {
+            EXPECT_TRUE(a.is_loopback()) << a;
+            EXPECT_EQ(a.port(), 80);
+        }
+        EXPECT_EQ(net::resolve("localhost").at(0).port(), 0);
+        EXPECT_EQ(net::resolve("127.0.0.1:7").at(0).to_string(), "127.0.0.1:7");
+        EXPECT_EQ(net::resolve("[::1]:7").at(0).to_string(), "[::1]:7");
+        EXPECT_EQ(net::resolve("unix", "/tmp/x").at(0).to_string(), "/tmp/x");
+        for (const address& a : net::resolve("tcp4", "localhost:1")) EXPECT_TRUE(a.is_ipv4());
+        EXPECT_EQ(net::resolve("localhost:1", dunlin::context::background()).at(0).port(), 1);
+        dunlin::wait_group wg;
+        for (int i = 0; i < 100; ++i) wg.go([] { EXPECT_FALSE(net::resolve("localhost:1").empty()); });
+        wg.wait();
+    });
+}
+
+TEST_P(Resolve, TellsWhatItCannotFind) {
+    run([] {
+        std::error_code ec;
+        EXPECT_TRUE(net::resolve("::1:80", ec).empty());
+        EXPECT_EQ(ec, bad_address);
+        // No server need be asked: a label of a name has at most 63 letters.
+        const std::string no_name = std::string(70, 'x') + ".invalid:80";
+        net::resolve(no_name, ec);
+        EXPECT_TRUE(ec == host_not_found || ec == std::errc::resource_unavailable_try_again) << ec.message();
+        const std::string text = text_of([&] { net::resolve(no_name); });
+        EXPECT_EQ(text.rfind("resolve " + no_name + ": ", 0), 0u) << text;
+        EXPECT_EQ(code_of([] { net::resolve("foo", "localhost:1"); }), bad_address);
+        auto ctx = dunlin::with_cancel(dunlin::context::background());
+        ctx.cancel();
+        EXPECT_EQ(code_of([&] { net::resolve("localhost:1", ctx); }), std::error_code(dunlin::errc::cancelled));
+    });
+    EXPECT_FALSE(net::resolve("localhost:1").empty()) << "from a plain thread";
+}
+
+}  // namespace
