@@ -22,7 +22,7 @@ using key_ptr = openssl_ptr<EVP_PKEY, EVP_PKEY_free>;
 
 constexpr const char* in_memory = "in memory";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw_tls_error("tls " + what + ' ' + where, take_openssl_error()); }
+[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw_tls_error("tls " + what + ' ' + where, take_openssl_error().error); }
 
 // Not inlined: it reads errno.
 [[gnu::noinline]] std::error_code read_file(const char* path, std::string& text) {

@@ -4,6 +4,7 @@
 #include <climits>
 
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
 namespace dunlin::tls {
@@ -53,13 +54,31 @@ const std::error_category& error_category() noexcept {
 
 std::error_code verify_error(long x509_result) noexcept { return {static_cast<int>(x509_result) + first_verify, error_category()}; }
 
-std::error_code take_openssl_error() noexcept {
-    const unsigned long packed = ERR_get_error();
-    ERR_clear_error();
-    if (packed == 0) return make_error_code(errc::protocol);
+namespace {
+
+std::error_code code_of(unsigned long packed) noexcept {
     if (ERR_SYSTEM_ERROR(packed)) return {ERR_GET_REASON(packed), std::generic_category()};
     if (ERR_GET_REASON(packed) == ERR_R_MALLOC_FAILURE) return std::make_error_code(std::errc::not_enough_memory);
     return {static_cast<int>(packed & INT_MAX), error_category()};
+}
+
+bool says_nothing(unsigned long packed) noexcept {
+    const int reason = ERR_GET_REASON(packed);
+    return !ERR_SYSTEM_ERROR(packed) && (reason & ERR_RFLAG_COMMON) != 0 && reason != ERR_R_MALLOC_FAILURE;
+}
+
+}  // namespace
+
+openssl_failure take_openssl_error() noexcept {
+    openssl_failure f{make_error_code(errc::protocol), false};
+    bool telling = false;
+    while (const unsigned long packed = ERR_get_error()) {
+        if (ERR_GET_LIB(packed) == ERR_LIB_SSL && ERR_GET_REASON(packed) == SSL_R_CERTIFICATE_VERIFY_FAILED) f.rejected = true;
+        if (telling) continue;
+        telling = !says_nothing(packed);
+        f.error = code_of(packed);
+    }
+    return f;
 }
 
 std::string cause_text(const std::error_code& ec) {

@@ -13,9 +13,14 @@ namespace dunlin::tls {
 
 std::error_code verify_error(long x509_result) noexcept;
 
-// The first error in the queue of this thread, which is emptied. The queue belongs to the thread: between the call of OpenSSL's that has failed and this one
-// nothing may park.
-std::error_code take_openssl_error() noexcept;
+struct openssl_failure {
+    std::error_code error;
+    bool rejected;  // the peer's certificate: X509's result says why
+};
+
+// The first error in the queue of this thread that says more than "EVP lib" and its like; the queue is emptied. It belongs to the thread: between the call of
+// OpenSSL's that has failed and this one nothing may park.
+openssl_failure take_openssl_error() noexcept;
 
 // As it stands at the end of a line.
 std::string cause_text(const std::error_code& ec);

@@ -12,6 +12,7 @@
 
 #include "io/describe.h"
 #include "io/operation.h"
+#include "io/system.h"
 #include "platform/syscall.h"
 
 namespace dunlin {
@@ -22,7 +23,12 @@ namespace fs {
 [[gnu::noinline]] int make_pipe(int (&ends)[2], int flags) noexcept { return pipe2(ends, flags) == 0 ? 0 : errno; }
 
 void close_number(int fd) noexcept {
-    if (fd >= 0) platform::raw_syscall(SYS_close, fd);
+    if (fd < 0) return;
+    if constexpr (stack::thread_sanitizing) {
+        io::by_libc([fd] { return static_cast<long>(::close(fd)); });  // for the same reason: the number's next owner has nothing to do with us
+    } else {
+        platform::raw_syscall(SYS_close, fd);
+    }
 }
 
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {

@@ -259,7 +259,9 @@ void mutex::print_holder(platform::text_writer& out) const noexcept {
     out.duration(since_ns != 0 && since_ns < now_ns ? now_ns - since_ns : 0);
 }
 
-void detail::mutex_holder::print(platform::text_writer& out, const void* mutex_address) noexcept { static_cast<const mutex*>(mutex_address)->print_holder(out); }
+void detail::mutex_holder::print(platform::text_writer& out, const void* mutex_address) noexcept {
+    static_cast<const mutex*>(mutex_address)->print_holder(out);
+}
 
 void mutex::report_recursion() const noexcept {
     platform::text_writer text(-1);

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -94,8 +95,34 @@ func echoSyscalls(s settings, r results) {
 	runLoad(r, "echo", listener.Addr(), "--calls", "--requests", fmt.Sprint(s.scaled(20_000)))
 }
 
+func echo10m(s settings, r results) {
+	listener := listenOnLoopback()
+	go serveEcho(listener)
+	runLoad(r, "echo", listener.Addr(), "--requests", fmt.Sprint(s.scaled(10_000_000)))
+}
+
+func idleConnections(s settings, r results) {
+	listener := listenOnLoopback()
+	go serveEcho(listener)
+	runLoad(r, "idle", listener.Addr(), "--connections", fmt.Sprint(s.scaled(20_000)))
+}
+
+func httpHello(s settings, r results) {
+	listener := listenOnLoopback()
+	hello := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, world!\n") }
+	go http.Serve(listener, http.HandlerFunc(hello))
+	seconds := "3"
+	if s.quick {
+		seconds = "1" // wrk counts in whole ones
+	}
+	runLoad(r, "http", listener.Addr(), "--connections", "64", "--seconds", seconds)
+}
+
 func init() {
 	workloads["echo-64"] = echo(64)
 	workloads["echo-1000"] = echo(1000)
 	workloads["echo-syscalls"] = echoSyscalls
+	workloads["echo-10m"] = echo10m
+	workloads["idle-connections"] = idleConnections
+	workloads["http-hello"] = httpHello
 }
