@@ -64,6 +64,31 @@ inline long system_writev(int fd, const iovec* parts, int count) noexcept {
     }
 }
 
+// New descriptors. Only ThreadSanitizer need be told of them: it keeps for each number what happened before its last write.
+inline long system_socket(int family, int type) noexcept {
+    if constexpr (stack::thread_sanitizing) {
+        return by_libc([=] { return static_cast<long>(::socket(family, type, 0)); });
+    } else {
+        return platform::raw_syscall(SYS_socket, family, type, 0);
+    }
+}
+
+inline long system_accept(int fd) noexcept {
+    if constexpr (stack::thread_sanitizing) {
+        return by_libc([=] { return static_cast<long>(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); });
+    } else {
+        return platform::raw_syscall(SYS_accept4, fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    }
+}
+
+inline long system_socketpair(int type, int* ends) noexcept {
+    if constexpr (stack::thread_sanitizing) {
+        return by_libc([=] { return static_cast<long>(::socketpair(AF_UNIX, type, 0, ends)); });
+    } else {
+        return platform::raw_syscall(SYS_socketpair, AF_UNIX, type, 0, platform::syscall_arg(ends));
+    }
+}
+
 inline long system_recvfrom(int fd, void* data, std::size_t size, sockaddr_storage* name, socklen_t* name_size) noexcept {
     if constexpr (stack::sanitizing || stack::thread_sanitizing) {
         return by_libc([=] { return ::recvfrom(fd, data, at_most(size), 0, reinterpret_cast<sockaddr*>(name), name_size); });

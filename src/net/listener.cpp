@@ -46,17 +46,13 @@ void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t p
     io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
 }
 
-long accept_once(int fd) noexcept {
-    return platform::raw_syscall(SYS_accept4, fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
-}
-
 // The new socket, or -1 and `ec`.
 int accept_socket(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
     if (!mine) return -1;
     for (std::int64_t pause_ns = first_pause_ns;;) {
         std::uint32_t seen;
-        const long fd = io::perform(d, direction::read, limit, where, ec, seen, accept_once);
+        const long fd = io::perform(d, direction::read, limit, where, ec, seen, io::system_accept);
         if (fd >= 0) return static_cast<int>(fd);
         if (ec.category() != std::generic_category()) return -1;
         if (was_given_up(ec.value())) {
@@ -109,7 +105,7 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
         }
         ec = bind_and_listen(fd, n, at, options);
         if (!ec) return open_descriptor(fd, n.descriptor_kind(), ec);
-        platform::raw_syscall(SYS_close, fd);
+        netpoll::close_number(fd);
     }
     return nullptr;
 }

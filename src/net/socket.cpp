@@ -64,7 +64,7 @@ const network* find_network(std::string_view name) noexcept {
 }
 
 int make_socket(int family, int type) noexcept {
-    return static_cast<int>(platform::raw_syscall(SYS_socket, family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return static_cast<int>(io::system_socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
@@ -74,7 +74,7 @@ io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
     io_descriptor* d = io_descriptor::open(fd, error);
     if (d == nullptr) {
         ec = system_error_code(error);
-        platform::raw_syscall(SYS_close, fd);
+        netpoll::close_number(fd);
         return nullptr;
     }
     ec.clear();

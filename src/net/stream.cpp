@@ -5,6 +5,7 @@
 
 #include <dunlin/net.hpp>
 
+#include "io/system.h"
 #include "net/socket.h"
 
 namespace dunlin::net {
@@ -74,11 +75,11 @@ void stream::set_send_buffer(std::size_t bytes) {
 std::pair<stream, stream> stream_pair() {
     int ends[2];
     constexpr int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-    std::error_code ec = system_error_code(-platform::raw_syscall(SYS_socketpair, AF_UNIX, type, 0, platform::syscall_arg(ends)));
+    std::error_code ec = system_error_code(-io::system_socketpair(type, ends));
     if (ec) throw_net_error("make", "unix", "pair", ec);
     auto first = io_access::make<stream>(open_descriptor(ends[0], kind::unix_stream, ec));
     if (ec) {
-        platform::raw_syscall(SYS_close, ends[1]);
+        netpoll::close_number(ends[1]);
         throw_net_error("make", "unix", "pair", ec);
     }
     auto second = io_access::make<stream>(open_descriptor(ends[1], kind::unix_stream, ec));

@@ -3,15 +3,25 @@
 #include <cerrno>
 #include <mutex>
 #include <new>
+#include <unistd.h>
 
 #include "platform/clock.h"
 #include "platform/syscall.h"
 #include "poll/backend.h"
 #include "poll/netpoll.h"
 #include "sched/wait_reason.h"
+#include "stack/sanitizer.h"
 #include "timer/timers.h"
 
 namespace dunlin::netpoll {
+
+void close_number(int fd) noexcept {
+    if constexpr (stack::thread_sanitizing) {
+        ::close(fd);
+    } else {
+        platform::raw_syscall(SYS_close, fd);
+    }
+}
 
 // ---- records -----------------------------------------------------------------------------------------------------------------------------
 
@@ -259,7 +269,7 @@ void descriptor::release() noexcept {
 
 void descriptor::close_now() noexcept {
     const int fd = fd_.exchange(-1, std::memory_order_relaxed);
-    if (fd >= 0) platform::raw_syscall(SYS_close, fd);
+    if (fd >= 0) close_number(fd);
     open_descriptors.fetch_sub(1, std::memory_order_relaxed);
     park::runtime_section inside;
     lock_.lock();
