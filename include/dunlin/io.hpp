@@ -42,8 +42,9 @@ private:
 namespace detail {
 
 template <class T>
-concept byte_like = std::same_as<std::remove_cv_t<T>, std::byte> || std::same_as<std::remove_cv_t<T>, char> || std::same_as<std::remove_cv_t<T>, unsigned char> ||
-                    std::same_as<std::remove_cv_t<T>, signed char> || std::same_as<std::remove_cv_t<T>, char8_t>;
+concept byte_like = std::same_as<std::remove_cv_t<T>, std::byte> || std::same_as<std::remove_cv_t<T>, char> ||
+                    std::same_as<std::remove_cv_t<T>, unsigned char> || std::same_as<std::remove_cv_t<T>, signed char> ||
+                    std::same_as<std::remove_cv_t<T>, char8_t>;
 
 template <class R>
 concept byte_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && byte_like<std::ranges::range_value_t<R>>;

@@ -22,15 +22,6 @@ namespace fs {
 // By libc, because sanitizers learn there that the two ends belong together. Not inlined: it reads errno.
 [[gnu::noinline]] int make_pipe(int (&ends)[2], int flags) noexcept { return pipe2(ends, flags) == 0 ? 0 : errno; }
 
-void close_number(int fd) noexcept {
-    if (fd < 0) return;
-    if constexpr (stack::thread_sanitizing) {
-        io::by_libc([fd] { return static_cast<long>(::close(fd)); });  // for the same reason: the number's next owner has nothing to do with us
-    } else {
-        platform::raw_syscall(SYS_close, fd);
-    }
-}
-
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
     netpoll::descriptor* d = netpoll::descriptor::open(fd, error);
     if (d == nullptr) {

@@ -3,6 +3,8 @@
 
 #include <dunlin/io.hpp>
 
+#include "poll/descriptor.h"
+
 namespace dunlin::fs {
 
 enum class pipe_side : bool { read, write };
@@ -10,7 +12,7 @@ enum class pipe_side : bool { read, write };
 // 0, or errno. ends[0] is read from.
 int make_pipe(int (&ends)[2], int flags) noexcept;
 
-void close_number(int fd) noexcept;
+using netpoll::close_number;
 
 // The end of a pipe that make_pipe() has made, with O_NONBLOCK. An error: it is closed.
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept;

@@ -16,6 +16,7 @@
 namespace dunlin::netpoll {
 
 void close_number(int fd) noexcept {
+    if (fd < 0) return;
     if constexpr (stack::thread_sanitizing) {
         ::close(fd);
     } else {
@@ -269,7 +270,7 @@ void descriptor::release() noexcept {
 
 void descriptor::close_now() noexcept {
     const int fd = fd_.exchange(-1, std::memory_order_relaxed);
-    if (fd >= 0) close_number(fd);
+    close_number(fd);
     open_descriptors.fetch_sub(1, std::memory_order_relaxed);
     park::runtime_section inside;
     lock_.lock();

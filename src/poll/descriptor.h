@@ -35,7 +35,7 @@ namespace dunlin::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 
-// close(2), leaving errno alone. Under ThreadSanitizer libc's, which it must see: the number's next owner has nothing to do with this one.
+// close(2); nothing for a negative number. Under ThreadSanitizer libc's, which it must see: the number's next owner has nothing to do with this one.
 void close_number(int fd) noexcept;
 
 // A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a deadline.
