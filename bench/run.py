@@ -12,6 +12,8 @@ import argparse
 import difflib
 import fnmatch
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -61,7 +63,7 @@ def parse_arguments():
 
 def choose_workloads(parser, names):
     if not names:
-        return list(workloads.WORKLOADS)
+        return [w for w in workloads.WORKLOADS if not w.once]
     known = [w.name for w in workloads.WORKLOADS]
     for name in names:
         if not fnmatch.filter(known, name):
@@ -100,6 +102,22 @@ def prepare(chosen, build):
     return ready, skipped
 
 
+def prepare_load(chosen, build):
+    """Builds what loads the servers; the workloads that can run, and why the others cannot."""
+    possible, skipped = [], {}
+    for w in chosen:
+        lacking = [name for name in w.needs if shutil.which(name) is None]
+        if lacking:
+            skipped[w.name] = f"no `{lacking[0]}` in PATH (Debian: apt-get install {lacking[0]})"
+            say(f"{w.name} skipped: {skipped[w.name]}")
+        else:
+            possible.append(w)
+    if build and shutil.which(os.environ.get("CC", "cc")) is not None:
+        peers.LOAD.build(say)
+    os.environ["DUNLIN_BENCH_LOAD"] = str(peers.LOAD.program)
+    return possible, skipped
+
+
 def list_workloads():
     for w in workloads.WORKLOADS:
         print(f"{w.name:16} {w.what}")
@@ -135,7 +153,9 @@ def main():
     chosen = choose_workloads(parser, arguments.names)
     rounds = arguments.rounds or (3 if arguments.quick else 5)
     try:
-        ready, skipped = prepare(choose_peers(parser, arguments.peers), not arguments.no_build)
+        chosen, skipped = prepare_load(chosen, not arguments.no_build)
+        ready, skipped_peers = prepare(choose_peers(parser, arguments.peers), not arguments.no_build)
+        skipped.update(skipped_peers)
     except peers.BuildError as error:
         say(f"build failed: {error}")
         return 1

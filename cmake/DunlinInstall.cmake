@@ -12,6 +12,15 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/dunlin" DESTINATION "${CMAKE_IN
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(EXPORT dunlinTargets NAMESPACE dunlin:: DESTINATION "${package_dir}")
 
+if(TARGET dunlin_tls)
+    # In an export of its own: who has no OpenSSL, or does not ask for it, finds the library all the same.
+    install(TARGETS dunlin_tls EXPORT dunlinTlsTargets
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(EXPORT dunlinTlsTargets NAMESPACE dunlin:: DESTINATION "${package_dir}")
+endif()
+
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/dunlinConfig.cmake.in" "${PROJECT_BINARY_DIR}/dunlinConfig.cmake"
     INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/dunlinConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
@@ -23,3 +32,7 @@ cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FU
 list(JOIN DUNLIN_SANITIZE_FLAGS " " pc_flags)
 configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin.pc.in" "${PROJECT_BINARY_DIR}/dunlin.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/dunlin.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+if(TARGET dunlin_tls)
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-tls.pc.in" "${PROJECT_BINARY_DIR}/dunlin-tls.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/dunlin-tls.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

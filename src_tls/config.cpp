@@ -124,12 +124,21 @@ std::shared_ptr<config::data> make_data() {
 
 }  // namespace
 
+X509_STORE* system_trust() {
+    static X509_STORE* const store = [] {
+        X509_STORE* s = X509_STORE_new();
+        if (s == nullptr) throw std::bad_alloc();
+        X509_STORE_set_default_paths(s);  // nothing there: then nobody is trusted, and verification says so
+        ERR_clear_error();
+        return s;
+    }();
+    return store;
+}
+
 config config::client() {
     auto d = make_data();
     SSL_CTX_set_verify(d->context.get(), SSL_VERIFY_PEER, nullptr);
-    if (SSL_CTX_set_default_verify_paths(d->context.get()) != 1) refuse("trust store", "of the system");
     d->trusts_system = true;
-    ERR_clear_error();
     return config(std::move(d));
 }
 
@@ -159,13 +168,13 @@ config& config::certificate_from_memory(std::string_view certificate_pem, std::s
 
 config& config::trust(const std::string& file) {
     const std::string pem = contents_of("trusted certificate", file);
-    if (std::exchange(data_->trusts_system, false)) SSL_CTX_set_cert_store(data_->context.get(), X509_STORE_new());
+    data_->trusts_system = false;
     add_trusted(data_->context.get(), pem, file);
     return *this;
 }
 
 config& config::trust_from_memory(std::string_view pem) {
-    if (std::exchange(data_->trusts_system, false)) SSL_CTX_set_cert_store(data_->context.get(), X509_STORE_new());
+    data_->trusts_system = false;
     add_trusted(data_->context.get(), pem, in_memory);
     return *this;
 }

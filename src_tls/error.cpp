@@ -92,7 +92,7 @@ std::string cause_text(const std::error_code& ec) {
 
 void throw_tls_error(const std::string& what_on_whom, const std::error_code& ec, std::size_t transferred) {
     const bool from_context = ec.category() == dunlin::error_category() &&
-                              (ec.value() == static_cast<int>(dunlin::errc::cancelled) || ec.value() == static_cast<int>(dunlin::errc::deadline_exceeded));
+        (ec.value() == static_cast<int>(dunlin::errc::cancelled) || ec.value() == static_cast<int>(dunlin::errc::deadline_exceeded));
     if (from_context) throw context_cancelled(ec, what_on_whom);
     std::string text = what_on_whom + ": " + cause_text(ec);
     if (transferred != 0) text += " (after " + std::to_string(transferred) + " bytes)";

@@ -57,7 +57,12 @@ class Dunlin:
 
     def programs(self):
         path = self._build_dir() / "bench" / "dunlin_bench"
-        return [Program(path)] if path.is_file() else []
+        if not path.is_file():
+            return []
+        program = Program(path)
+        if not (self._build_dir() / "examples" / "example_http_server").is_file():  # it needs Boost.Beast
+            program.workloads -= {"http-hello"}
+        return [program]
 
     def version(self):
         commit = output_of(["git", "describe", "--always", "--tags", "--abbrev=10", "--dirty=+changes"]) or "no git"
@@ -128,4 +133,46 @@ class Go:
         return output_of(["go", "version"]).removeprefix("go version ")
 
 
-PEERS = (Dunlin(), Go())
+def _compile_c(sources, output, *libraries):
+    output.parent.mkdir(parents=True, exist_ok=True)
+    flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]
+    build_step([os.environ.get("CC", "cc"), *flags, *sorted(sources.glob("*.c")), "-o", output, *libraries])
+
+
+class C:
+    """Servers and loops straight on the system's calls, for the workloads of the network."""
+
+    name = "c"
+    procs_variable = "DUNLIN_BENCH_UNUSED"
+    source = ROOT / "bench" / "peers" / "c"
+    program = ROOT / "build" / "bench-peers" / "c_bench"
+
+    def missing(self):
+        if shutil.which(os.environ.get("CC", "cc")) is None:
+            return "no `cc` in PATH (Debian: apt-get install gcc)"
+        return None
+
+    def build(self, say):
+        say("building c")
+        _compile_c(self.source, self.program, "-lpthread")
+
+    def programs(self):
+        return [Program(self.program)] if self.program.is_file() else []
+
+    def version(self):
+        return output_of([os.environ.get("CC", "cc"), "--version"]).partition("\n")[0]
+
+
+class Load:
+    """The program that every peer's servers are measured with; see bench/load."""
+
+    source = ROOT / "bench" / "load"
+    program = ROOT / "build" / "bench-peers" / "net_load"
+
+    def build(self, say):
+        say("building the load")
+        _compile_c(self.source, self.program)
+
+
+LOAD = Load()
+PEERS = (Dunlin(), C(), Go())

@@ -11,7 +11,7 @@ def rows(workloads, procs_list, peers, samples):
     result = []
     for w in workloads:
         for metric in w.metrics:
-            for procs in procs_list:
+            for procs in w.procs_of(procs_list):
                 figures = {}
                 for peer in peers:
                     values = samples.values.get((w.name, metric.name, procs, peer))
@@ -35,7 +35,7 @@ def rows(workloads, procs_list, peers, samples):
                             for peer in peers
                             if (w.name, procs, peer) in samples.failures
                         },
-                        **_verdict(metric.target(procs), figures),
+                        **_verdict(metric.targets_for(procs), figures),
                     }
                 )
     return result
@@ -53,16 +53,28 @@ def _ratios(figures):
     }
 
 
-def _verdict(target, figures):
-    if target is None:
+def _verdict(targets, figures):
+    """Of several targets the worst counts."""
+    if not targets:
         return {"target": None, "verdict": None}
-    described = {"limit": target.limit, "against": target.against, "text": target.text()}
+    verdicts = [_verdict_of_one(target, figures) for target in targets]
+    return {
+        "target": {
+            "text": "; ".join(t.text() for t in targets),
+            "parts": [
+                {"limit": t.limit, "against": t.against, "verdict": verdict} for t, verdict in zip(targets, verdicts)
+            ],
+        },
+        "verdict": next(v for v in ("missed", "not measured", "reached") if v in verdicts),
+    }
+
+
+def _verdict_of_one(target, figures):
     needed = [SUBJECT] + ([target.against] if target.against else [])
     if any(peer not in figures for peer in needed):
-        return {"target": described, "verdict": "not measured"}
+        return "not measured"
     allowed = target.limit * (figures[target.against]["median"] if target.against else 1)
-    reached = figures[SUBJECT]["median"] <= allowed
-    return {"target": described, "verdict": "reached" if reached else "missed"}
+    return "reached" if figures[SUBJECT]["median"] <= allowed else "missed"
 
 
 def document(table, machine, versions, skipped, rounds, quick):

@@ -52,6 +52,22 @@ class Rows(unittest.TestCase):
     def test_a_target_for_another_number_of_processors_does_not_count(self):
         self.assertIsNone(one_row(Target(1 / 5, "go", (2,)), dunlin=[99], go=[100])["verdict"])
 
+    def test_of_two_targets_both_must_be_reached(self):
+        both = (Target(1.05, "c", (1,)), Target(1 / 2, "go", (1,)))
+
+        def verdict(**figures):
+            return report.rows([workload(*both)], [1], list(figures), samples(**figures))[0]
+
+        row = verdict(dunlin=[10], c=[10], go=[20])
+        self.assertEqual((row["verdict"], row["target"]["text"]), ("reached", "<= 1.05 x c; <= 1/2 of go"))
+        self.assertEqual(verdict(dunlin=[10], c=[10], go=[19])["verdict"], "missed")
+        self.assertEqual(verdict(dunlin=[10], c=[9], go=[20])["verdict"], "missed")
+        self.assertEqual(verdict(dunlin=[10], go=[20])["verdict"], "not measured")
+
+    def test_a_workload_for_one_processor_has_no_row_for_two(self):
+        only = Workload("yield", "", (Metric("time", "ns"),), procs=(1,))
+        self.assertEqual([row["procs"] for row in report.rows([only], [1, 2], ["dunlin"], samples())], [1])
+
     def test_a_peer_at_zero_has_no_ratio(self):
         self.assertEqual(one_row(None, dunlin=[5], go=[0])["ratios"], {"go": None})
 

@@ -91,14 +91,21 @@ def measure(workloads, peers_programs, procs_list, rounds, quick):
             program = next((p for p in programs if w.name in p.workloads), None)
             if program is not None:
                 chosen[w.name, peer.name] = program
-    progress = Progress(len(chosen) * len(procs_list) * (rounds + 1))
+    progress = Progress(
+        sum(
+            (rounds + 1 if not w.once else 1) * len(w.procs_of(procs_list))
+            for w in workloads
+            for peer, _ in peers_programs
+            if (w.name, peer.name) in chosen
+        )
+    )
     for w in workloads:
         takers = [(peer, chosen[w.name, peer.name]) for peer, _ in peers_programs if (w.name, peer.name) in chosen]
-        for round_number in range(rounds + 1):
-            for procs in procs_list:
+        for round_number in range(1, 2) if w.once else range(rounds + 1):
+            for procs in w.procs_of(procs_list):
                 for peer, program in takers:
                     _take_turn(samples, progress, w, procs, peer, program, round_number, rounds, quick)
-        for procs in procs_list:
+        for procs in w.procs_of(procs_list):
             progress.line(_summary(samples, w, procs, [peer for peer, _ in takers]))
     return samples
 

@@ -18,8 +18,8 @@ class Target:
         if self.against is None:
             return f"<= {self.limit:g}"
         if self.limit < 1:
-            return f"<= 1/{1 / self.limit:g} of {self.against}"
-        return f"<= {self.limit:g} x {self.against}"
+            return f"<= 1/{1 / self.limit:.4g} of {self.against}"
+        return f"<= {self.limit:.4g} x {self.against}"
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,11 @@ class Metric:
     targets: tuple[Target, ...] = ()
     own: bool = False  # the peers have nothing of the kind and do not print it
 
-    def target(self, procs):
-        return next((t for t in self.targets if procs in t.procs), None)
+    def targets_for(self, procs):
+        return tuple(t for t in self.targets if procs in t.procs)
+
+
+BOTH = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,12 @@ class Workload:
     what: str
     metrics: tuple[Metric, ...]
     timeout_s: int = 120
+    procs: tuple[int, ...] | None = None  # only with these numbers of processors; None: with any
+    needs: tuple[str, ...] = ()  # programs without which it is left out
+    once: bool = False  # long: run only when it is named, one round, no warm-up
 
-
-BOTH = (1, 2)
+    def procs_of(self, procs_list):
+        return [procs for procs in procs_list if self.procs is None or procs in self.procs]
 
 
 def go_part(n, procs=BOTH):
@@ -64,6 +70,15 @@ def time_ms(*targets):
 
 def tick_metrics():
     return (Metric("p50", "ms", (at_most(1.5),)), Metric("p99", "ms"), Metric("max", "ms", (at_most(12),)))
+
+
+def network(*time_targets):
+    """What bench/load's program says of a server: time per request (1 / rate), its CPU time for each."""
+    return (Metric("time", "us", time_targets), Metric("cpu", "us"))
+
+
+def latency():
+    return (Metric("p50", "us"), Metric("p99", "us"))
 
 
 WORKLOADS = (
@@ -267,6 +282,53 @@ WORKLOADS = (
         "with it; Go: a pthread mutex, cgo",
         tick_metrics(),
     ),
+    Workload(
+        "echo-64",
+        "64 connections, each with one message of 64 bytes under way that comes back; time per message (1 / rate) and "
+        "the server's CPU time for it; c: one thread, epoll and nothing else",
+        (*network(Target(1 / 0.95, "c", (1,)), go_part(1.15, (1,))), *latency()),
+        procs=(1,),
+    ),
+    Workload(
+        "echo-1000",
+        "the same with 1000 connections",
+        (*network(Target(1 / 0.95, "c", (1,)), go_part(1.15, (1,))), *latency()),
+        procs=(1,),
+    ),
+    Workload(
+        "echo-syscalls",
+        "system calls of the server for each message of `echo-64`, counted by strace",
+        (Metric("calls", "calls", (at_most(2.3, (1,)),)),),
+        procs=(1,),
+        needs=("strace",),
+    ),
+    Workload(
+        "echo-10m",
+        "ten million messages as in `echo-64`, of which none may be lost, changed or answered twice; only when named",
+        (*network(), *latency(), Metric("requests", "requests")),
+        timeout_s=3600,
+        once=True,
+    ),
+    Workload(
+        "idle-connections",
+        "20,000 connections (or as many as there may be descriptors) that do nothing: the server's resident memory for "
+        "each, and how long a request takes on one of them",
+        (Metric("memory", "B", (at_most(5000, (1,)),)), *latency(), Metric("connections", "connections")),
+        procs=(1,),
+    ),
+    Workload(
+        "http-hello",
+        "`wrk` with 64 connections against `examples/http_server.cpp`; time per request (1 / rate); Go: net/http",
+        network(go_part(1.5, (1,))),
+        procs=(1,),
+        needs=("wrk",),
+    ),
+    Workload(
+        "pipe-wake",
+        "from a plain thread's write to a pipe until the goroutine runs that reads it, everybody having slept; c: a "
+        "thread in epoll_wait; `relative`: the median as part of that of such a thread, by turns in one process",
+        (*latency(), Metric("relative", "x", (at_most(1.3),), own=True)),
+    ),
 )
 
 
@@ -276,9 +338,10 @@ def markdown_table():
     for w in WORKLOADS:
         metrics = ", ".join(f"{m.name} ({m.unit})" for m in w.metrics)
         targets = "; ".join(
-            f"{m.name} {t.text()}" + ("" if t.procs == BOTH else f" (P={','.join(map(str, t.procs))})")
+            f"{m.name} {t.text()}" + ("" if t.procs == BOTH or w.procs else f" (P={','.join(map(str, t.procs))})")
             for m in w.metrics
             for t in m.targets
         )
-        lines.append(f"| `{w.name}` | {w.what} | {metrics} | {targets} |")
+        only = f" (P={','.join(map(str, w.procs))})" if w.procs else ""
+        lines.append(f"| `{w.name}`{only} | {w.what} | {metrics} | {targets} |")
     return "\n".join(lines) + "\n"

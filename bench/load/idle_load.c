@@ -16,7 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { spare_descriptors = 64, addresses = 8, requests = 2000 };
+enum { spare_descriptors = 64,
+    addresses = 8,
+    requests = 2000 };
 
 static double resident_bytes(pid_t process) {
     char path[64], line[256];

@@ -40,7 +40,8 @@ enum { message_size = 64 };
 void fill_message(unsigned char* message, uint64_t number);
 
 /* Latencies in buckets of 1/32 of their size. */
-enum { bucket_bits = 5, buckets = 64 << bucket_bits };
+enum { bucket_bits = 5,
+    buckets = 64 << bucket_bits };
 struct histogram {
     int64_t count[buckets];
     int64_t total;

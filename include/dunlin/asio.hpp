@@ -150,9 +150,7 @@ public:
     using executor_type = detail::asio_library::io_context::executor_type;
     using lowest_layer_type = asio_stream;
 
-    asio_stream()
-        requires(!std::is_reference_v<Stream>)
-    = default;
+    asio_stream() requires(!std::is_reference_v<Stream>) = default;
     /// Takes over, or refers to, a stream.
     explicit asio_stream(Stream&& s) noexcept : stream_(std::forward<Stream>(s)) {}
 

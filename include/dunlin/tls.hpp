@@ -38,7 +38,8 @@ DUNLIN_API const std::error_category& error_category() noexcept;
 inline std::error_condition make_error_condition(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
 inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
 
-enum class version { tls1_2, tls1_3 };
+enum class version { tls1_2,
+    tls1_3 };
 
 /// Whom to trust and who one is (Go's tls.Config). A counted handle: set it up, then give it to any number of connections; changes concern later ones only.
 ///
@@ -95,8 +96,9 @@ private:
 /// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the deadlines from anywhere. Not to be moved or
 ///           destroyed while it is used.
 /// Errors    As byte_stream: each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but for std::bad_alloc.
-///           Data that has been decrypted already is returned whatever the deadline. The text names the peer: "tls read from example.org: connection reset by peer". After an error in a handshake or a write (a deadline or a
-///           cancelled context too) the connection is of no more use for that direction: the same error comes again.
+///           Data that has been decrypted already is returned whatever the deadline. The text names the peer:
+///           "tls read from example.org: connection reset by peer". After an error in a handshake or a write (a deadline or a cancelled context too) the
+///           connection is of no more use for that direction: the same error comes again.
 ///           A connection that ends without close_notify is an error, not an end of file.
 /// Order     What was done before a write happens before what follows the read of those bytes.
 /// Cost      A handshake about 0.3 ms of CPU on either side; 16 KiB for each direction that is used, beside OpenSSL's own.

@@ -259,11 +259,11 @@ TEST_P(Descriptor, AReadThatWasFrozenHindersNobody) {
 TEST_P(Descriptor, ThoseWhoWaitedForATurnAndInSelectAreForgottenToo) {
     for (const bool again : {true, false}) {
         auto [a, b] = net::stream_pair();
+        a.set_read_deadline(1h);
         run([&a = a] {
             for (int i = 0; i < 3; ++i) {
                 dunlin::go([&a] {
                     char c;
-                    a.set_read_deadline(1h);
                     a.read_some(&c, 1);
                     ADD_FAILURE() << "it was frozen";
                 });
@@ -272,7 +272,8 @@ TEST_P(Descriptor, ThoseWhoWaitedForATurnAndInSelectAreForgottenToo) {
                     ADD_FAILURE() << "it was frozen";
                 });
             }
-            support::eventually([] { return waiters() >= 1; });
+            // One reader, the others wait for their turn; and three selects.
+            support::eventually([] { return waiters() == 4; });
             dunlin::sleep_for(2ms);
         });
         a.clear_deadline();

@@ -221,8 +221,8 @@ TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
     });
 }
 
-// NET-16: one reader and one writer at a time, each of whom sees what the one before did. Go's numbers are plain ones, and ours as well: ThreadSanitizer looks at
-// the order too.
+// NET-16: one reader and one writer at a time, each of whom sees what the one before did. The numbers are plain ones, so that ThreadSanitizer looks at the
+// order too.
 void mix(descriptor* d, std::array<std::uint64_t, 2>* state, int rounds, unsigned seed) {
     std::minstd_rand random(seed);
     for (int i = 0; i < rounds; ++i) {

@@ -238,7 +238,8 @@ TEST(TlsConfig, FilesAreReadAndTheirFaultsTold) {
 
 TEST(TlsConfig, AKeyWithAPasswordIsRefusedAndNobodyIsAskedForIt) {
     const std::string locked = tls_test::pem_of([](BIO* b) {
-        return PEM_write_bio_PrivateKey(b, localhost().private_key.get(), EVP_aes_128_cbc(), reinterpret_cast<const unsigned char*>("secret"), 6, nullptr, nullptr);
+        const auto* password = reinterpret_cast<const unsigned char*>("secret");
+        return PEM_write_bio_PrivateKey(b, localhost().private_key.get(), EVP_aes_128_cbc(), password, 6, nullptr, nullptr);
     });
     EXPECT_NE(complaint([&] { tls::config::server_from_memory(localhost().certificate, locked); }), "");
 }

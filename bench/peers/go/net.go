@@ -98,7 +98,11 @@ func echoSyscalls(s settings, r results) {
 func echo10m(s settings, r results) {
 	listener := listenOnLoopback()
 	go serveEcho(listener)
-	runLoad(r, "echo", listener.Addr(), "--requests", fmt.Sprint(s.scaled(10_000_000)))
+	words := []string{"--requests", fmt.Sprint(s.scaled(10_000_000))}
+	if s.procs > 1 {
+		words = append(words, "--free")
+	}
+	runLoad(r, "echo", listener.Addr(), words...)
 }
 
 func idleConnections(s settings, r results) {
@@ -109,7 +113,7 @@ func idleConnections(s settings, r results) {
 
 func httpHello(s settings, r results) {
 	listener := listenOnLoopback()
-	hello := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, world!\n") }
+	hello := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello, world\n") }
 	go http.Serve(listener, http.HandlerFunc(hello))
 	seconds := "3"
 	if s.quick {

@@ -1,0 +1,56 @@
+# What is made only where another library is installed: dunlin::tls (OpenSSL 3), and examples and tests that use it or Boost.Beast. The library itself needs none.
+include_guard(GLOBAL)
+
+if(NOT DUNLIN_TLS MATCHES "^(ON|OFF|AUTO)$")
+    message(FATAL_ERROR "dunlin: DUNLIN_TLS=${DUNLIN_TLS}: expected ON, OFF or AUTO")
+endif()
+if(DUNLIN_TLS STREQUAL "ON")
+    find_package(OpenSSL 3 REQUIRED COMPONENTS SSL Crypto)
+elseif(DUNLIN_TLS STREQUAL "AUTO")
+    find_package(OpenSSL 3 QUIET COMPONENTS SSL Crypto)
+endif()
+
+if(NOT DUNLIN_TLS STREQUAL "OFF" AND OPENSSL_FOUND)
+    file(GLOB tls_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src_tls/*.cpp")
+    dunlin_library(dunlin_tls "" "${tls_sources}")
+    add_library(dunlin::tls ALIAS dunlin_tls)
+    target_link_libraries(dunlin_tls PUBLIC dunlin PRIVATE OpenSSL::SSL OpenSSL::Crypto)
+    set_target_properties(dunlin_tls PROPERTIES EXPORT_NAME tls VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
+        set_target_properties(dunlin_tls PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it
+    endif()
+else()
+    message(STATUS "dunlin: no OpenSSL 3 (libssl-dev), or DUNLIN_TLS is off: dunlin::tls is left out")
+endif()
+
+# Boost's headers, as targets see them; not its package, whose name changes from one version of CMake to the next.
+if(DUNLIN_BUILD_TESTS OR DUNLIN_BUILD_EXAMPLES)
+    find_path(DUNLIN_BEAST_INCLUDE boost/beast/version.hpp)
+    if(DUNLIN_BEAST_INCLUDE)
+        add_library(dunlin_beast INTERFACE)
+        target_include_directories(dunlin_beast SYSTEM INTERFACE "${DUNLIN_BEAST_INCLUDE}")
+        if(DUNLIN_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+            target_compile_options(dunlin_beast INTERFACE -Wno-tsan) # Asio has fences; none where its calls are synchronous
+        endif()
+    else()
+        message(STATUS "dunlin: no Boost.Beast (libboost-dev): the examples and the test that use it are left out")
+    endif()
+endif()
+
+# What an example, or the tests of a folder, must be linked with beside dunlin, and whether that is here.
+function(dunlin_wants name possible libraries)
+    set(wanted "")
+    if(name MATCHES "^(http_server|websocket_echo|asio)$")
+        set(wanted dunlin_beast)
+    elseif(name MATCHES "^tls(_|$)")
+        set(wanted dunlin_tls)
+    endif()
+    set(${possible} TRUE PARENT_SCOPE)
+    if(wanted AND NOT TARGET ${wanted})
+        set(${possible} FALSE PARENT_SCOPE)
+    endif()
+    if(wanted STREQUAL "dunlin_tls")
+        list(APPEND wanted OpenSSL::SSL OpenSSL::Crypto) # they make certificates with it
+    endif()
+    set(${libraries} ${wanted} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,330 @@
+// session.cpp - handshake, reading, writing, the end. The protocol is in session.h.
+#include "session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+
+#include "error.h"
+
+namespace dunlin::tls {
+
+namespace {
+
+constexpr std::size_t most_in_record = 16 * 1024;
+constexpr std::size_t raw_size = most_in_record + 512;  // a record with its header, tag and padding
+constexpr std::size_t most_at_once = 64 * 1024;         // encrypted before it is sent
+constexpr auto close_notify_limit = std::chrono::seconds(5);
+
+detail::io_limit limit_of(const dunlin::context* ctx) noexcept { return ctx != nullptr ? detail::io_limit(*ctx) : detail::io_limit(); }
+
+std::string peer_name(const net::stream& network, side s, std::string_view server_name) {
+    if (s == side::client && !server_name.empty()) return std::string(server_name);
+    const std::string address = network.remote_address().to_string();
+    return !address.empty() ? address : s == side::client ? "a server"
+                                                          : "a client";
+}
+
+}  // namespace
+
+session::session(net::stream network, side s, std::string_view server_name, const config& c)
+    : network_(std::move(network)), peer_(peer_name(network_, s, server_name)), config_(c), ssl_(SSL_new(c.native_handle())) {
+    ERR_clear_error();
+    if (!ssl_) throw std::bad_alloc();
+    BIO* bio = make_wire_bio(wire_);
+    SSL_set_bio(ssl_.get(), bio, bio);
+    if (s == side::server) {
+        SSL_set_accept_state(ssl_.get());
+        return;
+    }
+    SSL_set_connect_state(ssl_.get());
+    if (c.data_->trusts_system && SSL_get_verify_mode(ssl_.get()) != SSL_VERIFY_NONE) SSL_set1_verify_cert_store(ssl_.get(), system_trust());
+    verify_name(server_name_of(c).empty() ? server_name : std::string_view(server_name_of(c)));
+}
+
+void session::verify_name(std::string_view name) {
+    const bool verifies = (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0;
+    std::string host(name.substr(0, name.find('%')));  // without the zone of an IPv6 address
+    if (host.ends_with('.')) host.pop_back();
+    if (host.empty()) {
+        if (verifies) throw_tls_error("tls handshake with " + peer_, make_error_code(errc::no_server_name));
+        return;
+    }
+    X509_VERIFY_PARAM* wanted = SSL_get0_param(ssl_.get());
+    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    if (X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1) return;
+    ERR_clear_error();
+    if (X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) != 1 || SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) {
+        throw_tls_error("tls handshake with " + peer_, take_openssl_error().error);
+    }
+}
+
+stream session::make(net::stream network, side s, std::string_view server_name, const config& c) {
+    return stream(std::make_unique<session>(std::move(network), s, server_name, c));
+}
+
+// ---- calls into OpenSSL ------------------------------------------------------------------------------------------------------------------
+
+// With lock_. Nothing in here, and nothing between `call` and this, can park: the queue is this thread's.
+session::step session::judge(int result) noexcept {
+    const int why = result > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl_.get(), result);
+    step s{outcome::failed, !wire_.out.empty(), {}};
+    switch (why) {
+    case SSL_ERROR_NONE: s.what = outcome::done; return s;
+    case SSL_ERROR_ZERO_RETURN: s.what = outcome::ended; return s;
+    case SSL_ERROR_WANT_READ: s.what = outcome::wants_input; return s;
+    default: break;
+    }
+    const openssl_failure f = take_openssl_error();
+    fatal_ = f.rejected ? verify_error(SSL_get_verify_result(ssl_.get())) : f.error;
+    if (wire_.out_of_memory) fatal_ = std::make_error_code(std::errc::not_enough_memory);
+    s.error = fatal_;
+    return s;
+}
+
+template <class Call>
+session::step session::attempt(Call call) {
+    const std::lock_guard hold(lock_);
+    if (fatal_) return {outcome::failed, !wire_.out.empty(), fatal_};
+    ERR_clear_error();
+    return judge(call());
+}
+
+// ---- the network ---------------------------------------------------------------------------------------------------------------------------
+
+bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    if (ctx == nullptr) {
+        m.lock(where);
+        return true;
+    }
+    try {
+        m.lock(*ctx, where);
+        return true;
+    } catch (const context_cancelled& e) {
+        ec = e.code();
+        return false;
+    }
+}
+
+// What is decrypted already, or about to be encrypted, must not pass a close() or a cancelled context.
+bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept {
+    if (!network_.is_open()) {
+        ec = dunlin::errc::closed;
+    } else if (ctx != nullptr) {
+        ec = ctx->err();
+    }
+    return !ec;
+}
+
+// Hands OpenSSL what the network has. With the reader's turn, or in the handshake.
+bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    if (!raw_) raw_ = std::make_unique_for_overwrite<char[]>(raw_size);
+    const std::size_t n = detail::io_read(io_access::of(network_), {raw_.get(), raw_size}, limit_of(ctx).get(), ec, where);
+    if (!ec && n == 0) ec = make_error_code(errc::truncated);
+    if (ec) return false;
+    const std::lock_guard hold(lock_);
+    wire_.in = {raw_.get(), n};
+    return true;
+}
+
+// Sends what OpenSSL has left, until there is nothing. With send_turn_.
+void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    for (;;) {
+        sending_.clear();
+        {
+            const std::lock_guard hold(lock_);
+            ec = write_error_;
+            if (ec || wire_.out.empty()) return;
+            sending_.swap(wire_.out);
+        }
+        detail::io_write(io_access::of(network_), const_buffer(sending_.data(), sending_.size()), true, limit_of(ctx).get(), ec, where);
+        if (ec) {
+            const std::lock_guard hold(lock_);
+            write_error_ = ec;
+            return;
+        }
+    }
+}
+
+bool session::has_output() {
+    const std::lock_guard hold(lock_);
+    return !wire_.out.empty() && !write_error_;
+}
+
+void session::flush_pending(const dunlin::context* ctx, const where_type& where) {
+    std::error_code ignored;  // the next writer gets it
+    while (has_output() && send_turn_.try_lock()) {
+        const std::lock_guard turn(send_turn_, std::adopt_lock);
+        flush(ctx, ignored, where);
+    }
+}
+
+// ---- the handshake ---------------------------------------------------------------------------------------------------------------------------
+
+void session::handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    ec.clear();
+    // Acquire pairs with the release below: what the handshake wrote to raw_ and agreed on is seen.
+    if (done_.load(std::memory_order_acquire)) return;
+    if (!take(handshaking_, ctx, ec, where)) return;
+    const std::lock_guard turn(handshaking_, std::adopt_lock);
+    if (done_.load(std::memory_order_relaxed)) return;
+    ec = handshake_error_;
+    if (ec || !may_go_on(ctx, ec)) return;
+    shake_hands(ctx, ec, where);
+    handshake_error_ = ec;
+    if (!ec) done_.store(true, std::memory_order_release);
+}
+
+void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    for (;;) {
+        const step s = attempt([this] { return SSL_do_handshake(ssl_.get()); });
+        std::error_code unsent;
+        if (s.output) {
+            const std::lock_guard turn(send_turn_);
+            flush(ctx, unsent, where);
+        }
+        if (s.what == outcome::failed) ec = s.error;
+        if (s.what == outcome::failed || (s.what == outcome::done && !unsent)) return;
+        // A peer that has refused us and gone makes the send fail; why it did so is still to be read.
+        const bool gone = unsent == std::errc::broken_pipe || unsent == std::errc::connection_reset;
+        if (unsent && (!gone || s.what == outcome::done)) {
+            ec = unsent;
+        } else if (!fill(ctx, ec, where) && gone) {
+            ec = unsent;
+        }
+        if (ec) return;
+    }
+}
+
+// ---- reading ---------------------------------------------------------------------------------------------------------------------------------
+
+std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    while (may_go_on(ctx, ec)) {
+        std::size_t n = 0;
+        const step s = attempt([&] { return SSL_read_ex(ssl_.get(), b.data(), b.size(), &n); });
+        if (s.output) flush_pending(ctx, where);
+        if (s.what == outcome::done) return n;
+        if (s.what == outcome::failed) ec = s.error;
+        if (s.what != outcome::wants_input || !fill(ctx, ec, where)) return 0;
+    }
+    return 0;
+}
+
+std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    handshake(ctx, ec, where);
+    if (ec || b.size() == 0 || !take(read_turn_, ctx, ec, where)) return 0;
+    const std::lock_guard turn(read_turn_, std::adopt_lock);
+    std::size_t done = 0;
+    do {
+        const std::size_t n = read_once({static_cast<char*>(b.data()) + done, b.size() - done}, ctx, ec, where);
+        if (n == 0 && !ec && all) ec = dunlin::errc::end_of_file;
+        if (n == 0) break;
+        done += n;
+    } while (all && done < b.size());
+    return done;
+}
+
+// ---- writing ---------------------------------------------------------------------------------------------------------------------------------
+
+// What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With send_turn_.
+const_buffer session::next_piece(cursor& c) {
+    c.pass_empty();
+    if (c.part == c.parts.size()) return {};
+    const auto rest = [&c] { return std::span(static_cast<const char*>(c.parts[c.part].data()) + c.at, c.parts[c.part].size() - c.at); };
+    const auto first = rest().first(std::min(rest().size(), most_in_record));
+    c.at += first.size();
+    c.pass_empty();
+    if (c.part == c.parts.size() || first.size() == most_in_record) return {first.data(), first.size()};
+    gathered_.assign(first.begin(), first.end());
+    for (; c.part < c.parts.size() && gathered_.size() < most_in_record; c.pass_empty()) {
+        const auto more = rest().first(std::min(rest().size(), most_in_record - gathered_.size()));
+        gathered_.insert(gathered_.end(), more.begin(), more.end());
+        c.at += more.size();
+    }
+    return {gathered_.data(), gathered_.size()};
+}
+
+std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    std::size_t done = 0;
+    const_buffer piece = next_piece(c);
+    while (piece.size() != 0 && may_go_on(ctx, ec)) {
+        std::size_t encrypted = 0;
+        const step s = attempt([&] {
+            int result = 1;
+            // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading too.
+            if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) ec = std::make_error_code(std::errc::broken_pipe);
+            if (write_error_) ec = write_error_;
+            while (!ec && result > 0 && piece.size() != 0 && encrypted < most_at_once) {
+                std::size_t n = 0;
+                result = SSL_write_ex(ssl_.get(), piece.data(), piece.size(), &n);
+                if (result > 0) encrypted += n, piece = next_piece(c);
+            }
+            return result;
+        });
+        if (ec) break;
+        flush(ctx, ec, where);
+        if (s.what != outcome::done && !ec) ec = s.error ? s.error : make_error_code(errc::protocol);
+        if (ec) break;
+        done += encrypted;
+        if (!all) break;
+    }
+    return done;
+}
+
+std::size_t session::write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    handshake(ctx, ec, where);
+    if (ec || !take(send_turn_, ctx, ec, where)) return 0;
+    cursor c{parts};
+    std::size_t done = 0;
+    {
+        const std::lock_guard turn(send_turn_, std::adopt_lock);
+        done = write_in_turn(c, all, ctx, ec, where);
+    }
+    flush_pending(ctx, where);
+    return done;
+}
+
+// ---- the end ---------------------------------------------------------------------------------------------------------------------------------
+
+// The close_notify, once. False: there is nothing to send.
+bool session::say_end(std::error_code& ec) {
+    const step s = attempt([this] {
+        if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return 1;
+        return std::max(SSL_shutdown(ssl_.get()), 1);  // 0 says that the peer's has not come yet; below that nothing can be done
+    });
+    ec = s.error;
+    return s.output;
+}
+
+void session::close_write(std::error_code& ec) {
+    const auto where = where_type::current();
+    handshake(nullptr, ec, where);
+    if (ec) return;
+    {
+        const std::lock_guard turn(send_turn_);
+        say_end(ec);
+        if (!ec) flush(nullptr, ec, where);
+    }
+    flush_pending(nullptr, where);
+}
+
+void session::close() noexcept {
+    // Whoever writes now is interrupted within a record: there would be no sense in a close_notify after it.
+    if (done_.load(std::memory_order_acquire) && network_.is_open() && send_turn_.try_lock()) {
+        const std::lock_guard turn(send_turn_, std::adopt_lock);
+        try {
+            std::error_code ignored;
+            if (say_end(ignored)) {
+                network_.set_write_deadline(close_notify_limit);
+                flush(nullptr, ignored, where_type::current());
+            }
+        } catch (...) {  // closed meanwhile, or no memory: without it, then
+        }
+    }
+    network_.close();
+}
+
+}  // namespace dunlin::tls

@@ -1,0 +1,132 @@
+// session.h - one TLS connection: OpenSSL's state machine on one side, the network on the other, and who may touch what.
+//
+// Problem    OpenSSL's objects are for one user at a time, its error queue belongs to the thread, and a goroutine that waits may continue on another thread. So
+//            nothing may wait inside of OpenSSL. Yet a reader and a writer use the same connection at the same time, and the reader may have to send
+//            (an answer to a key update, an alert).
+// Data       ssl_, wire_, fatal_, write_error_ belong to lock_, which is never held while anybody waits for the network. OpenSSL reads from wire_.in and
+//            appends to wire_.out; it never waits. raw_ is the reader's (or the handshake's), sending_ and gathered_ are of who has send_turn_.
+// Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue, unlock. What it left in wire_.out is
+//            sent outside (flush()), in order, by whoever has send_turn_. If it wants to read, the reader reads from the network into raw_ and
+//            hands it over (fill()): OpenSSL wants more only when wire_.in is used up, so raw_ is then nobody else's.
+//            Turns: handshaking_, then read_turn_ or send_turn_, then lock_.
+// Proof      That nothing stays unsent. A writer sends what it makes, with send_turn_. A reader must not wait for that turn, because a writer may keep it until
+//            the peer reads, whose reader may be waiting in the same way. It appends (with lock_), and tries to take the turn. If that fails somebody
+//            has it, and everybody who gives it back then looks at wire_.out (flush_pending()). Had he looked before the append, he would have given the turn
+//            back before the reader tried to take it; so he looks after it, and sees it.
+// Errors     After a failed send part of a record may be out: no more can be sent (write_error_). After an error of the protocol OpenSSL can go on in neither
+//            direction (fatal_). After a failed handshake there is no connection (handshake_error_).
+// Source     Go's crypto/tls.Conn: in.Mutex, out.Mutex, permanent errors after a failed write, 5 s for the close_notify.
+// Tests      tests/tls/stream_test.cpp, tests/tls/identity_test.cpp, tests/tls/peer_test.cpp
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include <dunlin/mutex.hpp>
+#include <dunlin/tls.hpp>
+
+#include "config.h"
+
+namespace dunlin::tls {
+
+enum class side { client,
+    server };
+
+// What OpenSSL's BIO reads and writes.
+struct wire {
+    std::span<const char> in;
+    std::vector<char> out;
+    bool out_of_memory = false;  // out could not grow
+};
+
+class session {
+public:
+    using where_type = std::source_location;
+
+    // Throws io_error, std::bad_alloc.
+    session(net::stream network, side s, std::string_view server_name, const config& c);
+    session(const session&) = delete;
+    session& operator=(const session&) = delete;
+
+    static stream make(net::stream network, side s, std::string_view server_name, const config& c);
+    static const std::string& server_name_of(const config& c) noexcept { return c.data_->server_name; }
+
+    net::stream& network() noexcept { return network_; }
+    const std::string& peer() const noexcept { return peer_; }
+    SSL* ssl() const noexcept { return ssl_.get(); }
+
+    // All set `ec` if something fails. `ctx` may be null.
+    void handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void close_write(std::error_code& ec);
+    void close() noexcept;
+
+    // Looks at what the handshake has agreed on; empty before.
+    template <class Look>
+    std::string agreed(Look look) {
+        const std::lock_guard hold(lock_);
+        return done_.load(std::memory_order_relaxed) ? look(ssl_.get()) : std::string();
+    }
+
+private:
+    enum class outcome {
+        done,
+        ended,        // the peer's close_notify
+        wants_input,  // from the network
+        failed,
+    };
+    struct step {
+        outcome what;
+        bool output;  // there is something to send
+        std::error_code error;
+    };
+    // The pieces of a write, each for one record.
+    struct cursor {
+        std::span<const const_buffer> parts;
+        std::size_t part = 0, at = 0;
+        void pass_empty() noexcept {
+            while (part < parts.size() && at == parts[part].size()) ++part, at = 0;
+        }
+    };
+
+    bool may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept;
+    bool take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    template <class Call>
+    step attempt(Call call);
+    step judge(int result) noexcept;
+    bool fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void flush_pending(const dunlin::context* ctx, const where_type& where);
+    bool has_output();
+    void shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t write_in_turn(cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    const_buffer next_piece(cursor& c);
+    bool say_end(std::error_code& ec);
+    void verify_name(std::string_view name);
+
+    net::stream network_;
+    std::string peer_;                 // for texts; constant
+    config config_;                    // keeps what the SSL object refers to
+    mutex handshaking_;                // who makes the handshake
+    std::atomic<bool> done_{false};    // the handshake; released by who made it, acquired by who uses it
+    std::error_code handshake_error_;  // handshaking_
+
+    mutex read_turn_;
+    std::unique_ptr<char[]> raw_;  // the reader's
+
+    mutex send_turn_;
+    std::vector<char> sending_, gathered_;  // send_turn_
+
+    mutex lock_;
+    openssl_ptr<SSL, SSL_free> ssl_;
+    wire wire_;
+    std::error_code fatal_, write_error_;
+};
+
+// A BIO that reads and writes `w`, which must outlive it. Throws std::bad_alloc.
+BIO* make_wire_bio(wire& w);
+
+}  // namespace dunlin::tls

@@ -1,0 +1,196 @@
+// Datagrams: UDP of both families, and Unix sockets.
+#include <array>
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/pairs.h"
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace net = dunlin::net;
+using net::address;
+using support::code_of;
+using support::has_timed_out;
+using support::is_closed;
+using support::text_of;
+
+std::vector<const char*> networks() {
+    if (support::has_ipv6()) return {"udp4", "udp6", "udp", "unixgram"};
+    return {"udp4", "udp", "unixgram"};
+}
+
+class Packet : public support::each_p {};
+EACH_P(Packet);
+
+TEST_P(Packet, CarriesWholeMessages) {
+    run([] {
+        for (const char* network : networks()) {
+            net::packet_conn a = net::listen_packet(network, support::any_address(network)), b = net::listen_packet(network, support::any_address(network));
+            address from;
+            std::array<char, 100> got;
+            EXPECT_EQ(a.write_to("hello", b.local_address()), 5u);
+            EXPECT_EQ(a.write_to("", b.local_address()), 0u);
+            EXPECT_EQ(a.write_to(std::string(100, 'x'), b.local_address()), 100u);
+            EXPECT_EQ(a.write_to("last", b.local_address()), 4u);
+            EXPECT_EQ(b.read_from(got, from), 5u);
+            EXPECT_EQ(from, a.local_address()) << from;
+            EXPECT_EQ(std::string(got.data(), 5), "hello");
+            EXPECT_EQ(b.read_from(got, from), 0u) << "an empty message";
+            EXPECT_EQ(b.read_some(std::span(got).first(10)), 10u) << "the rest is lost";
+            EXPECT_EQ(b.read_some(got), 4u);
+            b.write_to("back", from);
+            EXPECT_EQ(a.read_some(got), 4u);
+            EXPECT_EQ(a.remote_address().to_string(), "");
+        }
+    });
+}
+
+TEST_P(Packet, DialledToOneAddress) {
+    run([] {
+        for (const char* network : networks()) {
+            net::packet_conn server = net::listen_packet(network, support::any_address(network));
+            net::packet_conn client = net::dial_packet(network, server.local_address().to_string());
+            EXPECT_EQ(client.remote_address(), server.local_address());
+            EXPECT_EQ(client.write_some("ping"), 4u);
+            std::array<char, 10> got;
+            address from;
+            EXPECT_EQ(server.read_from(got, from), 4u);
+            if (std::string(network) == "unixgram") {
+                EXPECT_EQ(from.to_string(), "") << "it has no name";
+                continue;
+            }
+            EXPECT_EQ(from, client.local_address());
+            server.write_to("pong", from);
+            EXPECT_EQ(client.read_some(got), 4u);
+            EXPECT_EQ(std::string(got.data(), 4), "pong");
+            // Others are not heard.
+            net::packet_conn other = net::listen_packet(network, support::any_address(network));
+            other.write_to("noise", client.local_address());
+            server.write_to("again", from);
+            EXPECT_EQ(client.read_some(got), 5u);
+            EXPECT_EQ(std::string(got.data(), 5), "again");
+        }
+    });
+}
+
+TEST_P(Packet, WaitsForMessages) {
+    run([] {
+        for (const char* network : networks()) {
+            net::packet_conn server = net::listen_packet(network, support::any_address(network));
+            net::packet_conn client = net::listen_packet(network, support::any_address(network));
+            const int rounds = support::rounds(1000);
+            dunlin::wait_group wg;
+            wg.go([&] {
+                std::array<char, 10> got;
+                for (int i = 0; i < rounds; ++i) {
+                    address from;
+                    const std::size_t n = server.read_from(got, from);
+                    server.write_to({got.data(), n}, from);
+                }
+            });
+            std::thread thread([&] {
+                std::array<char, 10> got;
+                for (int i = 0; i < rounds; ++i) {
+                    client.write_to(std::to_string(i), server.local_address());
+                    const std::size_t n = client.read_some(got);
+                    ASSERT_EQ(std::string(got.data(), n), std::to_string(i));
+                }
+            });
+            wg.wait();
+            thread.join();
+        }
+    });
+}
+
+TEST_P(Packet, EndsByCloseDeadlineAndContext) {
+    run([] {
+        for (const char* network : networks()) {
+            net::packet_conn p = net::listen_packet(network, support::any_address(network));
+            std::array<char, 10> got;
+            address from;
+            std::error_code ec;
+            p.set_deadline(2ms);
+            EXPECT_EQ(code_of([&] { p.read_from(got, from); }), has_timed_out);
+            EXPECT_EQ((p.write_to("x", p.local_address(), ec), ec), has_timed_out);
+            p.clear_deadline();
+            const auto soon = dunlin::context::with_timeout(dunlin::context::background(), 2ms);
+            EXPECT_EQ(code_of([&] { p.read_from(got, from, soon); }), std::error_code(dunlin::errc::deadline_exceeded));
+            EXPECT_EQ(dunlin::select(dunlin::on_readable(p), dunlin::on_timeout(1ms)), 1u);
+            dunlin::wait_group wg;
+            for (int i = 0; i < 2; ++i) wg.go([&] { EXPECT_EQ(code_of([&] { std::array<char, 1> c; p.read_some(c); }), is_closed); });
+            support::eventually([] { return support::waiters() == 1; });
+            p.close();
+            wg.wait();
+            EXPECT_EQ((p.read_some(got, ec), ec), is_closed);
+            EXPECT_EQ(code_of([&] { p.write_some("x"); }), is_closed);
+        }
+    });
+}
+
+TEST_P(Packet, AFullQueueIsWaitedFor) {
+    run([] {
+        net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn client = net::dial_packet("unixgram", server.local_address().to_string());
+        const int rounds = support::rounds(1000);
+        dunlin::wait_group wg;
+        wg.go([&] {
+            for (int i = 0; i < rounds; ++i) client.write_some(std::to_string(i));
+        });
+        std::array<char, 10> got;
+        for (int i = 0; i < rounds; ++i) {
+            const std::size_t n = server.read_some(got);
+            ASSERT_EQ(std::string(got.data(), n), std::to_string(i));
+        }
+        wg.wait();
+    });
+}
+
+TEST_P(Packet, Errors) {
+    run([] {
+        const std::error_code bad = dunlin::errc::bad_address;
+        EXPECT_EQ(code_of([] { net::listen_packet("tcp", "127.0.0.1:0"); }), bad);
+        EXPECT_EQ(code_of([] { net::dial_packet("udp", "127.0.0.1"); }), bad);
+        EXPECT_EQ(code_of([] { net::dial_packet("unixgram", "@nobody-is-here"); }), std::errc::connection_refused);
+        net::packet_conn a = net::listen_packet("udp", "127.0.0.1:0");
+        EXPECT_EQ(code_of([&] { net::listen_packet("udp", a.local_address().to_string()); }), std::errc::address_in_use);
+        EXPECT_EQ(code_of([&] { a.write_some("x"); }), std::errc::destination_address_required);
+        EXPECT_EQ(code_of([&] { a.write_to(std::string(70000, 'x'), a.local_address()); }), std::errc::message_size);
+        const std::string to = a.local_address().to_string();
+        const std::string text = text_of([&] { a.write_to(std::string(70000, 'x'), a.local_address()); });
+        EXPECT_NE(text.find(to + ": message too long"), std::string::npos) << text;
+        // What nobody takes comes back as an error of the next call.
+        const std::string nowhere = net::listen_packet("udp", "127.0.0.1:0").local_address().to_string();
+        net::packet_conn c = net::dial_packet("udp", nowhere);
+        c.write_some("x");
+        std::array<char, 1> got;
+        EXPECT_EQ(code_of([&] { c.read_some(got); }), std::errc::connection_refused);
+        EXPECT_EQ(code_of([] { net::packet_conn().read_some(dunlin::mutable_buffer()); }), is_closed);
+        c.set_receive_buffer(10000);
+        c.set_send_buffer(10000);
+    });
+}
+
+TEST_P(Packet, MovesAndTakesOver) {
+    run([] {
+        net::packet_conn a = net::listen_packet("udp", "127.0.0.1:0"), b = std::move(a);
+        EXPECT_FALSE(a.is_open());
+        b.write_to("x", b.local_address());
+        std::array<char, 1> got;
+        EXPECT_EQ(b.read_some(got), 1u);
+        a = std::move(b);
+        EXPECT_TRUE(a.is_open());
+        int fd[2];
+        ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, fd), 0);
+        net::packet_conn c = net::packet_conn::adopt(fd[0]), d = net::packet_conn::adopt(fd[1]);
+        c.write_some("y");
+        EXPECT_EQ(d.read_some(got), 1u);
+        EXPECT_EQ(got[0], 'y');
+    });
+}
+
+}  // namespace
