@@ -242,6 +242,12 @@ public:
     std::size_t read_some(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_read(descriptor_, {data, size}, nullptr, ec, w);
     }
+    std::size_t read_some(void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+        return read({data, size}, ctx, w);
+    }
+    std::size_t read_some(void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read(descriptor_, {data, size}, detail::io_limit(ctx).get(), ec, w);
+    }
     std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_read(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
@@ -255,6 +261,12 @@ public:
     }
     std::size_t read_exactly(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_read_exactly(descriptor_, {data, size}, nullptr, ec, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+        return exactly({data, size}, ctx, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_read_exactly(descriptor_, {data, size}, detail::io_limit(ctx).get(), ec, w);
     }
     std::size_t read_exactly(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_read_exactly(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
@@ -270,6 +282,12 @@ public:
     std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_write(descriptor_, {data, size}, false, nullptr, ec, w);
     }
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+        return write({data, size}, false, ctx, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, {data, size}, false, detail::io_limit(ctx).get(), ec, w);
+    }
     std::size_t write_some(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, false, detail::io_limit(ctx).get(), ec, w);
     }
@@ -284,6 +302,12 @@ public:
     std::size_t write_all(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_write(descriptor_, {data, size}, true, nullptr, ec, w);
     }
+    std::size_t write_all(const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+        return write({data, size}, true, ctx, w);
+    }
+    std::size_t write_all(const void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_write(descriptor_, {data, size}, true, detail::io_limit(ctx).get(), ec, w);
+    }
     std::size_t write_all(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, true, detail::io_limit(ctx).get(), ec, w);
     }
@@ -294,6 +318,12 @@ public:
         return vector({parts.begin(), parts.size()}, {}, w);
     }
     std::size_t writev(std::span<const const_buffer> parts, const context& ctx, where_type w = where_type::current()) { return vector(parts, ctx, w); }
+    std::size_t writev(std::initializer_list<const_buffer> parts, const context& ctx, where_type w = where_type::current()) {
+        return vector({parts.begin(), parts.size()}, ctx, w);
+    }
+    std::size_t writev(std::span<const const_buffer> parts, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_writev(descriptor_, parts, detail::io_limit(ctx).get(), ec, w);
+    }
     std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_writev(descriptor_, parts, nullptr, ec, w);
     }

@@ -198,7 +198,7 @@ auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location wh
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
 auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, 0, std::forward<Handler>(handler), where);
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
 }
 
 /// Any of the cases above, in a vector for instance. It keeps its channel alive, and its value until that is sent.

@@ -232,7 +232,9 @@ bool selection::enqueue_descriptors(park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
         if (!has_descriptor(c)) continue;
-        if (descriptor_of(c)->queue_for_edge(direction_of(c), edge_seen(c), &poll_node_of(c)) == netpoll::queued::yes) continue;
+        netpoll::descriptor* d = descriptor_of(c);
+        const netpoll::direction dir = direction_of(c);
+        if (d->queue_for_edge(dir, edge_seen(c), d->deadline_ns(dir), &poll_node_of(c)) == netpoll::queued::yes) continue;
         return !w.decide(&poll_node_of(c));
     }
     return true;

@@ -47,17 +47,18 @@ end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_
 void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
     park::waiter w;
     netpoll::poll_node n(&w);
-    n.several = true;
+    const std::int64_t deadline_ns = d->deadline_ns(dir);  // queue_for_edge() looks whether it still holds; who sets another one later wakes us
+    n.several = limit != nullptr || deadline_ns != netpoll::no_deadline_ns;
     n.holds_turn = true;
     w.enter();
     w.prepare(sched::wait_reason::io_wait, where);
-    if (d->queue_for_edge(dir, seen, &n) != netpoll::queued::yes) {
+    if (d->queue_for_edge(dir, seen, deadline_ns, &n) != netpoll::queued::yes) {
         w.withdraw();
         w.leave();
         return;
     }
-    // After the lock of queue_for_edge(): a deadline set before it is seen here, and one set later wakes us.
-    const end_of_wait end = wait_for_node(w, d->deadline_ns(dir), limit);
+    const end_of_wait end = wait_for_node(w, deadline_ns, limit);
+    d->back(dir);
     if (end == end_of_wait::served) return;
     d->forget_edge(dir, &n);
     if (end == end_of_wait::no_memory) throw std::bad_alloc();
@@ -73,7 +74,10 @@ bool turn::enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const
         if (d_->queue_for_turn(direction_, &n) == netpoll::queued::yes) {
             const end_of_wait end = wait_for_node(w, netpoll::no_deadline_ns, limit);
             if (end == end_of_wait::served) {
-                if (n.granted) return true;
+                if (n.granted) {
+                    d_->back(direction_);
+                    return true;
+                }
             } else {
                 d_->forget_turn(direction_, &n);
                 if (end == end_of_wait::no_memory) throw std::bad_alloc();

@@ -162,6 +162,7 @@ std::ostream& operator<<(std::ostream& out, const address& a) { return out << a.
 
 std::pair<std::string, std::string> split_host_port(std::string_view text) {
     const auto bad = [&](std::string_view why) { throw_net_error("read address", "", text, errc::bad_address, why); };
+    if (text.find('\0') != text.npos) bad("it contains a zero byte");
     const std::size_t colon = text.rfind(':');
     if (!text.empty() && text[0] == '[') {
         const std::size_t bracket = text.find(']');

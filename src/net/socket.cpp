@@ -1,6 +1,7 @@
 #include "net/socket.h"
 
 #include <cstring>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -85,14 +86,15 @@ io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
 
 io_descriptor* adopt_socket(int fd, std::initializer_list<kind> allowed, std::error_code& ec) noexcept {
     detail::set_socket_describer(describe);
+    const long flags = platform::raw_syscall(SYS_fcntl, fd, F_GETFL);
     io_descriptor* d = detail::io_adopt(fd, ec);
     if (d == nullptr) return nullptr;
     for (const kind k : allowed) {
         if (io::kind_of(d) == k) return d;
     }
-    // It must stay open: give the record something else to close.
     ec = std::make_error_code(std::errc::not_a_socket);
     d->give_back_fd();
+    platform::raw_syscall(SYS_fcntl, fd, F_SETFL, flags);  // and blocks, if it did before
     return nullptr;
 }
 

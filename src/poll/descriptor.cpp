@@ -145,7 +145,10 @@ void descriptor::leave(direction d) noexcept {
         side& s = side_[index(d)];
         auto* next = static_cast<poll_node*>(s.turns.pop_claimed());
         if (s.turns.empty()) gate_.nobody_waits(d);
-        if (next != nullptr) next->granted = true;  // our place in the gate is his
+        if (next != nullptr) {
+            next->granted = true;  // our place in the gate is his
+            s.away.store(next->who->goroutine(), std::memory_order_relaxed);
+        }
         lock_.unlock();
         if (next != nullptr) {
             next->who->wake();
@@ -174,20 +177,62 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
     if (s.turns.empty()) gate_.nobody_waits(d);
 }
 
+// ---- how many wait -----------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// By plain threads, the monitor, and machines without a processor; the others count on their processor, without a locked instruction.
+std::atomic<std::int64_t> waiters_elsewhere{0};
+
+sched::processor* processor_here() noexcept {
+    sched::machine* m = sched::current_machine();
+    return m != nullptr ? sched::processor_of(m) : nullptr;
+}
+
+void count_wait() noexcept {
+    if (sched::processor* p = processor_here()) {
+        p->counts.io_waits.add();
+    } else {
+        waiters_elsewhere.fetch_add(1, std::memory_order_seq_cst);  // before the barrier of waiter_added()
+    }
+}
+
+void count_wake() noexcept {
+    if (sched::processor* p = processor_here()) {
+        p->counts.io_wakes.add();
+    } else {
+        waiters_elsewhere.fetch_sub(1, std::memory_order_relaxed);
+    }
+}
+
+}  // namespace
+
+std::int64_t descriptor::waiter_count() noexcept {
+    const sched::scheduler& s = sched::the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    std::uint64_t waits = 0, wakes = 0;
+    for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get();
+    // The wakes first: whoever has been woken is among those who have waited.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) waits += s.processor_at(i)->counts.io_waits.get();
+    return waiters_elsewhere.load(std::memory_order_seq_cst) + static_cast<std::int64_t>(waits - wakes);
+}
+
 // ---- edges -------------------------------------------------------------------------------------------------------------------------------
 
-queued descriptor::queue_for_edge(direction d, std::uint32_t seen, poll_node* n) noexcept {
+queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
     side& s = side_[index(d)];
-    bool first;
+    sched::goroutine* g = n->who->goroutine();
     {
         std::scoped_lock guard(lock_);
         if (gate_.closed()) return queued::closed;
-        if (s.edges.load(std::memory_order_relaxed) != seen) return queued::go_on;
+        if (s.edges.load(std::memory_order_relaxed) != seen || s.deadline_ns.load(std::memory_order_relaxed) != deadline_ns) return queued::go_on;
         s.waiting.push_back(n);
-        first = waiters.fetch_add(1, std::memory_order_seq_cst) == 0;
+        if (n->holds_turn) s.away.store(g, std::memory_order_relaxed);
+        count_wait();
     }
     // A goroutine's machine comes by the poller itself.
-    if (first && n->who->goroutine() == nullptr) sched::waiter_added();
+    if (g == nullptr) sched::waiter_added();
     return queued::yes;
 }
 
@@ -196,13 +241,13 @@ void descriptor::forget_edge(direction d, poll_node* n) noexcept {
     std::scoped_lock guard(lock_);
     if (!n->linked) return;
     side_[index(d)].waiting.remove(n);
-    waiters.fetch_sub(1, std::memory_order_relaxed);
+    count_wake();
 }
 
 // Under the lock: everybody who waits for an edge, claimed, to the end of a chain.
 void descriptor::take_waiting(side& s, park::wait_node**& end) noexcept {
     while (park::wait_node* n = s.waiting.pop_front()) {
-        waiters.fetch_sub(1, std::memory_order_relaxed);
+        count_wake();
         if (!n->claim()) continue;
         *end = n;
         end = &n->next;
@@ -306,21 +351,23 @@ void descriptor::wait_until_closed() noexcept {
 void descriptor::forget_frozen_here() noexcept {
     for (const direction d : {direction::read, direction::write}) {
         side& s = side_[index(d)];
-        bool held_turn = false;
+        bool turn_is_lost = false;
         {
             std::scoped_lock guard(lock_);
             park::wait_queue kept;
             while (park::wait_node* n = s.waiting.pop_front()) {
-                if (!n->who->lost()) {
+                if (n->who->lost()) {
+                    count_wake();
+                } else {
                     kept.push_back(n);
-                    continue;
                 }
-                waiters.fetch_sub(1, std::memory_order_relaxed);
-                held_turn = held_turn || static_cast<poll_node*>(n)->holds_turn;
             }
             s.waiting = kept;
+            const sched::goroutine* g = s.away.load(std::memory_order_relaxed);
+            turn_is_lost = g != nullptr && g->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen;
+            if (turn_is_lost) s.away.store(nullptr, std::memory_order_relaxed);
         }
-        if (held_turn) leave(d);
+        if (turn_is_lost) leave(d);
     }
 }
 

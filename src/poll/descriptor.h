@@ -16,7 +16,8 @@
 //            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
 //            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
 // Deadlines  are kept here and put into the heap of timers only by whoever waits (io/wait.cpp). A new deadline wakes those who wait, and they look again.
-// End of run Whoever waits in a frozen goroutine will not come back: forget_frozen() takes him off and ends his use.
+// End of run Whoever waits in a frozen goroutine will not come back, nor will one that was woken and had not run yet: forget_frozen() takes them off, and ends the
+//            turn of whoever had one (side::away). A goroutine that is frozen in the midst of a call keeps its turn.
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
 //            (select), and nothing need be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
@@ -80,7 +81,7 @@ public:
     void end_use() noexcept {
         if (gate_.end_use()) close_now();
     }
-    // Waits for a turn. Inside the runtime, before prepare(). go_on: enter() again.
+    // Waits for a turn. Inside the runtime, after prepare(). go_on: enter() again.
     queued queue_for_turn(direction d, poll_node* n) noexcept;
     void forget_turn(direction d, poll_node* n) noexcept;
 
@@ -92,9 +93,11 @@ public:
     bool short_is_drained() const noexcept { return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed); }
     void short_reads_drain() noexcept { short_is_drained_ = true; }  // before anybody else knows it
 
-    // Waits for another edge than `seen`. Inside the runtime, before prepare().
-    queued queue_for_edge(direction d, std::uint32_t seen, poll_node* n) noexcept;
+    // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another one than `deadline_ns`.
+    queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
+    // To be called by whoever has the turn, when he has come back from a wait for an edge, or for the turn.
+    void back(direction d) noexcept { side_[index(d)].away.store(nullptr, std::memory_order_relaxed); }
     // The poller's: those who are to be woken go to the end of a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
 
@@ -102,9 +105,9 @@ public:
     std::int64_t deadline_ns(direction d) const noexcept { return side_[index(d)].deadline_ns.load(std::memory_order_relaxed); }
     void set_deadline(direction d, std::int64_t deadline_ns) noexcept;
 
-    // The number of those who wait for an edge, on all descriptors.
-    static bool anybody_waits() noexcept { return waiters.load(std::memory_order_seq_cst) > 0; }
-    static std::int64_t waiter_count() noexcept { return waiters.load(std::memory_order_relaxed); }
+    // Those who wait for an edge, on all descriptors. Never less than there are; exact when nothing happens.
+    static std::int64_t waiter_count() noexcept;
+    static bool anybody_waits() noexcept { return waiter_count() > 0; }
     static descriptor* of_tag(std::uint64_t tag) noexcept;
     // The world is stopped.
     static void forget_frozen() noexcept;
@@ -119,20 +122,20 @@ private:
         std::atomic<std::uint32_t> edges{1};    // written under the lock
         std::atomic<std::uint32_t> drained{0};  // whoever has tried
         std::atomic<std::int64_t> deadline_ns{no_deadline_ns};
+        std::atomic<sched::goroutine*> away{nullptr};  // has the turn, and waits or has been woken: lock to set; itself, when it is back
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
     };
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
     static descriptor* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
-    void take_waiting(side& s, park::wait_node**& end) noexcept;
+    static void take_waiting(side& s, park::wait_node**& end) noexcept;
     void hand_on_turn(direction d) noexcept;
     void close_now() noexcept;
     void wait_until_closed() noexcept;
     void drop_hold() noexcept;
     void forget_frozen_here() noexcept;
 
-    inline static std::atomic<std::int64_t> waiters{0};
     inline static std::atomic<std::size_t> open_descriptors{0};
 
     gate gate_;

@@ -62,6 +62,7 @@ int epoll_backend::add(int fd, std::uint64_t tag) noexcept {
     epoll_event e{};
     e.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
     e.data.u64 = tag;
+    published_.fetch_add(1, std::memory_order_release);  // pairs with the load in wait()
     return static_cast<int>(-platform::raw_syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, fd, platform::syscall_arg(&e)));
 }
 
@@ -104,6 +105,7 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
     const int room = capacity < most_events ? static_cast<int>(capacity) : most_events;
     for (;;) {
         const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room) : sleep_in_kernel(events, room, deadline_ns);
+        published_.load(std::memory_order_acquire);
         unsigned got = 0;
         bool interrupted = false;
         for (long i = 0; i < n; ++i) {

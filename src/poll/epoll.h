@@ -36,6 +36,7 @@ private:
 
     int epoll_ = -1;
     int interrupt_ = -1;
+    std::atomic<unsigned> published_{0};  // add() before wait(): the kernel's part of the order, for those who do not see it (the standard, ThreadSanitizer)
     std::atomic<bool> has_pwait2_{true};
     std::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
 };

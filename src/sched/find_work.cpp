@@ -361,15 +361,15 @@ goroutine* retire(machine* m) noexcept {
     return nullptr;
 }
 
-// After R3 has found something.
-bool come_back(machine* m) noexcept {
+// After R3 has found something, or, without a search, with something in hand.
+bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
     s.lock.unlock();
     if (p == nullptr) return false;
     give(p, m);
-    start_spinning(m);
+    if (to_search) start_spinning(m);
     return true;
 }
 
@@ -389,7 +389,9 @@ bool sleep_for_events(machine* m) noexcept {
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
-    const bool back = come_back(m);
+    // Whoever searched and finds wakes another (F2 of wake.h). Who comes with events in hand does not search, and deliver() wakes others if there are several:
+    // a second thread for each event would cost more than the event.
+    const bool back = come_back(m, found.count == 0);
     s.events->deliver(found);
     return back;
 }

@@ -36,6 +36,7 @@ constexpr std::int64_t shortest_ns = 1 * ms;
 constexpr std::int64_t longest_ns = 10 * ms;
 constexpr unsigned rounds_before_doubling = 50;
 constexpr unsigned idle_rounds_before_sleep = 10;
+constexpr std::int64_t poll_after_ns = 5 * ms;
 constexpr std::int64_t deadlock_again_ns = 250 * ms;  // 20 us of reading /proc: 0.01 % of a CPU
 constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
 constexpr std::int64_t end_threads_after_ns = 1000 * ms;
@@ -54,6 +55,7 @@ struct rounds {
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
     std::uint64_t polls = 0;  // so many there had been in the last round
+    std::int64_t polled_ns = 0;  // when that last changed
     std::int64_t next_trim_ns = 0;
     std::int64_t next_trace_ns = 0;
     std::int64_t next_thread_end_ns = 0;
@@ -86,12 +88,17 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
 }
 
 // With every processor busy nobody polls; and an idle one's machine sleeps elsewhere if it went to sleep before anybody waited for a descriptor.
-void look_at_descriptors(rounds& r) noexcept {
+void look_at_descriptors(rounds& r, std::int64_t now) noexcept {
     scheduler& s = the_scheduler;
     if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
-    if (std::exchange(r.polls, polls) != polls) return;
+    if (std::exchange(r.polls, polls) != polls) {
+        r.polled_ns = now;
+        return;
+    }
     if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0) return wake_if_idle();
+    // Processors that come by the scheduler poll by themselves before long; those that do not need it in each round.
+    if (!s.all_stuck.load(std::memory_order_relaxed) && now - r.polled_ns < poll_after_ns) return;
     if (s.events->poll() == 0) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
@@ -201,7 +208,7 @@ void one_round(rounds& r) noexcept {
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     const std::uint32_t calls = call_word.load(std::memory_order_acquire);
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
-    look_at_descriptors(r);
+    look_at_descriptors(r, o.now_ns);
     look_at_processors(o);
     look_at_strays(o);
     pay_owed_wakes(r);

@@ -221,6 +221,8 @@ struct processor_counters {
     counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
     counter blocking_calls;     // calls of blocking()
     counter hand_offs;          // of these, at whose beginning the processor was handed on at once
+    counter io_waits;           // waits for a descriptor begun on this P
+    counter io_wakes;           // ended by whoever had this P: not the same ones
 };
 
 // What the monitor (monitor.cpp, hand_off.cpp) has seen of a processor.
