@@ -22,7 +22,7 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace dunlin::tls {
 
-class session;  // src_tls/session.h
+class session;  // tls/session.h
 
 /// What can go wrong besides the network, as conditions: `ec == tls::errc::certificate_rejected`. The codes themselves are more precise, and their text is
 /// OpenSSL's: "certificate verify failed: self-signed certificate".

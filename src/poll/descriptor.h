@@ -16,8 +16,8 @@
 //            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
 //            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
 // Deadlines  are kept here and put into the heap of timers only by whoever waits (io/wait.cpp). A new deadline wakes those who wait, and they look again.
-// End of run Whoever waits in a frozen goroutine will not come back, nor will one that was woken and had not run yet: forget_frozen() takes them off, and ends the
-//            turn of whoever had one (side::away). A goroutine that is frozen in the midst of a call keeps its turn.
+// End of run Whoever waits in a frozen goroutine will not come back, nor will one that was woken and had not run yet: forget_frozen() takes them off, and
+//            ends the turn of whoever had one (side::away). A goroutine that is frozen in the midst of a call keeps its turn.
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
 //            (select), and nothing need be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
