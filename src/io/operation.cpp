@@ -49,7 +49,6 @@ void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_
     netpoll::poll_node n(&w);
     const std::int64_t deadline_ns = d->deadline_ns(dir);  // queue_for_edge() looks whether it still holds; who sets another one later wakes us
     n.several = limit != nullptr || deadline_ns != netpoll::no_deadline_ns;
-    n.holds_turn = true;
     w.enter();
     w.prepare(sched::wait_reason::io_wait, where);
     if (d->queue_for_edge(dir, seen, deadline_ns, &n) != netpoll::queued::yes) {
@@ -58,7 +57,6 @@ void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_
         return;
     }
     const end_of_wait end = wait_for_node(w, deadline_ns, limit);
-    d->back(dir);
     if (end == end_of_wait::served) return;
     d->forget_edge(dir, &n);
     if (end == end_of_wait::no_memory) throw std::bad_alloc();
@@ -74,10 +72,7 @@ bool turn::enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const
         if (d_->queue_for_turn(direction_, &n) == netpoll::queued::yes) {
             const end_of_wait end = wait_for_node(w, netpoll::no_deadline_ns, limit);
             if (end == end_of_wait::served) {
-                if (n.granted) {
-                    d_->back(direction_);
-                    return true;
-                }
+                if (n.granted) return true;
             } else {
                 d_->forget_turn(direction_, &n);
                 if (end == end_of_wait::no_memory) throw std::bad_alloc();

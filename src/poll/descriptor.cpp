@@ -139,6 +139,7 @@ void descriptor::drop_hold() noexcept {
 
 void descriptor::leave(direction d) noexcept {
     bool last = false;
+    side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
     while (!gate_.leave(d, last)) {
         park::runtime_section inside;
         lock_.lock();
@@ -147,7 +148,7 @@ void descriptor::leave(direction d) noexcept {
         if (s.turns.empty()) gate_.nobody_waits(d);
         if (next != nullptr) {
             next->granted = true;  // our place in the gate is his
-            s.away.store(next->who->goroutine(), std::memory_order_relaxed);
+            s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
         }
         lock_.unlock();
         if (next != nullptr) {
@@ -222,17 +223,15 @@ std::int64_t descriptor::waiter_count() noexcept {
 
 queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
     side& s = side_[index(d)];
-    sched::goroutine* g = n->who->goroutine();
     {
         std::scoped_lock guard(lock_);
         if (gate_.closed()) return queued::closed;
         if (s.edges.load(std::memory_order_relaxed) != seen || s.deadline_ns.load(std::memory_order_relaxed) != deadline_ns) return queued::go_on;
         s.waiting.push_back(n);
-        if (n->holds_turn) s.away.store(g, std::memory_order_relaxed);
         count_wait();
     }
     // A goroutine's machine comes by the poller itself.
-    if (g == nullptr) sched::waiter_added();
+    if (n->who->goroutine() == nullptr) sched::waiter_added();
     return queued::yes;
 }
 
@@ -363,9 +362,8 @@ void descriptor::forget_frozen_here() noexcept {
                 }
             }
             s.waiting = kept;
-            const sched::goroutine* g = s.away.load(std::memory_order_relaxed);
-            turn_is_lost = g != nullptr && g->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen;
-            if (turn_is_lost) s.away.store(nullptr, std::memory_order_relaxed);
+            const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
+            turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen;
         }
         if (turn_is_lost) leave(d);
     }

@@ -16,8 +16,7 @@
 //            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
 //            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
 // Deadlines  are kept here and put into the heap of timers only by whoever waits (io/wait.cpp). A new deadline wakes those who wait, and they look again.
-// End of run Whoever waits in a frozen goroutine will not come back, nor will one that was woken and had not run yet: forget_frozen() takes them off, and
-//            ends the turn of whoever had one (side::away). A goroutine that is frozen in the midst of a call keeps its turn.
+// End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the queues, and ends its turn (side::holder).
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
 //            (select), and nothing need be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
@@ -41,7 +40,6 @@ void close_number(int fd) noexcept;
 
 // A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a deadline.
 struct poll_node : park::wait_node {
-    bool holds_turn = false;  // constant while queued: the waiter is in the gate
     bool granted = false;     // the waker: it is your turn. False: the descriptor was closed
 
     using park::wait_node::wait_node;
@@ -75,7 +73,11 @@ public:
     int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }  // valid while the caller is in the gate, or a user
 
     // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
-    gate::entry enter(direction d) noexcept { return gate_.enter(d); }
+    gate::entry enter(direction d) noexcept {
+        const gate::entry entry = gate_.enter(d);
+        if (entry == gate::entry::in) side_[index(d)].holder.store(sched::current_goroutine(), std::memory_order_relaxed);
+        return entry;
+    }
     void leave(direction d) noexcept;
     bool use() noexcept { return gate_.use(); }
     void end_use() noexcept {
@@ -96,8 +98,6 @@ public:
     // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another one than `deadline_ns`.
     queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
-    // To be called by whoever has the turn, when he has come back from a wait for an edge, or for the turn.
-    void back(direction d) noexcept { side_[index(d)].away.store(nullptr, std::memory_order_relaxed); }
     // The poller's: those who are to be woken go to the end of a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
 
@@ -122,7 +122,7 @@ private:
         std::atomic<std::uint32_t> edges{1};    // written under the lock
         std::atomic<std::uint32_t> drained{0};  // whoever has tried
         std::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        std::atomic<sched::goroutine*> away{nullptr};  // has the turn, and waits or has been woken: lock to set; itself, when it is back
+        std::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
     };

@@ -59,6 +59,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
+    if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
     m->frozen.store(true, std::memory_order_release);
     for (;;) platform::futex_wait(never, 0);
 }

@@ -75,8 +75,8 @@ void retire_world() noexcept {
     s.main_exited = false;
     s.lock.unlock();
     if (left != 0) for_each_descriptor(freeze_descriptor);
-    s.events->forget_all();  // after that: it asks who is frozen
     stop_condemned_machines();
+    s.events->forget_all();  // after that: it asks who is frozen
     start_world();
     // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread may.
     if (current_machine() != nullptr) set_current_machine(nullptr);

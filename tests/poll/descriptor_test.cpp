@@ -256,6 +256,38 @@ TEST_P(Descriptor, AReadThatWasFrozenHindersNobody) {
     }
 }
 
+// It has been woken, has the turn, and does not get to run: main returns at once.
+TEST_P(Descriptor, AReadThatWasWokenAndThenFrozenHindersNobody) {
+    const int rounds = support::rounds(30);
+    for (int i = 0; i < rounds; ++i) {
+        auto [a, b] = net::stream_pair();
+        run([&a = a, &b = b, by_deadline = i % 2 == 0] {
+            dunlin::go([&a] {
+                char c;
+                while (a.read_some(&c, 1) != 0) {
+                }
+            });
+            support::eventually([] { return waiters() == 1; });
+            if (by_deadline) {
+                a.set_read_deadline(1h);
+            } else {
+                b.write_all("x");
+            }
+        });
+        a.clear_deadline();
+        if (i % 2 != 0) {
+            // The frozen one may have left it.
+            char c;
+            a.set_read_deadline(5ms);
+            std::error_code ec;
+            a.read_some(&c, 1, ec);
+        }
+        a.clear_deadline();
+        if (i % 3 == 0) use_again(a, b, procs());
+        close_quickly(a, b);
+    }
+}
+
 TEST_P(Descriptor, ThoseWhoWaitedForATurnAndInSelectAreForgottenToo) {
     for (const bool again : {true, false}) {
         auto [a, b] = net::stream_pair();
