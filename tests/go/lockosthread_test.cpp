@@ -55,7 +55,7 @@ TEST(GoLockOSThread, TestYieldLockedProgress) {
 
 // SCH-14, TestLockOSThreadTemplateThreadRace: two goroutines wire themselves and start others while the world is stopped in a loop.
 TEST(GoLockOSThread, TestLockOSThreadTemplateThreadRace) {
-    const int rounds = support::sanitized ? 10 : 100;
+    const int rounds = support::sanitized ? 10 : 50;
     for (int round = 0; round < rounds; ++round) {
         dunlin::run({.max_procs = 4}, [] {
             std::atomic<bool> stop{false};

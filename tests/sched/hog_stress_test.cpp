@@ -22,7 +22,7 @@ protected:
     }
 
     // So many goroutines of each of these kinds do so many rounds.
-    void hog(std::vector<hogs::kind> kinds, int goroutines = 8, int rounds = 2) {
+    void hog(std::vector<hogs::kind> kinds, int goroutines = support::sanitized ? 4 : 6, int rounds = 2) {
         const dunlin::runtime::hand_off_stats before = dunlin::runtime::stats().hand_offs;
         std::mutex lock;
         std::vector<std::string> faults;
@@ -86,7 +86,7 @@ TEST_P(HogStress, VectorRegistersAreExactToTheLastBit) { hog({{"vectors", hogs::
 
 TEST_P(HogStress, TheRoundingModeIsTheThreads) { hog({{"rounding", hogs::rounding}, {"arithmetic", hogs::arithmetic}}, 4); }
 
-TEST_P(HogStress, ErrnoSurvivesALongComputation) { hog({{"errno", hogs::error_number}}, 8, 2); }
+TEST_P(HogStress, ErrnoSurvivesALongComputation) { hog({{"errno", hogs::error_number}}); }
 
 TEST_P(HogStress, AThreadInASectionRunsNobodyElse) { hog({{"thread_local", hogs::thread_local_state}}); }
 
