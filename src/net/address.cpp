@@ -108,7 +108,7 @@ address address::parse(std::string_view network_name, std::string_view text) {
 
 address address::from_native(const void* sockaddr, unsigned size) noexcept {
     address a;
-    if (size > a.storage_.size()) return a;
+    if (size == 0 || size > a.storage_.size()) return a;
     std::memcpy(a.storage_.data(), sockaddr, size);
     a.size_ = size;
     return a;

@@ -212,9 +212,8 @@ std::int64_t descriptor::waiter_count() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     std::uint64_t waits = 0, wakes = 0;
-    for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get();
     // The wakes first: whoever has been woken is among those who have waited.
-    std::atomic_thread_fence(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get_first();
     for (std::uint32_t i = 0; i < made; ++i) waits += s.processor_at(i)->counts.io_waits.get();
     return waiters_elsewhere.load(std::memory_order_seq_cst) + static_cast<std::int64_t>(waits - wakes);
 }

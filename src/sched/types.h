@@ -198,6 +198,8 @@ class counter {
 public:
     void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
     std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+    // Nothing that is read afterwards was read before.
+    std::uint64_t get_first() const noexcept { return value_.load(std::memory_order_acquire); }
     void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
 
 private:
