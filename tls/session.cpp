@@ -131,7 +131,7 @@ bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_
 }
 
 // Sends what OpenSSL has left, until there is nothing. With send_turn_.
-void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader) {
     for (;;) {
         sending_.clear();
         {
@@ -140,10 +140,14 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
             if (ec || wire_.out.empty()) return;
             sending_.swap(wire_.out);
         }
-        detail::io_write(io_access::of(network_), const_buffer(sending_.data(), sending_.size()), true, limit_of(ctx).get(), ec, where);
+        const std::size_t sent = detail::io_write(io_access::of(network_), const_buffer(sending_.data(), sending_.size()), true, limit_of(ctx).get(), ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
-            write_error_ = ec;
+            if (sent == 0 && for_a_reader) {  // its limits are not the writers': who comes next sends it
+                wire_.out.insert(wire_.out.begin(), sending_.begin(), sending_.end());
+            } else {
+                write_error_ = ec;  // part of a record may have gone: what comes later must not follow it
+            }
             return;
         }
     }
@@ -158,7 +162,8 @@ void session::flush_pending(const dunlin::context* ctx, const where_type& where)
     std::error_code ignored;  // the next writer gets it
     while (has_output() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
-        flush(ctx, ignored, where);
+        flush(ctx, ignored, where, true);
+        if (ignored) return;
     }
 }
 

@@ -97,7 +97,7 @@ private:
     step attempt(Call call);
     step judge(int result) noexcept;
     bool fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader = false);
     void flush_pending(const dunlin::context* ctx, const where_type& where);
     bool has_output();
     void shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -97,7 +98,7 @@ class DUNLIN_API listener : public io_handle {
 public:
     using where_type = std::source_location;
     listener() noexcept = default;
-    listener(listener&&) noexcept = default;
+    listener(listener&& other) noexcept;
     listener& operator=(listener&& other) noexcept;
     ~listener() { close(); }
     /// Takes over a listening socket (from a parent process, say). Throws io_error.
@@ -122,7 +123,8 @@ private:
     friend struct listener_access;
     stream accept_one(detail::io_limit limit, const where_type& w);
 
-    std::string path_;  // of a Unix socket, to be removed
+    std::atomic<bool> has_path_{false};  // of a Unix socket, to be removed by the first close()
+    std::string path_;
 };
 
 /// A UDP socket, or a Unix datagram socket: whole messages.

@@ -346,7 +346,7 @@ public:
     void hold(const context& ctx) {
         if (input_.size() == 0) child_.standard_input().close();
         bool cancelled = false;
-        while (!cancelled && (child_.standard_output() || child_.standard_error())) {
+        while (!cancelled && (child_.standard_input() || child_.standard_output() || child_.standard_error())) {
             std::vector<select_case> cases;
             cases.emplace_back(on_done(ctx, [&] { cancelled = true; }));
             if (child_.standard_input()) cases.emplace_back(on_writable(child_.standard_input(), [this] { give(); }));

@@ -7,6 +7,8 @@
 #include <array>
 #include <csignal>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/stat.h>
 
 #include <dunlin/blocking.hpp>
@@ -151,7 +153,8 @@ std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limi
         const char* data = static_cast<const char*>(b.data()) + done;
         const std::size_t size = b.size() - done;
         const long n = write_in_turn(d, limit, where, ec, [=](int fd) { return write_once(d, fd, data, size); });
-        if (n < 0) break;
+        if (n == 0) ec = std::make_error_code(std::errc::io_error);  // some devices; it would be so for ever
+        if (n <= 0) break;
         done += static_cast<std::size_t>(n);
         if (!all) break;
     }
@@ -169,7 +172,8 @@ std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, con
         // Past the empty ones: a write of nothing would say 0 for ever.
         for (std::size_t at = advance({some.data(), count}, 0, 0); at < count;) {
             const long n = write_in_turn(d, limit, where, ec, [&](int fd) { return writev_once(d, fd, &some[at], static_cast<int>(count - at)); });
-            if (n < 0) break;
+            if (n == 0) ec = std::make_error_code(std::errc::io_error);
+            if (n <= 0) break;
             done += static_cast<std::size_t>(n);
             at = advance({some.data(), count}, at, static_cast<std::size_t>(n));
         }
@@ -211,6 +215,16 @@ io::kind socket_kind(int fd) noexcept {
     return type == SOCK_STREAM ? io::kind::tcp : io::kind::udp;
 }
 
+// Not SCTP, whose reads end with a message, nor a connection for which the kernel does TLS, whose reads end with a record.
+bool is_plain_tcp(int fd) noexcept {
+    int protocol = 0;
+    socklen_t size = sizeof protocol;
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0 || protocol != IPPROTO_TCP) return false;
+    char above[16] = "";
+    size = sizeof above;
+    return getsockopt(fd, IPPROTO_TCP, TCP_ULP, above, &size) != 0 || size == 0 || above[0] == '\0';
+}
+
 io::kind kind_of_file(int fd, mode_t mode) noexcept {
     if (S_ISSOCK(mode)) return socket_kind(fd);
     if (S_ISFIFO(mode)) return io::kind::pipe;
@@ -244,7 +258,7 @@ io::kind kind_of_file(int fd, mode_t mode) noexcept {
         return nullptr;
     }
     d->kind = static_cast<std::uint8_t>(kind);
-    if (kind == io::kind::tcp) d->short_reads_drain();
+    if (kind == io::kind::tcp && is_plain_tcp(fd)) d->short_reads_drain();
     return d;
 }
 

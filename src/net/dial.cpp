@@ -53,7 +53,8 @@ bool is_connected_to_itself(io_descriptor* d) noexcept { return io::kind_of(d) =
 bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
     for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
-        const wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
+        wait_limit until = limit != nullptr ? *limit : wait_limit{};
+        until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + pause_ns);
         io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
         if (!io::may_go_on(d, direction::write, limit, ec)) return false;
         started = start_to_connect(d->fd(), to);

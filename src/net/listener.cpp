@@ -113,6 +113,7 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
 struct listener_access {
     static listener make(io_descriptor* d, std::string path) {
         auto l = io_access::make<listener>(d);
+        l.has_path_ = !path.empty();
         l.path_ = std::move(path);
         return l;
     }
@@ -149,17 +150,23 @@ listener listener::adopt(int fd, const stream_options& accepted) {
     return listener_access::make(d, {});
 }
 
+listener::listener(listener&& other) noexcept : io_handle(std::move(other)), has_path_(other.has_path_.exchange(false)), path_(std::move(other.path_)) {}
+
 listener& listener::operator=(listener&& other) noexcept {
     if (this != &other) {
         close();
         io_handle::operator=(std::move(other));
+        has_path_ = other.has_path_.exchange(false);
         path_ = std::move(other.path_);
     }
     return *this;
 }
 
 void listener::close() noexcept {
-    if (detail::io_close(descriptor_) && !path_.empty()) platform::raw_syscall(SYS_unlinkat, AT_FDCWD, platform::syscall_arg(path_.c_str()), 0);
+    // Before those who accept are woken: they may listen at the same path again.
+    const bool first = has_path_.exchange(false, std::memory_order_relaxed);
+    if (first) platform::raw_syscall(SYS_unlinkat, AT_FDCWD, platform::syscall_arg(path_.c_str()), 0);
+    detail::io_close(descriptor_);
 }
 
 stream listener::accept_one(detail::io_limit limit, const where_type& w) {

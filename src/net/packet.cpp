@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <dunlin/go.hpp>
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
@@ -15,6 +16,8 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
 
 namespace {
 
+constexpr std::chrono::milliseconds longest_pause(50);
+
 std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
@@ -26,7 +29,7 @@ std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wai
         return io::system_recvfrom(fd, b.data(), b.size(), &name, &name_size);
     });
     if (n < 0) return 0;
-    if (from != nullptr) *from = address::from_native(&name, name_size);
+    if (from != nullptr) *from = from_kernel(&name, name_size);
     return static_cast<std::size_t>(n);
 }
 
@@ -34,8 +37,13 @@ std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait
     const io::turn mine(d, direction::write, limit, where, ec);
     if (!mine) return 0;
     std::uint32_t seen;
+    std::chrono::milliseconds pause(1);
     const long n = io::perform(d, direction::write, limit, where, ec, seen, [&](int fd) {
-        return io::system_sendto(fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
+        if (to == nullptr) return io::system_sendto(fd, b.data(), b.size(), nullptr, 0);
+        const long sent = io::system_sendto(fd, b.data(), b.size(), to->native(), to->native_size());
+        // The queue of a Unix socket that we are not connected to is full: no edge tells of its room, and the attempt itself makes one of ours.
+        if (sent == -EAGAIN && io::kind_of(d) == kind::unix_packet) sleep_for(std::exchange(pause, std::min(2 * pause, longest_pause)), where);
+        return sent;
     });
     return n > 0 ? static_cast<std::size_t>(n) : 0;
 }

@@ -45,10 +45,25 @@ using name_call = int (*)(int, sockaddr*, socklen_t*);
     sockaddr_storage s;
     socklen_t size = sizeof s;
     if (!mine || call(d->fd(), reinterpret_cast<sockaddr*>(&s), &size) != 0) return {};
-    return address::from_native(&s, size);
+    return from_kernel(&s, size);
 }
 
 }  // namespace
+
+address from_kernel(const void* name, unsigned size) noexcept {
+    sockaddr_in6 v6;
+    if (size == sizeof v6) {
+        std::memcpy(&v6, name, sizeof v6);
+        if (v6.sin6_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+            sockaddr_in v4{};
+            v4.sin_family = AF_INET;
+            v4.sin_port = v6.sin6_port;
+            std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+            return address::from_native(&v4, sizeof v4);
+        }
+    }
+    return address::from_native(name, size);
+}
 
 bool network::is_unix() const noexcept { return family == AF_UNIX; }
 

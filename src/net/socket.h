@@ -47,6 +47,8 @@ int set_option(int fd, int level, int name, int value) noexcept;
 // The same on an open handle, as the public setters do it. Throws io_error.
 void set_option_or_throw(io_descriptor* d, const char* what, int level, int name, int value);
 
+// What the kernel says of one end. An IPv4 address that a socket for both families has, ::ffff:127.0.0.1, is an IPv4 address here.
+address from_kernel(const void* sockaddr, unsigned size) noexcept;
 address local_address_of(io_descriptor* d) noexcept;
 address remote_address_of(io_descriptor* d) noexcept;
 

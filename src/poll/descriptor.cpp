@@ -139,8 +139,10 @@ void descriptor::drop_hold() noexcept {
 
 void descriptor::leave(direction d) noexcept {
     bool last = false;
-    side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
-    while (!gate_.leave(d, last)) {
+    for (;;) {
+        side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
+        if (gate_.leave(d, last)) break;
+        side_[index(d)].holder.store(sched::current_goroutine(), std::memory_order_relaxed);  // still ours: this goroutine may end its days here
         park::runtime_section inside;
         lock_.lock();
         side& s = side_[index(d)];

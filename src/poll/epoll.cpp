@@ -7,6 +7,7 @@
 #include <system_error>
 #include <time.h>
 
+#include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/syscall.h"
 
@@ -105,6 +106,8 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
     const int room = capacity < most_events ? static_cast<int>(capacity) : most_events;
     for (;;) {
         const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room) : sleep_in_kernel(events, room, deadline_ns);
+        // A descriptor of ours was closed by somebody else, closefrom(3) say: nothing would ever be ready again.
+        if (n < 0 && n != -EINTR) platform::fatal("epoll_wait fails: the runtime's own descriptor was closed by the program");
         published_.load(std::memory_order_acquire);
         unsigned got = 0;
         bool interrupted = false;

@@ -37,6 +37,10 @@ void check_for_deadlock() noexcept {
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
     if (s.global.size() != 0 || s.condemned_machines != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
+    if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
+        s.deadlock_suspected = true;  // what it has in hand will be queued in a moment
+        return;
+    }
     if (live_goroutines() == 0 && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
         s.deadlock_suspected = true;  // until those threads have ended: nobody tells us

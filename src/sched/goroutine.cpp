@@ -455,14 +455,15 @@ bool room_for_child(const goroutine* self) noexcept {
 
 void ready(goroutine* g) noexcept {
     machine* m = current_machine();
-    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) return;  // its run() has returned
-    transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     if (m == nullptr) {
-        push_global(g);
-        wake_if_idle();
+        goroutine_list one;
+        one.push_back(g);
+        ready_all(one);
         call_monitor_if_all_stuck();
         return;
     }
+    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) return;  // its run() has returned
+    transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
     const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
     if (outside) m = enter(m);
@@ -470,16 +471,21 @@ void ready(goroutine* g) noexcept {
     if (outside) leave(m);
 }
 
+// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes (retire.cpp): they find a goroutine frozen, or
+// their push is before it.
 void ready_all(goroutine_list& list) noexcept {
-    goroutine_list all;
+    scheduler& s = the_scheduler;
+    bool any = false;
+    s.lock.lock();
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
-        all.push_back(g);
+        s.global.push_back(g);
+        any = true;
     }
-    if (all.size == 0) return;
-    push_global(all);
-    wake_if_idle();
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+    s.lock.unlock();
+    if (any) wake_if_idle();
 }
 
 namespace {

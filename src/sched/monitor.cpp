@@ -99,7 +99,11 @@ void look_at_descriptors(rounds& r, std::int64_t now) noexcept {
     if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0) return wake_if_idle();
     // Processors that come by the scheduler poll by themselves before long; those that do not need it in each round.
     if (!s.all_stuck.load(std::memory_order_relaxed) && now - r.polled_ns < poll_after_ns) return;
-    if (s.events->poll() == 0) return;
+    // The only one who readies without being counted as awake: check_for_deadlock() looks at this after it has found nobody.
+    s.monitor_delivers.store(true, std::memory_order_seq_cst);
+    const unsigned delivered = s.events->poll();
+    s.monitor_delivers.store(false, std::memory_order_seq_cst);
+    if (delivered == 0) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
     // They were woken from outside (hand_off.cpp): who has computed for a millisecond makes room.

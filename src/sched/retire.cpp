@@ -73,10 +73,15 @@ void retire_world() noexcept {
     s.starved_size.store(0, std::memory_order_relaxed);
     s.forgotten.fetch_add(left, std::memory_order_relaxed);
     s.main_exited = false;
-    s.lock.unlock();
+    // Under the lock, as the waking of those who wait is by whoever has no processor (ready_all).
     if (left != 0) for_each_descriptor(freeze_descriptor);
+    s.lock.unlock();
     stop_condemned_machines();
-    s.events->forget_all();  // after that: it asks who is frozen
+    // After that: it asks who is frozen. In a goroutine that calls exit() its machine is condemned as well: what enters the runtime there would be lost.
+    machine* self = current_machine();
+    set_current_machine(nullptr);
+    s.events->forget_all();
+    set_current_machine(self);
     start_world();
     // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread may.
     if (current_machine() != nullptr) set_current_machine(nullptr);

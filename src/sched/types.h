@@ -443,6 +443,7 @@ struct scheduler {
     // Who sleeps with the timers (find_work.cpp).
     alignas(platform::false_sharing_range) std::atomic<std::uint32_t> poller_claimed{0};
     std::atomic<std::int64_t> poll_until_ns{0};
+    std::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
     std::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor wants to know that somebody does
 
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
