@@ -128,19 +128,22 @@ void stop_at_exit() noexcept {
     if (the_scheduler.started.load(std::memory_order_acquire) && !forked.load(std::memory_order_relaxed)) sched::retire_world();
 }
 
-// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an object of the main thread
-// stops the goroutines before the first static destructor can take anything away from them. Other threads that call exit() get as far as the handler.
+// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an object of the main thread, and one of
+// each thread that runs goroutines, stops the goroutines before the first static destructor can take anything away from them. Other threads that call
+// exit() get as far as the handler.
 struct stopper {
     bool armed = false;
     ~stopper() {
         if (armed) stop_at_exit();
     }
 };
-thread_local stopper main_thread_stopper;
+thread_local stopper thread_stopper;
 
 void arm_stopper() noexcept {
-    if (platform::is_main_thread()) main_thread_stopper.armed = true;
+    if (platform::is_main_thread()) thread_stopper.armed = true;
 }
+
+void machine_thread(bool begins) noexcept { thread_stopper.armed = begins; }
 
 // ---- run -----------------------------------------------------------------------------------------------------------------------------
 
@@ -175,6 +178,7 @@ void wire() {
     sched::hooks.main_ended = main_ended;
     sched::hooks.illegal_transition = sched::report_illegal_transition;
     sched::hooks.deadlock = observe::report_deadlock;
+    sched::hooks.machine_thread = machine_thread;
     if (the_scheduler.events == nullptr) the_scheduler.events = new netpoll::poller;
 }
 

@@ -140,7 +140,8 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
             if (ec || wire_.out.empty()) return;
             sending_.swap(wire_.out);
         }
-        const std::size_t sent = detail::io_write(io_access::of(network_), const_buffer(sending_.data(), sending_.size()), true, limit_of(ctx).get(), ec, where);
+        const const_buffer all(sending_.data(), sending_.size());
+        const std::size_t sent = detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
             if (sent == 0 && for_a_reader) {  // its limits are not the writers': who comes next sends it

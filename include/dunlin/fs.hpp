@@ -51,6 +51,7 @@ public:
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions = 0666);
     /// Empty, for reading and writing; made if it does not exist.
     static file create(const std::filesystem::path& path) { return open(path, "w+"); }
     /// As byte_stream::adopt().

@@ -78,7 +78,13 @@ public:
     constexpr const_buffer(const void* data, std::size_t size) noexcept : data_(data), size_(size) {}
     constexpr const_buffer(mutable_buffer b) noexcept : data_(b.data()), size_(b.size()) {}
     constexpr const_buffer(std::string_view s) noexcept : data_(s.data()), size_(s.size()) {}
-    constexpr const_buffer(const char* s) noexcept : const_buffer(std::string_view(s)) {}
+    /// A literal, or any array of chars: up to its first zero, as std::string_view takes it, and never beyond its end. (A buffer that was read into has a size
+    /// of its own: write (data, n).)
+    template <std::size_t N>
+    constexpr const_buffer(const char (&s)[N]) noexcept : data_(s), size_(std::string_view(s, N).substr(0, std::string_view(s, N).find('\0')).size()) {}
+    template <class T>
+        requires std::same_as<T, const char*> || std::same_as<T, char*>
+    constexpr const_buffer(T s) noexcept : const_buffer(std::string_view(s)) {}
     constexpr const_buffer(const std::string& s) noexcept : const_buffer(std::string_view(s)) {}
     template <detail::byte_range R>
         requires(!std::convertible_to<R, std::string_view> && !std::same_as<std::remove_cvref_t<R>, const_buffer> &&
@@ -366,7 +372,7 @@ inline byte_stream byte_stream::adopt(int fd) {
 }
 
 /// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine may be quicker: a read in the handler
-/// may still wait. `h` must live until select() has returned.
+/// may still wait. Deadlines do not count: on_timeout() is for that. `h` must live until select() has returned.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
 auto on_readable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {

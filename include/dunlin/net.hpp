@@ -41,6 +41,8 @@ public:
     bool is_loopback() const noexcept;
 
     friend DUNLIN_API bool operator==(const address& a, const address& b) noexcept;
+    /// Some order, for maps.
+    friend DUNLIN_API std::strong_ordering operator<=>(const address& a, const address& b) noexcept;
     friend DUNLIN_API std::ostream& operator<<(std::ostream& out, const address& a);
 
     /// What the system's calls take and give: a sockaddr and its length.
@@ -73,7 +75,8 @@ public:
     /// Takes over a connected stream socket. Throws io_error.
     static stream adopt(int fd);
 
-    /// No more will be written: the peer reads end of file after what was. Reading goes on.
+    /// No more will be written: the peer reads end of file after what was. Reading goes on. (A write that waits in another goroutine meanwhile: on TCP it
+    /// fails, on a Unix socket the kernel does not tell it.)
     void close_write();
     void close_write(std::error_code& ec) noexcept;
     /// No more will be read.
@@ -87,7 +90,8 @@ public:
     void set_no_delay(bool on);
     /// Zero: none.
     void set_keep_alive(std::chrono::seconds between_probes);
-    /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET); none is the default.
+    /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET); none is the default. At most
+    /// 32767 s; std::invalid_argument if negative.
     void set_linger(std::optional<std::chrono::seconds> time);
     void set_receive_buffer(std::size_t bytes);
     void set_send_buffer(std::size_t bytes);
@@ -138,8 +142,11 @@ public:
     std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current());
+    std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
     /// Sends one message.
     std::size_t write_to(const_buffer b, const address& to, where_type w = where_type::current());
@@ -161,6 +168,7 @@ DUNLIN_API listener listen(std::string_view network, std::string_view address, c
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
 DUNLIN_API listener listen(std::string_view network, std::string_view address, std::error_code& ec);
 inline listener listen(std::string_view network, const address& a, const listen_options& options = {}) { return listen(network, a.to_string(), options); }
+inline listener listen(std::string_view network, const address& a, std::error_code& ec) { return listen(network, a.to_string(), ec); }
 
 /// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host is this machine.
 ///
@@ -170,14 +178,26 @@ inline listener listen(std::string_view network, const address& a, const listen_
 /// Blocks    The goroutine. A look-up keeps a thread busy, at most 64 at a time.
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, const stream_options& options = {});
+template <class Rep, class Period>
+stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout, const stream_options& options = {}) {
+    return dial(network, address, detail::to_nanoseconds(timeout), options);
+}
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::error_code& ec, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec,
     const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec, const stream_options& options = {});
+template <class Rep, class Period>
+stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout, std::error_code& ec,
+    const stream_options& options = {}) {
+    return dial(network, address, detail::to_nanoseconds(timeout), ec, options);
+}
 template <class... Rest>
 stream dial(std::string_view network, const address& a, Rest&&... rest) {
     return dial(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);
+}
+inline stream dial(std::string_view network, const address& a, const stream_options& options) {
+    return dial(network, std::string_view(a.to_string()), options);
 }
 
 /// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error.
@@ -194,6 +214,7 @@ DUNLIN_API std::pair<stream, stream> stream_pair();
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, std::error_code& ec);
+DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx, std::error_code& ec);
 DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port);
 
 /// "host:port" in its parts, "[::1]:80" too. Throws io_error with errc::bad_address.

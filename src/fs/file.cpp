@@ -105,6 +105,13 @@ file file::open(const std::filesystem::path& path, open_mode mode, unsigned perm
     return f;
 }
 
+file file::open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions) {
+    const open_mode parsed = parse_mode(mode);
+    if (parsed != no_mode) return open(path, parsed, ec, permissions);
+    ec = io::system_error_code(EINVAL);
+    return {};
+}
+
 file file::open(const std::filesystem::path& path, std::string_view mode, unsigned permissions) {
     const open_mode parsed = parse_mode(mode);
     if (parsed != no_mode) return open(path, parsed, permissions);

@@ -158,6 +158,11 @@ bool operator==(const address& a, const address& b) noexcept {
     return a.size_ == b.size_ && std::memcmp(a.storage_.data(), b.storage_.data(), a.size_) == 0;
 }
 
+std::strong_ordering operator<=>(const address& a, const address& b) noexcept {
+    if (a.size_ != b.size_) return a.size_ <=> b.size_;
+    return std::memcmp(a.storage_.data(), b.storage_.data(), a.size_) <=> 0;
+}
+
 std::ostream& operator<<(std::ostream& out, const address& a) { return out << a.to_string(); }
 
 std::pair<std::string, std::string> split_host_port(std::string_view text) {

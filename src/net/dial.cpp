@@ -179,6 +179,7 @@ stream dial_with(std::string_view network_name, std::string_view text, const wai
 }
 
 std::string duration_text(std::chrono::nanoseconds d) {
+    if (d.count() <= 0) return "0s";
     char text[32];
     const double seconds = std::chrono::duration<double>(d).count();
     if (seconds >= 1) {

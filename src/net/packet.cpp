@@ -84,6 +84,20 @@ std::size_t packet_conn::read_from(mutable_buffer b, address& from, const contex
     return checked(n, "read", descriptor_, ec);
 }
 
+std::size_t packet_conn::read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w) {
+    return receive(descriptor_, b, &from, detail::io_limit(ctx).get(), ec, w);
+}
+
+std::size_t packet_conn::read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w) {
+    return receive(descriptor_, b, nullptr, detail::io_limit(ctx).get(), ec, w);
+}
+
+std::size_t packet_conn::read_some(mutable_buffer b, const context& ctx, where_type w) {
+    std::error_code ec;
+    const std::size_t n = read_some(b, ctx, ec, w);
+    return checked(n, "read", descriptor_, ec);
+}
+
 std::size_t packet_conn::read_some(mutable_buffer b, std::error_code& ec, where_type w) { return receive(descriptor_, b, nullptr, nullptr, ec, w); }
 
 std::size_t packet_conn::read_some(mutable_buffer b, where_type w) {

@@ -3,6 +3,7 @@
 // getaddrinfo() blocks its thread for as long as a server does not answer. It runs in blocking(), so that the processor goes to others; when the caller has a
 // deadline or a context, in a goroutine of its own, which is left behind when that ends. At most 64 at a time: each holds a thread.
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -59,6 +60,14 @@ answer ask_the_system(const network& n, const std::string& host, const std::stri
     }
     if (a.addresses.empty()) a.error = errc::host_not_found;
     return a;
+}
+
+// libc takes a port modulo 65536, and forgives blanks and signs.
+bool is_number_of_no_port(const std::string& port) noexcept {
+    if (port.empty() || (port[0] >= 'a' && port[0] <= 'z') || (port[0] >= 'A' && port[0] <= 'Z')) return false;
+    std::uint16_t number;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+    return error != std::errc() || end != port.data() + port.size();
 }
 
 answer look_up(const network& n, const std::string& host, const std::string& port, bool passive) {
@@ -123,6 +132,10 @@ std::vector<address> addresses_of(const network& n, std::string_view text, bool 
         ec = e.code();
         return {};
     }
+    if (is_number_of_no_port(parts.second)) {
+        ec = errc::bad_address;
+        return {};
+    }
     if (number && !passive) parts.first = n.family == AF_INET6 ? "::1" : "localhost";
     answer a = is_limited(limit) ? look_up_within(n, parts.first, parts.second, passive, *limit) : look_up(n, parts.first, parts.second, passive);
     ec = a.error;
@@ -136,6 +149,10 @@ std::vector<address> resolve(std::string_view network_name, std::string_view tex
 }
 
 std::vector<address> resolve(std::string_view text, std::error_code& ec) { return resolve_for("tcp", text, nullptr, ec); }
+
+std::vector<address> resolve(std::string_view text, const context& ctx, std::error_code& ec) {
+    return resolve_for("tcp", text, detail::io_limit(ctx).get(), ec);
+}
 
 std::vector<address> resolve(std::string_view text) { return resolve("tcp", text); }
 

@@ -1,6 +1,8 @@
 // stream.cpp - connected streams.
+#include <algorithm>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdexcept>
 #include <sys/socket.h>
 
 #include <dunlin/net.hpp>
@@ -57,7 +59,8 @@ void stream::set_keep_alive(std::chrono::seconds between_probes) {
 
 void stream::set_linger(std::optional<std::chrono::seconds> time) {
     const io::use mine(descriptor_);
-    const linger value{time.has_value(), time ? static_cast<int>(time->count()) : 0};
+    if (time && time->count() < 0) throw std::invalid_argument("dunlin::net::stream::set_linger: " + std::to_string(time->count()) + " s is negative");
+    const linger value{time.has_value(), time ? static_cast<int>(std::min<std::chrono::seconds::rep>(time->count(), 32767)) : 0};
     const std::error_code ec = !mine ? make_error_code(errc::closed)
                                      : system_error_code(-platform::raw_syscall(SYS_setsockopt, descriptor_->fd(), SOL_SOCKET, SO_LINGER,
                                            platform::syscall_arg(&value), sizeof value));

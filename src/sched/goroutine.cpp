@@ -471,8 +471,8 @@ void ready(goroutine* g) noexcept {
     if (outside) leave(m);
 }
 
-// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes (retire.cpp): they find a goroutine frozen, or
-// their push is before it.
+// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes (retire.cpp): they find a goroutine frozen,
+// or their push is before it.
 void ready_all(goroutine_list& list) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;

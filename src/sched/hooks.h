@@ -15,6 +15,8 @@ struct upward_hooks {
     // Reports; they do not return.
     void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
     void (*deadlock)() noexcept = nullptr;  // under the scheduler lock
+    // On each machine's thread: true when it begins, false when it ends in peace.
+    void (*machine_thread)(bool begins) noexcept = nullptr;
 };
 
 extern upward_hooks hooks;

@@ -90,11 +90,13 @@ void thread_main(void* raw) noexcept {
     m->own_stack = {bounds.low, bounds.size, stack::thread_fiber()};
     platform::use_exact_timers();
     platform::use_signal_stack();
+    hooks.machine_thread(true);
     look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
     // thread's business.
     set_current_machine(nullptr);
+    hooks.machine_thread(false);
     platform::drop_signal_stack();
 }
 

@@ -216,6 +216,18 @@ int static_destructor_uses_the_runtime() {
     return 0;
 }
 
+// Two wait for one listener, a static object's: the turn of the one is handed on to the other at the end.
+int exit_while_goroutines_accept() {
+    static dunlin::net::listener l = dunlin::net::listen("tcp", "127.0.0.1:0");
+    dunlin::run([] {
+        for (int i = 0; i < 2; ++i) dunlin::go([] { l.accept(); });
+        while (dunlin::runtime::stats().poll.waiting == 0) dunlin::yield();
+        for (int i = 0; i < 10; ++i) dunlin::yield();
+        dunlin::spawn([] { std::exit(0); }).get();
+    });
+    return 1;
+}
+
 int static_destructor_uses_the_runtime_after_exit_in_a_goroutine() {
     the_late_user.armed = true;
     dunlin::run([] {
@@ -287,6 +299,7 @@ constexpr support::scenario all[] = {
     {"everything_without_run", everything_without_run},
     {"exit_in_a_goroutine", exit_in_a_goroutine},
     {"exit_in_a_thread", exit_in_a_thread},
+    {"exit_while_goroutines_accept", exit_while_goroutines_accept},
     {"exit_in_main_goroutine", exit_in_main_goroutine},
     {"static_destructor_uses_the_runtime", static_destructor_uses_the_runtime},
     {"static_destructor_uses_the_runtime_after_exit_in_a_goroutine", static_destructor_uses_the_runtime_after_exit_in_a_goroutine},

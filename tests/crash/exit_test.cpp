@@ -66,6 +66,12 @@ TEST_F(StaticDestructors, AndExitHandlersMayStartGoroutines) {
     EXPECT_EQ(r.err, "answer 42\n") << r;
 }
 
+TEST_F(StaticDestructors, MayCloseWhatGoroutinesWaitedFor) {
+    const auto r = leave("exit_while_goroutines_accept");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_FALSE(r.timed_out) << r;
+}
+
 TEST_F(StaticDestructors, QuickExitIsQuick) {
     const auto r = leave("quick_exit");
     EXPECT_EQ(r.status, 0) << r;

@@ -279,4 +279,16 @@ TEST_P(Listener, AShortageIsEndedByCloseDeadlineAndContext) {
     });
 }
 
+TEST_P(Listener, ForBothFamiliesSaysWhichOneAClientHas) {
+    run([] {
+        net::listener l = net::listen("tcp", ":0");
+        const std::string port = std::to_string(l.local_address().port());
+        net::stream client = net::dial("tcp4", "127.0.0.1:" + port), server = l.accept();
+        EXPECT_TRUE(server.remote_address().is_ipv4()) << server.remote_address();
+        EXPECT_TRUE(server.remote_address().is_loopback());
+        EXPECT_EQ(server.remote_address(), client.local_address());
+        EXPECT_EQ(server.local_address(), client.remote_address());
+    });
+}
+
 }  // namespace
