@@ -352,7 +352,8 @@ TEST_P(GoSyscallP, TestEINTR) {
 TEST_P(GoSyscallP, TestGetgThreadSwitch) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         const std::uint64_t self = dunlin::this_goroutine::id();
         std::map<pid_t, const int*> errno_of;
         std::set<const int*> addresses;
@@ -378,7 +379,8 @@ TEST_P(GoSyscallP, TestGetgThreadSwitch) {
 TEST_P(GoSyscallP, ErrnoAndTheResultArriveOnWhicheverThread) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         int switched = 0;
         for (int i = 0; switched < 10; ++i) {
             pid_t inside = 0;
@@ -404,7 +406,8 @@ TEST_P(GoSyscallP, ErrnoAndTheResultArriveOnWhicheverThread) {
 TEST_P(GoSyscallP, ErrnoIsReadInsideTheFunctionThatMadeTheCall) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         int switched = 0, wrong = 0;
         while (switched < 10) {
             const pid_t before = thread_now();
@@ -432,7 +435,8 @@ struct trouble : std::runtime_error {
 TEST_P(GoSyscallP, ExceptionsPassThrough) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         for (int i = 0; i < 10; ++i) {
             const std::string text = "trouble " + std::to_string(i);
             try {
@@ -550,7 +554,8 @@ TEST_F(GoSyscall, BlockingOnAPlainThreadOnlyCalls) {
 TEST_P(GoSyscallP, NestedCallsThatLast) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         dunlin::wait_group done;
         for (int i = 0; i < 10; ++i) {
             done.go([] {
@@ -575,7 +580,8 @@ TEST_P(GoSyscallP, NestedCallsThatLast) {
 TEST_P(GoSyscallP, AGoroutineThatParksInsideIsAnOrdinaryOne) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         dunlin::wait_group done;
         std::atomic<int> ended{0};
         for (int i = 0; i < 20; ++i) {
@@ -610,7 +616,8 @@ TEST_P(GoSyscallP, AGoroutineThatParksInsideIsAnOrdinaryOne) {
 TEST_P(GoSyscallP, OfAWiredGoroutineStaysOnItsThread) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;
-        for (unsigned i = 0; i < procs(); ++i) others.push_back(std::make_unique<busy>());
+        // Twice as many as processors, so that none is ever idle when the call comes back.
+        for (unsigned i = 0; i < 2 * procs(); ++i) others.push_back(std::make_unique<busy>());
         dunlin::wait_group done;
         for (int i = 0; i < 4; ++i) {
             done.go([i] {
