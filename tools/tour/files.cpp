@@ -1,4 +1,4 @@
-// files.cpp - part 3: all processors hash a tree of files, and the system's sha256sum says whether they did it right.
+// files.cpp - part 7: all processors hash a tree of files, and the system's sha256sum says whether they did it right.
 #include <algorithm>
 #include <atomic>
 #include <fcntl.h>

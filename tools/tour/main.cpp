@@ -31,12 +31,13 @@ struct part {
 
 part parts[] = {
     {"Who we are", "dunlin/runtime.hpp", tour::who_we_are},
-    {"A million goroutines in one program", "dunlin/go.hpp, dunlin/wait_group.hpp", tour::a_million_goroutines},
-    {"Parallel work over real files", "dunlin/wait_group.hpp", tour::files},
     {"Stealing: who took work from whom", "dunlin/runtime.hpp; src/sched/find_work.cpp", tour::stealing},
     {"The LIFO slot: started last, runs first", "src/sched/find_work.cpp", tour::lifo_slot},
     {"Fairness: the global queue and the 61st tick", "src/sched/find_work.cpp", tour::fairness},
     {"Overflow: when 257 goroutines wait and one more comes", "src/sched/run_queue.h", tour::overflow},
+    // From here on stats() takes milliseconds: it counts the descriptors that a million goroutines have left. Before, slices are looked at.
+    {"A million goroutines in one program", "dunlin/go.hpp, dunlin/wait_group.hpp", tour::a_million_goroutines},
+    {"Parallel work over real files", "dunlin/wait_group.hpp", tour::files},
     {"Joins in place: waiting by doing the work", "dunlin/task.hpp", tour::joins_in_place},
     {"Sleeping precisely", "dunlin/go.hpp, dunlin/clock.hpp", tour::sleeping},
     {"Channels, select, locks, contexts", "dunlin/chan.hpp, select.hpp, mutex.hpp, context.hpp", tour::channels},

@@ -1,4 +1,4 @@
-// million.cpp - part 2: a million goroutines that exist, and wait, at the same time.
+// million.cpp - part 6: a million goroutines that exist, and wait, at the same time.
 #include <algorithm>
 #include <atomic>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// queues.cpp - parts 5 to 7: in which order goroutines run. With one processor, so that it is the scheduler's order and not chance.
+// queues.cpp - parts 3 to 5: in which order goroutines run. With one processor, so that it is the scheduler's order and not chance.
 #include <algorithm>
 #include <atomic>
 #include <set>

@@ -1,4 +1,4 @@
-// stealing.cpp - part 4: all work is started in one place; the other processors come and take it.
+// stealing.cpp - part 2: all work is started in one place; the other processors come and take it.
 #include <algorithm>
 #include <atomic>
 #include <vector>
