@@ -185,7 +185,7 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
 namespace {
 
 // By plain threads, the monitor, and machines without a processor; the others count on their processor, without a locked instruction.
-std::atomic<std::int64_t> waiters_elsewhere{0};
+std::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
 
 sched::processor* processor_here() noexcept {
     sched::machine* m = sched::current_machine();
@@ -196,15 +196,17 @@ void count_wait() noexcept {
     if (sched::processor* p = processor_here()) {
         p->counts.io_waits.add();
     } else {
-        waiters_elsewhere.fetch_add(1, std::memory_order_seq_cst);  // before the barrier of waiter_added()
+        waits_elsewhere.fetch_add(1, std::memory_order_seq_cst);  // before the barrier of waiter_added()
     }
 }
 
+// Release pairs with the acquire loads of waiter_count(): the wait that this ends was counted before, under the descriptor's lock, and who sees the wake
+// sees it.
 void count_wake() noexcept {
     if (sched::processor* p = processor_here()) {
-        p->counts.io_wakes.add();
+        p->counts.io_wakes.add_last();
     } else {
-        waiters_elsewhere.fetch_sub(1, std::memory_order_relaxed);
+        wakes_elsewhere.fetch_add(1, std::memory_order_release);
     }
 }
 
@@ -213,11 +215,12 @@ void count_wake() noexcept {
 std::int64_t descriptor::waiter_count() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    std::uint64_t waits = 0, wakes = 0;
-    // The wakes first: whoever has been woken is among those who have waited.
+    // All wakes before all waits, wherever they were counted: else a wait and its wake that come in between would hide somebody who still waits.
+    std::uint64_t wakes = wakes_elsewhere.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get_first();
+    std::uint64_t waits = waits_elsewhere.load(std::memory_order_seq_cst);  // after the heavy barrier of whoever goes to sleep
     for (std::uint32_t i = 0; i < made; ++i) waits += s.processor_at(i)->counts.io_waits.get();
-    return waiters_elsewhere.load(std::memory_order_seq_cst) + static_cast<std::int64_t>(waits - wakes);
+    return static_cast<std::int64_t>(waits - wakes);
 }
 
 // ---- edges -------------------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@
 //            `drained` may be written late by somebody slow: it is then an older number, and costs one attempt more.
 //            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
 //            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
-// Deadlines  are kept here and put into the heap of timers only by whoever waits (io/wait.cpp). A new deadline wakes those who wait, and they look again.
+// Deadlines  are kept here and put into the heap of timers only by whoever waits (io/operation.cpp). A new deadline wakes those who wait, and they look again.
 // End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the queues, and ends its turn (side::holder).
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
 //            (select), and nothing need be reset before an attempt.
@@ -48,7 +48,6 @@ struct poll_node : park::wait_node {
 enum class queued : std::uint8_t {
     yes,       // to be woken
     go_on,     // no need: there is an edge, or it is your turn
-    timed_out,
     closed,
 };
 
@@ -91,7 +90,7 @@ public:
     std::uint32_t edges(direction d) const noexcept { return side_[index(d)].edges.load(std::memory_order_acquire); }
     bool known_drained(direction d, std::uint32_t seen) const noexcept { return side_[index(d)].drained.load(std::memory_order_relaxed) == seen; }
     void drained(direction d, std::uint32_t seen) noexcept { side_[index(d)].drained.store(seen, std::memory_order_relaxed); }
-    // After a short read: is there certainly nothing left? Acquire, with the poller's release of `edges`: whoever has seen the edge sees this.
+    // After a short read: is there certainly nothing left? Relaxed: edges() has acquired it from the poller, whoever has seen the edge sees this.
     bool short_is_drained() const noexcept { return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed); }
     void short_reads_drain() noexcept { short_is_drained_ = true; }  // before anybody else knows it
 
@@ -122,7 +121,8 @@ private:
         std::atomic<std::uint32_t> edges{1};    // written under the lock
         std::atomic<std::uint32_t> drained{0};  // whoever has tried
         std::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        std::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's
+        std::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's.
+                                                         // Relaxed: read by others only when all have stopped (forget_frozen)
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
     };
@@ -130,7 +130,6 @@ private:
     static descriptor* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
     static void take_waiting(side& s, park::wait_node**& end) noexcept;
-    void hand_on_turn(direction d) noexcept;
     void close_now() noexcept;
     void wait_until_closed() noexcept;
     void drop_hold() noexcept;

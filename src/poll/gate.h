@@ -99,7 +99,3 @@ private:
 };
 
 }  // namespace dunlin::netpoll
-
-namespace dunlin {
-namespace poll = netpoll;
-}

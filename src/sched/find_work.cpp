@@ -396,7 +396,7 @@ bool sleep_for_events(machine* m) noexcept {
     return back;
 }
 
-// Step 5.
+// Step 5. The claim is a hint: two that poll at once get different events.
 bool poll_here() noexcept {
     scheduler& s = the_scheduler;
     return s.events->anybody_waits() && s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->poll() != 0;

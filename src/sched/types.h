@@ -198,7 +198,8 @@ class counter {
 public:
     void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
     std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-    // Nothing that is read afterwards was read before.
+    // For a count that must not be seen before what it counts: acquire pairs with release.
+    void add_last() noexcept { value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
     std::uint64_t get_first() const noexcept { return value_.load(std::memory_order_acquire); }
     void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
 
