@@ -61,11 +61,16 @@ void writers_and_a_sleep(Write write_byte) {
                 }
             });
         }
+        std::vector<dunlin::clock::duration> took;
         for (int i = 0; i < 5; ++i) {
             const auto begin = dunlin::clock::now();
             dunlin::sleep_for(10ms);
-            EXPECT_LT(dunlin::clock::now() - begin, 5s) << "they would write until it wakes";
+            took.push_back(dunlin::clock::now() - begin);
         }
+        // Go's 500 ms, for three of the five: a machine that stands still once is not the runtime. They would write until it wakes.
+        std::sort(took.begin(), took.end());
+        EXPECT_LT(took[2], support::sanitized ? 5s : 500ms);
+        EXPECT_LT(took[4], 5s);
         over = true;
         done.wait();
         EXPECT_GT(written.load(), 0);

@@ -395,6 +395,7 @@ void adjust_timers(unsigned seed) {
     std::mt19937 random(seed);
     std::vector<timer_with_channel> timers(100);
     std::vector<int> states(timers.size());
+    int late = 0;
     std::vector<std::size_t> indices(timers.size());
     std::iota(indices.begin(), indices.end(), 0u);
     std::shuffle(indices.begin(), indices.end(), random);
@@ -416,7 +417,9 @@ void adjust_timers(unsigned seed) {
         case 9: {
             const auto begin = clock::now();
             c.recv();
-            EXPECT_LT(clock::now() - begin, 5s) << "the others are a minute or more";
+            const auto took = clock::now() - begin;
+            EXPECT_LT(took, 5s) << "the others are a minute or more";
+            late += took >= (support::sanitized ? 5s : 750ms);
             break;
         }
         default:
@@ -424,6 +427,8 @@ void adjust_timers(unsigned seed) {
             indices.pop_back();
         }
     }
+    // Go allows none; a machine that stands still for a moment meets several at once.
+    EXPECT_LE(late, 5) << "of " << timers.size() << " that were due at once";
 }
 
 TEST_P(GoSleep, TestAdjustTimers) {
