@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
@@ -13,12 +12,6 @@
 
 namespace bench {
 namespace {
-
-long sum_below(long n) { return n * (n - 1) / 2; }
-
-void expect(const char* what, long got, long expected) {
-    if (got != expected) fail(std::string(what) + ": " + std::to_string(got) + ", expected " + std::to_string(expected));
-}
 
 void ping_pong(const settings& s, results& r) {
     const long rounds = s.scaled(200'000);
@@ -145,7 +138,7 @@ void skynet(const dunlin::chan<long>& c, long number, long size, long div) {
 }
 
 void skynet_channels(const settings& s, results& r) {
-    const long leaves = s.scaled(1'000'000);
+    const long leaves = s.n != 0 ? s.n : s.scaled(1'000'000);
     dunlin::run([&] {
         const double ns = ns_per_operation(1, [&] {
             const dunlin::chan<long> c;

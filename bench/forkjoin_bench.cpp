@@ -1,11 +1,11 @@
 // forkjoin_bench.cpp - divide and conquer with a goroutine per call. Twin: peers/go/forkjoin.go.
-// Sizes and shapes follow the public suite tzcnt/runtime-benchmarks.
+// The shapes are those of the public suite github.com/tzcnt/runtime-benchmarks; `suite-*` has its sizes too.
 
-#include <array>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
 
+#include "forkjoin.h"
 #include "measure.h"
 #include "registry.h"
 
@@ -55,17 +55,6 @@ void skynet_task_group(const settings& s, results& r) {
     });
 }
 
-constexpr int board_max = 12;
-using board = std::array<signed char, board_max>;  // the row of the queen in each column
-
-bool free_place(const board& queens, int column, int row) {
-    for (int c = 0; c < column; ++c) {
-        const int distance = column - c;
-        if (queens[c] == row || queens[c] == row - distance || queens[c] == row + distance) return false;
-    }
-    return true;
-}
-
 long nqueens(board queens, int column, int size) {
     if (column == size) return 1;
     long results[board_max];
@@ -92,36 +81,6 @@ void nqueens_12(const settings& s, results& r) {
         r.add("time", ns / 1e6, "ms");
     });
 }
-
-// A square part of three matrices whose rows are `stride` long: c += a * b.
-struct product {
-    const int* a;
-    const int* b;
-    int* c;
-    int size;
-    int stride;
-
-    void small() const {
-        for (int i = 0; i < size; ++i) {
-            int* sums = c + i * stride;
-            for (int k = 0; k < size; ++k) {
-                const int factor = a[i * stride + k];
-                const int* factors = b + k * stride;
-                for (int j = 0; j < size; ++j) sums[j] += factor * factors[j];
-            }
-        }
-    }
-
-    // The quarter of c in `row` and `column` (0 or 1), as far as column and row `inner` of a's and b's quarters go.
-    product quarter(int row, int column, int inner) const {
-        const int half = size / 2;
-        const int down = half * stride;
-        return {a + row * down + inner * half, b + inner * down + column * half, c + row * down + column * half, half,
-            stride};
-    }
-};
-
-constexpr int matmul_small_size = 32;
 
 void matmul(const product& whole) {
     if (whole.size <= matmul_small_size) {
@@ -155,12 +114,82 @@ void matmul_1024(const settings& s, results& r) {
     });
 }
 
+// ---- as in the suite: its sizes, a run that does not count, and one that does ------------------------------------------------------------
+
+template <class Run>
+void measure_once(results& r, Run&& run) {
+    const auto start = steady::now();
+    run();
+    r.add("time", ns_between(start, steady::now()) / 1e6, "ms");
+}
+
+void suite_fib(const settings& s, results& r) {
+    const long n = s.quick ? 30 : 39;
+    const long expected = s.quick ? 832'040 : 63'245'986;
+    dunlin::run([&] {
+        if (fib(30) != 832'040) fail("suite-fib: wrong result");
+        measure_once(r, [&] {
+            if (fib(n) != expected) fail("suite-fib: wrong result");
+        });
+    });
+}
+
+void suite_skynet(const settings& s, results& r) {
+    const long leaves = s.quick ? 1'000'000 : 100'000'000;
+    const auto run = [leaves] {
+        if (skynet(0, leaves) != leaves * (leaves - 1) / 2) fail("suite-skynet: wrong sum");
+    };
+    dunlin::run([&] {
+        run();
+        measure_once(r, run);
+    });
+}
+
+void suite_nqueens(const settings& s, results& r) {
+    const int size = s.quick ? 11 : 14;
+    const long expected = s.quick ? 2'680 : 365'596;
+    const auto run = [size, expected] {
+        if (nqueens({}, 0, size) != expected) fail("suite-nqueens: wrong number of solutions");
+    };
+    dunlin::run([&] {
+        run();
+        measure_once(r, run);
+    });
+}
+
+/// The suite makes the matrices within the time that it measures, and checks the product after it.
+void suite_matmul(const settings& s, results& r) {
+    const int size = s.quick ? 512 : 2048;
+    const auto cells = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+    std::vector<int> c;
+    const auto run = [&] {
+        const std::vector<int> a(cells, 1), b(cells, 1);
+        c = std::vector<int>(cells, 0);
+        matmul({a.data(), b.data(), c.data(), size, size});
+    };
+    const auto check = [&] {
+        for (const int cell : c) {
+            if (cell != size) fail("suite-matmul: wrong product");
+        }
+    };
+    dunlin::run([&] {
+        run();
+        check();
+        measure_once(r, run);
+        check();
+    });
+}
+
 const registered all[] = {
     registered({"fib", "fib(30), one spawn per call", fib_30}),
     registered(
         {"skynet-tg", "a tree of ten branches and a million leaves, one task_group per node", skynet_task_group}),
     registered({"nqueens", "all places for 12 queens on a board of 12 x 12, one task_group per node", nqueens_12}),
     registered({"matmul", "a product of matrices of 1024 x 1024, in quarters down to 32 x 32", matmul_1024}),
+    registered({"suite-fib", "fib(39) as in runtime-benchmarks", suite_fib}),
+    registered({"suite-skynet", "skynet with 100 million leaves as in runtime-benchmarks", suite_skynet}),
+    registered({"suite-nqueens", "14 queens as in runtime-benchmarks", suite_nqueens}),
+    registered({"suite-matmul", "matrices of 2048 x 2048 as in runtime-benchmarks", suite_matmul}),
 };
 
 }  // namespace

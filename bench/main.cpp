@@ -1,4 +1,4 @@
-// dunlin_bench NAME [--procs N] [--quick]: one workload, its metrics as lines of JSON (see registry.h).
+// dunlin_bench NAME [--procs N] [--n N] [--quick]: one workload, its metrics as lines of JSON (see registry.h).
 // bench/run.py runs it in turn with the same workloads in other languages; alone it is for a profiler.
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
-#include <dunlin/dunlin.hpp>
 
 #include "registry.h"
 
@@ -19,14 +18,18 @@ std::vector<workload>& workloads() {
 }
 
 void results::add(std::string_view metric, double value, std::string_view unit) {
-    std::printf(R"({"workload":"%.*s","metric":"%.*s","peer":"dunlin","procs":%d,"value":%.6g,"unit":"%.*s"})"
+    std::printf(R"({"workload":"%.*s","metric":"%.*s","peer":"%s","procs":%d,"value":%.6g,"unit":"%.*s"})"
                 "\n",
-        static_cast<int>(workload_.size()), workload_.data(), static_cast<int>(metric.size()), metric.data(),
-        static_cast<int>(dunlin::runtime::max_procs()), value, static_cast<int>(unit.size()), unit.data());
+        static_cast<int>(workload_.size()), workload_.data(), static_cast<int>(metric.size()), metric.data(), this_program.peer,
+        this_program.procs(), value, static_cast<int>(unit.size()), unit.data());
+}
+
+void expect(const char* what, long got, long expected) {
+    if (got != expected) fail(std::string(what) + ": " + std::to_string(got) + ", expected " + std::to_string(expected));
 }
 
 void fail(std::string_view text) {
-    std::fprintf(stderr, "dunlin_bench: %.*s\n", static_cast<int>(text.size()), text.data());
+    std::fprintf(stderr, "benchmark of %s: %.*s\n", this_program.peer, static_cast<int>(text.size()), text.data());
     std::exit(1);
 }
 
@@ -36,20 +39,22 @@ int main(int argc, char** argv) {
     auto& all = bench::workloads();
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
 
-    CLI::App app("Benchmarks of dunlin, one workload per run; ./dev bench compares them with other runtimes.");
+    CLI::App app(std::string("Benchmarks of ") + bench::this_program.peer + ", one workload per run; ./dev bench compares runtimes.");
     bench::settings settings;
     int procs = 0;
     bool list = false;
-    app.add_option("--procs", procs, "processors (P); default: DUNLIN_MAXPROCS, else the runtime's own choice")
+    app.add_option("--procs", procs, "processors (P); default: the runtime's own choice")
         ->check(CLI::Range(1, 1024));
     app.add_flag("--quick", settings.quick, "a tenth of the work, for trying things out");
+    app.add_option("--n", settings.n, "the size of a grow-... workload, and of skynet")->check(CLI::PositiveNumber);
     app.add_flag("--list", list, "print the names of the workloads");
+    app.set_version_flag("--version", bench::this_program.version());
     app.require_subcommand(0, 1);
     app.fallthrough();  // the options may stand behind the name too
     for (const auto& w : all) {
         app.add_subcommand(std::string(w.name), std::string(w.what))->callback([&settings, &procs, &w] {
-            // By the environment and not by set_max_procs(): the runtime then starts with this number.
-            if (procs != 0) setenv("DUNLIN_MAXPROCS", std::to_string(procs).c_str(), 1);
+            if (procs != 0) bench::this_program.use_procs(procs);
+            if (w.one_processor_only && bench::this_program.procs() != 1) bench::fail("with one processor only");
             bench::results results(w.name);
             w.run(settings, results);
         });
@@ -57,7 +62,7 @@ int main(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
 
     if (list) {
-        for (const auto& w : all) std::printf("%.*s\n", static_cast<int>(w.name.size()), w.name.data());
+        for (const auto& w : all) std::printf("%.*s%s\n", static_cast<int>(w.name.size()), w.name.data(), w.one_processor_only ? " P=1" : "");
     } else if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);
         return 1;

@@ -15,6 +15,8 @@ inline double ns_between(steady::time_point start, steady::time_point end) {
     return std::chrono::duration<double, std::nano>(end - start).count();
 }
 
+inline long sum_below(long n) { return n * (n - 1) / 2; }
+
 /// Sorts `samples`. The value between two neighbours is interpolated.
 double percentile(std::vector<double>& samples, double q);
 

@@ -1,6 +1,5 @@
 // net_bench.cpp - sockets and pipes. Twins: peers/go/net.go and, straight on the system's calls, peers/c. The load is bench/load's, in a process of its own.
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -9,9 +8,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -22,24 +19,13 @@
 #include <dunlin/net.hpp>
 
 #include "measure.h"
+#include "net_bench.h"
 #include "registry.h"
+#include "under_load.h"
+#include "watched_pipe.h"
 
 namespace bench {
 namespace {
-
-/// Runs bench/load's program with these words behind its kind and port, and passes its metrics on. Blocks the thread: not for goroutines.
-void run_load(results& r, const std::string& kind, int port, pid_t server, const std::vector<std::string>& words) {
-    const char* named = std::getenv("DUNLIN_BENCH_LOAD");
-    std::string command = named != nullptr ? named : "build/bench-peers/net_load";
-    command += " " + kind + " " + std::to_string(port) + " --server " + std::to_string(server);
-    for (const std::string& word : words) command += " " + word;
-    std::FILE* lines = popen(("exec " + command).c_str(), "re");
-    if (lines == nullptr) fail("no process for " + command);
-    std::array<char, 32> metric, unit;
-    double value = 0;
-    while (std::fscanf(lines, "%31s %lf %31s", metric.data(), &value, unit.data()) == 3) r.add(metric.data(), value, unit.data());
-    if (pclose(lines) != 0) fail("the load has failed: " + command);
-}
 
 // ---- echo ------------------------------------------------------------------------------------------------------------------------------
 
@@ -48,7 +34,8 @@ void echo_one(dunlin::net::stream connection) {
     while (const std::size_t n = connection.read_some(buffer)) connection.write_all(buffer.data(), n);
 }
 
-/// Accepts connections and sends back what comes in, a goroutine for each, while the load runs.
+}  // namespace
+
 void echo_under(results& r, const std::string& kind, const std::vector<std::string>& words) {
     dunlin::net::listener listener = dunlin::net::listen("tcp", "127.0.0.1:0");
     dunlin::wait_group accepting;
@@ -64,6 +51,8 @@ void echo_under(results& r, const std::string& kind, const std::vector<std::stri
     listener.close();
     accepting.wait();
 }
+
+namespace {
 
 void echo(const settings& s, results& r, const std::string& connections) {
     echo_under(r, "echo", {"--connections", connections, "--seconds", s.quick ? "0.1" : "1"});
@@ -111,29 +100,6 @@ void http_hello(const settings& s, results& r) {
 }
 
 // ---- pipes -----------------------------------------------------------------------------------------------------------------------------
-
-/// A pipe with somebody who reads from it, and when he last did.
-struct watched_pipe {
-    std::array<int, 2> ends{};
-    std::atomic<std::int64_t> ran_at_ns = 0;
-
-    watched_pipe() {
-        if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) fail("pipe-wake: no pipe");
-    }
-    static std::int64_t now_ns() { return std::chrono::nanoseconds(steady::now().time_since_epoch()).count(); }
-    void note() { ran_at_ns = now_ns(); }
-
-    /// Writes a byte: how long until the reader runs.
-    double wake_us(std::chrono::nanoseconds asleep_for) {
-        std::this_thread::sleep_for(asleep_for);
-        ran_at_ns = 0;
-        const std::int64_t written_at_ns = now_ns();
-        if (write(ends[1], "", 1) != 1) fail("pipe-wake: the pipe is full");
-        while (ran_at_ns == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
-        return static_cast<double>(ran_at_ns - written_at_ns) / 1e3;
-    }
-    void close_write() { close(ends[1]); }
-};
 
 void read_by_goroutine(watched_pipe& p) {
     auto reader = dunlin::byte_stream::adopt(p.ends[0]);

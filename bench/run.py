@@ -3,6 +3,7 @@
 
     bench/run.py                    everything
     bench/run.py fib 'spawn-*'      some of it
+    bench/run.py --growth timers    how cost grows with the number of timers
 
 The table goes to stdout and, with everything that was measured, to bench/results/latest.md and latest.json; progress
 goes to stderr. docs/benchmarks.md explains the workloads and the figures.
@@ -18,7 +19,7 @@ import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
-from driver import machine, peers, report, runner, workloads
+from driver import growth, guard, machine, peers, plots, publish, report, runner, workloads
 
 RESULTS = peers.ROOT / "bench" / "results"
 DOCS = peers.ROOT / "docs" / "benchmarks.md"
@@ -50,11 +51,17 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, also as patterns (spawn-*); default: all")
     parser.add_argument("--rounds", type=positive, help="rounds that count, after one warm-up (default 5, quick 3)")
-    parser.add_argument("--procs", type=procs_list, default=[1, 2], help="processor counts (default 1,2)")
+    parser.add_argument("--procs", type=procs_list, help="processor counts (default 1,2; --growth: the first, 1)")
     parser.add_argument("--peers", help="only these, for example dunlin,go (default: all that are there)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work and 3 rounds: does everything run?")
+    parser.add_argument("--keep", action="store_true", help="the results of workloads that are not measured now stay in the table")
     parser.add_argument("--no-build", action="store_true", help="run what was built before")
     parser.add_argument("--check-targets", action="store_true", help="exit status 1 if a target is missed")
+    parser.add_argument("--check", action="store_true", help="count the instructions of the hot paths: have they grown?")
+    parser.add_argument("--record", action="store_true", help="with --check: write what they are now")
+    parser.add_argument("--growth", action="store_true", help="how cost grows: NAME is a family of curves then (default rounds 3)")
+    parser.add_argument("--plots", action="store_true", help="draw the plots of the last results again, and measure nothing")
+    parser.add_argument("--publish", action="store_true", help="the same, and copy tables and plots into docs/")
     parser.add_argument("--list", action="store_true", help="print the workloads, their metrics and targets")
     parser.add_argument("--update-docs", action="store_true", help="write the workloads into docs/benchmarks.md")
     parser.add_argument("--check-docs", action="store_true", help="exit status 1 if docs/benchmarks.md is out of date")
@@ -93,11 +100,19 @@ def prepare(chosen, build):
             skipped[peer.name] = reason
             say(f"{peer.name} skipped: {reason}")
             continue
-        if build:
-            peer.build(say)
-        programs = peer.programs()
-        if not programs:
-            raise peers.BuildError(f"{peer.name}: no program was built (run without --no-build)")
+        try:
+            if build:
+                peer.build(say)
+            programs = peer.programs()
+            if not programs:
+                raise peers.BuildError(f"{peer.name}: no program was built (run without --no-build)")
+        except peers.BuildError as error:
+            if peer.name == report.SUBJECT:
+                raise
+            # The others can do without it.
+            skipped[peer.name] = f"its build failed: {str(error).strip().splitlines()[-1]}"
+            say(f"{peer.name} skipped: its build failed: {error}")
+            continue
         ready.append((peer, programs))
     return ready, skipped
 
@@ -136,8 +151,64 @@ def docs_text():
     return text, before + begin + workloads.markdown_table() + end + after
 
 
+def draw_plots():
+    """False: there are none, and a line has said why."""
+    try:
+        files = plots.draw(RESULTS, RESULTS / publish.PLOTS)
+    except plots.NoPlots as reason:
+        say(str(reason))
+        return False
+    say(f"{len(files)} plots in {(RESULTS / publish.PLOTS).relative_to(peers.ROOT)}")
+    return True
+
+
+def redraw(arguments):
+    if not draw_plots():
+        return 1
+    if arguments.publish:
+        say(f"written into docs: {' '.join(publish.publish(RESULTS))}")
+    return 0
+
+
+def run_growth(parser, arguments):
+    try:
+        chosen = growth.choose(arguments.names, growth.families())
+    except ValueError as error:
+        parser.error(str(error))
+    rounds, procs = arguments.rounds or (1 if arguments.quick else 3), (arguments.procs or [1])[0]
+    wanted = [p for p in choose_peers(parser, arguments.peers) if any(p.name in f.peers for f in chosen)]
+    try:
+        prepare_load([], not arguments.no_build)
+        ready, _ = prepare(wanted, not arguments.no_build)
+    except peers.BuildError as error:
+        say(f"build failed: {error}")
+        return 1
+    done = []
+    for family in chosen:
+        machine_before = machine.describe()
+        family, notes = growth.fitting(family, growth.available_bytes())
+        for note in notes:
+            say(f"{family.name}: {note}")
+        measured = growth.measure(family, ready, rounds, arguments.quick, procs)
+        versions = {peer.name: peer.version() for peer, _ in ready}
+        done.append(growth.document(family, measured, list(versions), machine_before, versions, notes, rounds, arguments.quick, procs))
+        # After each family, so that one that fails late costs nothing of the others.
+        file = RESULTS / "growth.json"
+        doc = growth.merged(json.loads(file.read_text()) if file.is_file() else None, done)
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(doc, indent=1) + "\n")
+        (RESULTS / "growth.md").write_text(growth.markdown(doc))
+    print(growth.markdown({"families": done}), end="")
+    draw_plots()
+    return 1 if any(f["failures"] for f in done) else 0
+
+
 def main():
     parser, arguments = parse_arguments()
+    if arguments.plots or (arguments.publish and not arguments.growth):
+        return redraw(arguments)
+    if arguments.growth:
+        return run_growth(parser, arguments) or (redraw(arguments) if arguments.publish else 0)
     if arguments.list:
         list_workloads()
         return 0
@@ -150,7 +221,15 @@ def main():
             return 1
         return 0
 
+    if arguments.check or arguments.record:
+        try:
+            return guard.main(say, not arguments.no_build, arguments.record)
+        except peers.BuildError as error:
+            say(f"build failed: {error}")
+            return 1
+
     chosen = choose_workloads(parser, arguments.names)
+    procs = arguments.procs or [1, 2]
     rounds = arguments.rounds or (3 if arguments.quick else 5)
     try:
         chosen, skipped = prepare_load(chosen, not arguments.no_build)
@@ -163,22 +242,34 @@ def main():
         say("nothing to measure")
         return 1
     machine_before = machine.describe()
-    samples = runner.measure(chosen, ready, arguments.procs, rounds, arguments.quick)
+    file = RESULTS / "latest.json"
+    versions = {peer.name: peer.version() for peer, _ in ready}
+    before = {"rows": [], "versions": {}, "rounds": rounds, "quick": False, "machine": machine_before}
+    if arguments.keep and file.is_file():
+        last = json.loads(file.read_text())
+        if report.may_keep(last, versions, machine_before):
+            before = last
+        else:
+            say("the last results are of other versions or of another machine: not kept")
+    versions = {**before["versions"], **versions}
+    # The table says of itself what its worst part deserves.
+    machine_before["load_before"] = max(machine_before["load_before"], before["machine"]["load_before"])
+    quick = arguments.quick or before["quick"]
 
-    names = [peer.name for peer, _ in ready]
-    doc = report.document(
-        report.rows(chosen, arguments.procs, names, samples),
-        machine_before,
-        {peer.name: peer.version() for peer, _ in ready},
-        skipped,
-        rounds,
-        arguments.quick,
-    )
-    text = report.markdown(doc)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "latest.json").write_text(json.dumps(doc, indent=1) + "\n")
-    (RESULTS / "latest.md").write_text(text)
-    print(text, end="")
+    def write(samples, measured):
+        # After each workload, so that a run that is interrupted has not been for nothing.
+        table = report.rows(measured, procs, [peer.name for peer, _ in ready], samples)
+        table = report.kept(table, before["rows"], [w.name for w in workloads.WORKLOADS])
+        doc = report.document(table, machine_before, versions, skipped, min(rounds, before["rounds"]), quick)
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(doc, indent=1) + "\n")
+        (RESULTS / "latest.md").write_text(report.markdown(doc))
+        return doc
+
+    samples = runner.measure(chosen, ready, procs, rounds, arguments.quick, write)
+    doc = write(samples, chosen)
+    print(report.markdown(doc), end="")
+    draw_plots()
 
     missed = [row for row in doc["rows"] if row["verdict"] == "missed"]
     if arguments.check_targets and any(row["verdict"] == "not measured" for row in doc["rows"]):
@@ -190,4 +281,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("\nbench: interrupted, nothing written")
+        sys.exit("\nbench: interrupted; what was measured is in bench/results")

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -20,6 +19,7 @@
 #include "platform/futex.h"
 #include "platform/membarrier.h"
 #include "platform/thread.h"
+#include "platform/valgrind.h"
 #include "poll/netpoll.h"
 #include "sched/blocking.h"
 #include "sched/crash.h"
@@ -77,15 +77,10 @@ void choose_guards() {
     }
 }
 
-// Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one that hangs.
-bool under_valgrind() noexcept {
-    const char* preloaded = std::getenv("LD_PRELOAD");
-    return preloaded != nullptr && std::strstr(preloaded, "vgpreload") != nullptr;
-}
-
 void choose_preemption() {
     using sched::preemption;
-    if (under_valgrind()) sched::preemption_mode = preemption::take;
+    // Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one that hangs.
+    if (platform::under_valgrind()) sched::preemption_mode = preemption::take;
     const std::string_view text = platform::environment_text("DUNLIN_PREEMPTION");
     if (text == "off") {
         sched::preemption_mode = preemption::off;
@@ -199,7 +194,7 @@ namespace sched {
     choose_guards();
     choose_preemption();
     s.default_stack_class = default_stack_class();
-    s.spinning_pays.store(platform::affinity_cpus() > 1, std::memory_order_relaxed);
+    s.cpus.store(platform::affinity_cpus(), std::memory_order_relaxed);
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
     install_crash_handlers();
     install_freeze_handler();
@@ -234,7 +229,8 @@ void throw_null_function(const char* operation) {
     if (!options.labels.empty()) sched::extra_of(g).labels = options.labels;
 }
 
-new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
+// What make() does for whom its quick half does not.
+[[gnu::noinline]] static new_goroutine make_any(std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
     if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {
         if (forked.load(std::memory_order_relaxed)) platform::fatal("dunlin is used in the child of a fork(): its threads stayed in the parent (exec first)");
         sched::start_runtime();
@@ -245,7 +241,6 @@ new_goroutine make(std::size_t bytes, std::size_t align, const go_options* optio
         stack_size = options->stack_size;
         check_stack_size("dunlin::go", stack_size);
     }
-    const sched::creation_place place = where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
     sched::goroutine* g = sched::make_goroutine(bytes, align, stack_size, place);
     if (DUNLIN_UNLIKELY(options != nullptr)) {
         try {
@@ -256,6 +251,15 @@ new_goroutine make(std::size_t bytes, std::size_t align, const go_options* optio
         }
     }
     return {reinterpret_cast<goroutine_handle*>(g), g->frame()};
+}
+
+new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
+    const sched::creation_place place = where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
+    sched::machine* m = sched::current_machine();
+    if (DUNLIN_LIKELY(m != nullptr && options == nullptr && bytes <= sched::inline_frame_bytes && align <= 16)) {
+        if (sched::goroutine* g = sched::make_plain_goroutine(m, place)) return {reinterpret_cast<goroutine_handle*>(g), g->inline_frame};
+    }
+    return make_any(bytes, align, options, place);
 }
 
 void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept {

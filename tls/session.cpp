@@ -90,7 +90,9 @@ session::step session::attempt(Call call) {
     const std::lock_guard hold(lock_);
     if (fatal_) return {outcome::failed, !wire_.out.empty(), fatal_};
     ERR_clear_error();
-    return judge(call());
+    step s = judge(call());
+    s.progress = progress_;
+    return s;
 }
 
 // ---- the network ---------------------------------------------------------------------------------------------------------------------------
@@ -125,9 +127,51 @@ bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_
     const std::size_t n = detail::io_read(io_access::of(network_), {raw_.get(), raw_size}, limit_of(ctx).get(), ec, where);
     if (!ec && n == 0) ec = make_error_code(errc::truncated);
     if (ec) return false;
-    const std::lock_guard hold(lock_);
-    wire_.in = {raw_.get(), n};
+    {
+        const std::lock_guard hold(lock_);
+        wire_.in = {raw_.get(), n};
+        ++progress_;
+    }
+    more_progress_.notify_all();
     return true;
+}
+
+// After read_turn_ has been given back: whoever sees the old count before fails to take that turn only if somebody else has it, who will come here too.
+void session::reader_has_left() {
+    {
+        const std::lock_guard hold(lock_);
+        ++progress_;
+    }
+    more_progress_.notify_all();
+}
+
+// OpenSSL wants input, and the caller is no reader. With send_turn_.
+void session::await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    if (read_turn_.try_lock()) {
+        {
+            const std::lock_guard turn(read_turn_, std::adopt_lock);
+            bool still_wanted;
+            {
+                const std::lock_guard hold(lock_);
+                still_wanted = progress_ == seen;
+            }
+            if (still_wanted) fill(ctx, ec, where);
+        }
+        reader_has_left();
+        return;
+    }
+    std::unique_lock hold(lock_);
+    try {
+        while (progress_ == seen) {
+            if (ctx != nullptr) {
+                more_progress_.wait(hold, *ctx, where);
+            } else {
+                more_progress_.wait(hold, where);
+            }
+        }
+    } catch (const context_cancelled& e) {
+        ec = e.code();
+    }
 }
 
 // Sends what OpenSSL has left, until there is nothing. With send_turn_.
@@ -222,14 +266,17 @@ std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std
 std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     handshake(ctx, ec, where);
     if (ec || b.size() == 0 || !take(read_turn_, ctx, ec, where)) return 0;
-    const std::lock_guard turn(read_turn_, std::adopt_lock);
     std::size_t done = 0;
-    do {
-        const std::size_t n = read_once({static_cast<char*>(b.data()) + done, b.size() - done}, ctx, ec, where);
-        if (n == 0 && !ec && all) ec = dunlin::errc::end_of_file;
-        if (n == 0) break;
-        done += n;
-    } while (all && done < b.size());
+    {
+        const std::lock_guard turn(read_turn_, std::adopt_lock);
+        do {
+            const std::size_t n = read_once({static_cast<char*>(b.data()) + done, b.size() - done}, ctx, ec, where);
+            if (n == 0 && !ec && all) ec = dunlin::errc::end_of_file;
+            if (n == 0) break;
+            done += n;
+        } while (all && done < b.size());
+    }
+    reader_has_left();
     return done;
 }
 
@@ -272,10 +319,15 @@ std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* c
         });
         if (ec) break;
         flush(ctx, ec, where);
-        if (s.what != outcome::done && !ec) ec = s.error ? s.error : make_error_code(errc::protocol);
         if (ec) break;
         done += encrypted;
-        if (!all) break;
+        if (s.what == outcome::wants_input && (all || encrypted == 0)) {
+            await_input(s.progress, ctx, ec, where);
+            if (ec) break;  // may_go_on() would forget it
+            continue;
+        }
+        if (s.what != outcome::done && s.what != outcome::wants_input) ec = s.error ? s.error : make_error_code(errc::protocol);
+        if (ec || !all) break;
     }
     return done;
 }
@@ -295,14 +347,16 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
 
 // ---- the end ---------------------------------------------------------------------------------------------------------------------------------
 
-// The close_notify, once. False: there is nothing to send.
-bool session::say_end(std::error_code& ec) {
-    const step s = attempt([this] {
+// The close_notify, once. It wants input if OpenSSL is in the midst of a message.
+session::step session::say_end() {
+    bool in_a_message = false;
+    step s = attempt([&] {
         if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return 1;
-        return std::max(SSL_shutdown(ssl_.get()), 1);  // 0 says that the peer's has not come yet; below that nothing can be done
+        in_a_message = SSL_in_init(ssl_.get()) != 0;
+        return in_a_message ? 1 : std::max(SSL_shutdown(ssl_.get()), 1);  // 0 says that the peer's has not come yet; below that nothing can be done
     });
-    ec = s.error;
-    return s.output;
+    if (in_a_message && s.what == outcome::done) s.what = outcome::wants_input;
+    return s;
 }
 
 void session::close_write(std::error_code& ec) {
@@ -311,7 +365,15 @@ void session::close_write(std::error_code& ec) {
     if (ec) return;
     {
         const std::lock_guard turn(send_turn_);
-        say_end(ec);
+        step s = say_end();
+        while (s.what == outcome::wants_input && may_go_on(nullptr, ec)) {
+            // Nobody but the reader reads; here what completes the message may be followed by data, which is his.
+            const step half = attempt([this] { return SSL_do_handshake(ssl_.get()); });
+            if (half.what == outcome::wants_input) await_input(half.progress, nullptr, ec, where);
+            if (ec) return;
+            s = say_end();
+        }
+        if (!ec) ec = s.error;
         if (!ec) flush(nullptr, ec, where);
     }
     flush_pending(nullptr, where);
@@ -323,7 +385,7 @@ void session::close() noexcept {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         try {
             std::error_code ignored;
-            if (say_end(ignored)) {
+            if (say_end().output) {
                 network_.set_write_deadline(close_notify_limit);
                 flush(nullptr, ignored, where_type::current());
             }

@@ -8,7 +8,10 @@
 // Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue, unlock. What it left in wire_.out is
 //            sent outside (flush()), in order, by whoever has send_turn_. If it wants to read, the reader reads from the network into raw_ and
 //            hands it over (fill()): OpenSSL wants more only when wire_.in is used up, so raw_ is then nobody else's.
-//            Turns: handshaking_, then read_turn_ or send_turn_, then lock_.
+//            Turns: handshaking_, then send_turn_, then read_turn_, then lock_. A reader never waits for send_turn_.
+//            Half a message: the peer may send some of the handshake's kind later on (tickets, key updates), in several records. Between two of them
+//            OpenSSL encrypts nothing: it wants the rest first. A writer then waits until a reader has brought more (progress_), or, if there is none, takes
+//            the reader's turn and brings it himself, when the read deadline holds for him too.
 // Proof      That nothing stays unsent. A writer sends what it makes, with send_turn_. A reader must not wait for that turn, because a writer may keep it until
 //            the peer reads, whose reader may be waiting in the same way. It appends (with lock_), and tries to take the turn. If that fails somebody
 //            has it, and everybody who gives it back then looks at wire_.out (flush_pending()). Had he looked before the append, he would have given the turn
@@ -16,13 +19,14 @@
 // Errors     After a failed send part of a record may be out: no more can be sent (write_error_). After an error of the protocol OpenSSL can go on in neither
 //            direction (fatal_). After a failed handshake there is no connection (handshake_error_).
 // Source     Go's crypto/tls.Conn: in.Mutex, out.Mutex, permanent errors after a failed write, 5 s for the close_notify.
-// Tests      tests/tls/stream_test.cpp, tests/tls/identity_test.cpp, tests/tls/peer_test.cpp
+// Tests      tests/tls/stream_test.cpp, tests/tls/split_message_test.cpp, tests/tls/identity_test.cpp, tests/tls/peer_test.cpp
 #pragma once
 
 #include <atomic>
 #include <mutex>
 #include <vector>
 
+#include <dunlin/condition_variable.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/tls.hpp>
 
@@ -81,6 +85,7 @@ private:
         outcome what;
         bool output;  // there is something to send
         std::error_code error;
+        std::uint64_t progress = 0;  // progress_ at that time
     };
     // The pieces of a write, each for one record.
     struct cursor {
@@ -97,6 +102,8 @@ private:
     step attempt(Call call);
     step judge(int result) noexcept;
     bool fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void reader_has_left();
+    void await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader = false);
     void flush_pending(const dunlin::context* ctx, const where_type& where);
     bool has_output();
@@ -104,7 +111,7 @@ private:
     std::size_t read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t write_in_turn(cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     const_buffer next_piece(cursor& c);
-    bool say_end(std::error_code& ec);
+    step say_end();
     void verify_name(std::string_view name);
 
     net::stream network_;
@@ -124,6 +131,8 @@ private:
     openssl_ptr<SSL, SSL_free> ssl_;
     wire wire_;
     std::error_code fatal_, write_error_;
+    std::uint64_t progress_ = 0;  // counts what a reader has brought, and the readers who have left
+    condition_variable_any more_progress_;
 };
 
 // A BIO that reads and writes `w`, which must outlive it. Throws std::bad_alloc.

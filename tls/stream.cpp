@@ -124,6 +124,26 @@ stream client(net::stream connection, std::string_view server_name, const config
 
 stream server(net::stream connection, const config& c) { return session::make(std::move(connection), side::server, {}, c); }
 
+stream client(net::stream connection, std::string_view server_name, const config& c, std::error_code& ec) {
+    ec.clear();
+    try {
+        return client(std::move(connection), server_name, c);
+    } catch (const io_error& e) {
+        ec = e.code();
+        return {};
+    }
+}
+
+stream server(net::stream connection, const config& c, std::error_code& ec) {
+    ec.clear();
+    try {
+        return server(std::move(connection), c);
+    } catch (const io_error& e) {
+        ec = e.code();
+        return {};
+    }
+}
+
 namespace {
 
 // Whom a client dials: a path has no name, and an empty host is this machine.
@@ -199,6 +219,11 @@ stream dial(std::string_view network, std::string_view address, const config& c,
 
 listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options) {
     return listener(net::listen(network, address, options), c);
+}
+
+listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options, std::error_code& ec) {
+    net::listener l = net::listen(network, address, options, ec);
+    return ec ? listener() : listener(std::move(l), c);
 }
 
 }  // namespace dunlin::tls

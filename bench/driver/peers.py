@@ -32,16 +32,22 @@ def output_of(command, cwd=ROOT):
 
 
 class Program:
-    """An executable and the workloads that it has."""
+    """An executable and its workloads: `--list` prints NAME, or `NAME P=1` for what it has for one processor only."""
 
     def __init__(self, path):
         self.path = path
-        self.workloads = frozenset(output_of([path, "--list"]).split())
+        listed = [line.split() for line in output_of([path, "--list"]).splitlines()]
+        self.workloads = frozenset(words[0] for words in listed)
+        self.one_processor_only = frozenset(words[0] for words in listed if words[1:] == ["P=1"])
+
+    def runs_with(self, workload, procs):
+        return workload in self.workloads and (procs == 1 or workload not in self.one_processor_only)
 
 
 class Dunlin:
     name = "dunlin"
     procs_variable = "DUNLIN_MAXPROCS"
+    target = "bench"
 
     def missing(self):
         """None, or what is missing and how to get it, in one line."""
@@ -51,9 +57,9 @@ class Dunlin:
 
     def build(self, say):
         build_dir = self._build_dir()
-        say(f"building dunlin (preset {PRESET}, target bench)")
+        say(f"building {self.name} (preset {PRESET}, target {self.target})")
         build_step(["cmake", "--preset", PRESET])
-        build_step(["cmake", "--build", build_dir, "--target", "bench"])
+        build_step(["cmake", "--build", build_dir, "--target", self.target])
 
     def programs(self):
         path = self._build_dir() / "bench" / "dunlin_bench"
@@ -133,6 +139,48 @@ class Go:
         return output_of(["go", "version"]).removeprefix("go version ")
 
 
+class Tokio:
+    """Tokio, from the distribution's packages of crates; or, to measure another version, from a folder of `cargo vendor`."""
+
+    name = "tokio"
+    procs_variable = "TOKIO_WORKER_THREADS"
+    source = ROOT / "bench" / "peers" / "rust"
+    target = ROOT / "build" / "bench-peers" / "rust"
+    program = target / "release" / "rust_bench"
+    crates = Path(os.environ.get("DUNLIN_BENCH_CRATES", "/usr/share/cargo/registry")).resolve()
+    needed = {"tokio": (1, 24), "async-channel": (1, 8)}  # crates, and from which version on
+
+    def missing(self):
+        if shutil.which("cargo") is None:
+            return "no `cargo` in PATH (Debian: apt-get install cargo)"
+        lacking = [f"librust-{crate}-dev" for crate, oldest in self.needed.items() if not self._has(crate, oldest)]
+        if lacking:
+            wanted = ", ".join(f"{crate} {'.'.join(map(str, oldest))}" for crate, oldest in self.needed.items())
+            return f"{self.crates} lacks one of {wanted} (Debian 12 and later: apt-get install {' '.join(lacking)})"
+        return None
+
+    def build(self, say):
+        say("building tokio")
+        # Without a lock file of ours: whichever version is there is the one that is measured.
+        (self.source / "Cargo.lock").unlink(missing_ok=True)
+        folder = f'source.distribution.directory="{self.crates}"'
+        command = ["cargo", "build", "--release", "--offline", "--config", folder, "--target-dir", self.target]
+        build_step(command, self.source, {"RUSTFLAGS": ""})
+
+    def programs(self):
+        return [Program(self.program)] if self.program.is_file() else []
+
+    def version(self):
+        lock = self.source / "Cargo.lock"
+        locked = dict(re.findall(r'^name = "(.*)"\nversion = "(.*)"$', lock.read_text(), re.MULTILINE)) if lock.is_file() else {}
+        crates = ", ".join(f"{crate} {locked.get(crate, 'of unknown version')}" for crate in self.needed)
+        return f"{crates}; {output_of(['rustc', '--version'])}"
+
+    def _has(self, crate, oldest):
+        found = (re.fullmatch(rf"{crate}-(\d+)\.(\d+)\..*", folder.name) for folder in self.crates.glob(f"{crate}-*"))
+        return any(tuple(map(int, version.groups())) >= oldest for version in found if version)
+
+
 def _compile_c(sources, output, *libraries):
     output.parent.mkdir(parents=True, exist_ok=True)
     flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]
@@ -163,6 +211,47 @@ class C:
         return output_of([os.environ.get("CC", "cc"), "--version"]).partition("\n")[0]
 
 
+class Cpp(Dunlin):
+    """Another runtime in C++: a program of bench/peers/cpp, built as dunlin's is and not linked with dunlin."""
+
+    procs_variable = "DUNLIN_BENCH_UNUSED"
+
+    def __init__(self, name, source, header, package, library=None):
+        self.name = name
+        self.target = f"bench_{source}"
+        self.header = header
+        self.package = package
+        self.library = library
+
+    def missing(self):
+        needed = (("CLI/CLI.hpp", "libcli11-dev"), (self.header, self.package))
+        lacking = (self._missing_header(header, package) for header, package in needed)
+        return super().missing() or next(filter(None, lacking), None) or self._missing_library()
+
+    def _missing_library(self):
+        """Headers may be here without it. The compiler answers with the bare name if it does not find the file."""
+        if self.library is None:
+            return None
+        file = f"lib{self.library}.so"
+        found = output_of([os.environ.get("CXX", "g++"), f"-print-file-name={file}"])
+        return None if found != file else f"no {file} (Debian: apt-get install {self.package})"
+
+    def _missing_header(self, header, package):
+        compiler = os.environ.get("CXX", "g++")
+        if shutil.which(compiler) is None:
+            return f"no `{compiler}` in PATH (Debian: apt-get install g++)"
+        asked = f"#if !__has_include(<{header}>)\n#error\n#endif\n"
+        done = subprocess.run([compiler, "-E", "-x", "c++", "-"], input=asked, capture_output=True, text=True)
+        return None if done.returncode == 0 else f"no <{header}> (Debian: apt-get install {package})"
+
+    def programs(self):
+        path = self._build_dir() / "bench" / "peers" / "cpp" / self.target
+        return [Program(path)] if path.is_file() else []
+
+    def version(self):
+        return output_of([self.programs()[0].path, "--version"])
+
+
 class Load:
     """The program that every peer's servers are measured with; see bench/load."""
 
@@ -171,8 +260,16 @@ class Load:
 
     def build(self, say):
         say("building the load")
-        _compile_c(self.source, self.program)
+        _compile_c(self.source, self.program, "-lm")
 
 
 LOAD = Load()
-PEERS = (Dunlin(), C(), Go())
+PEERS = (
+    Dunlin(),
+    C(),
+    Go(),
+    Tokio(),
+    Cpp("boost.fiber", "boost_fiber", "boost/fiber/fiber.hpp", "libboost-fiber-dev", "boost_fiber"),
+    Cpp("onetbb", "tbb", "tbb/task_group.h", "libtbb-dev", "tbb"),
+    Cpp("threads", "threads", "thread", "g++"),
+)

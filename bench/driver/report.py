@@ -15,7 +15,7 @@ def rows(workloads, procs_list, peers, samples):
                 figures = {}
                 for peer in peers:
                     values = samples.values.get((w.name, metric.name, procs, peer))
-                    if values:
+                    if values and (w.name, procs, peer) not in samples.failures:
                         figures[peer] = {
                             "median": statistics.median(values),
                             "min": min(values),
@@ -77,6 +77,21 @@ def _verdict_of_one(target, figures):
     return "reached" if figures[SUBJECT]["median"] <= allowed else "missed"
 
 
+def kept(table, earlier, order):
+    """The rows of this run, and those of an earlier one for what this one has not measured, in the order of the workloads' names given."""
+    measured = {(row["workload"], row["procs"]) for row in table}
+    rest = [row for row in earlier if (row["workload"], row["procs"]) not in measured]
+    metrics = {name: i for i, name in enumerate(dict.fromkeys(row["metric"] for row in rest + table))}
+    place = {name: i for i, name in enumerate(order)}
+    return sorted(rest + table, key=lambda row: (place.get(row["workload"], len(place)), metrics[row["metric"]], row["procs"]))
+
+
+def may_keep(before, versions, machine):
+    """Figures of another program, or of another machine, do not belong into the same table."""
+    same = all(before["versions"].get(peer, version) == version for peer, version in versions.items())
+    return same and all(before["machine"].get(key) == machine.get(key) for key in ("cpu", "cpus", "kernel"))
+
+
 def document(table, machine, versions, skipped, rounds, quick):
     """All of one run, as it is written to latest.json."""
     return {
@@ -100,13 +115,18 @@ def number(value):
 def _ratio(value):
     if value is None:
         return "-"
-    return f"{number(value)} (1/{number(1 / value)})" if 0 < value < 0.95 else number(value)
+    return f"1/{number(1 / value)}" if 0 < value < 0.95 else number(value)
+
+
+def _beside(row, peer):
+    figure = _figure(row, peer)
+    return f"**{_ratio(row['ratios'][peer])}** ({figure})" if peer in row["ratios"] else figure
 
 
 def markdown(doc):
     m = doc["machine"]
-    peers = list(doc["versions"])
-    others = [peer for peer in peers if peer != SUBJECT]
+    present = {peer for row in doc["rows"] for peer in (*row["figures"], *row["failures"])}
+    others = [peer for peer in doc["versions"] if peer != SUBJECT and (peer in present or not doc["rows"])]
     lines = [
         "# Benchmarks: dunlin beside " + (", ".join(others) or "nobody"),
         "",
@@ -117,16 +137,15 @@ def markdown(doc):
         *[f"- {peer} skipped: {reason}" for peer, reason in doc["skipped"].items()],
         "",
         f"Medians, {doc['rounds']} round{'s' if doc['rounds'] > 1 else ''} after a warm-up, the peers in turn within "
-        "each round, [min .. max]. The ratio is dunlin / peer: below 1 dunlin needs less.",
+        "each round, [min .. max]. In front of a peer's figure stands the ratio dunlin / peer: below 1 dunlin needs less.",
         *_warnings(doc),
         "",
-        "| workload | metric | P | " + " | ".join(peers + [f"{SUBJECT} / {p}" for p in others]) + " | target |  |",
-        "|---|---|--:|" + "--:|" * (len(peers) + len(others)) + "---|---|",
+        f"| workload | metric | P | {SUBJECT} | " + "".join(f"{p} | " for p in others) + "target |  |",
+        "|---|---|--:|--:|" + "--:|" * len(others) + "---|---|",
     ]
     for row in doc["rows"]:
         cells = [row["workload"], f"{row['metric']}, {row['unit']}", str(row["procs"])]
-        cells += [_figure(row, peer) for peer in peers]
-        cells += [_ratio(row["ratios"].get(peer)) for peer in others]
+        cells += [_figure(row, SUBJECT)] + [_beside(row, peer) for peer in others]
         cells += [row["target"]["text"] if row["target"] else "", row["verdict"] or ""]
         lines.append("| " + " | ".join(cells) + " |")
     judged = [row["verdict"] for row in doc["rows"] if row["verdict"]]

@@ -79,7 +79,7 @@ class Document(unittest.TestCase):
 
     def test_the_table_shows_medians_ratio_and_verdict(self):
         text = self.markdown([one_row(Target(1 / 5, "go", (1,)), dunlin=[20], go=[100])])
-        self.assertIn("| yield | time, ns | 1 | 20 [20 .. 20] | 100 [100 .. 100] | 0.2 (1/5) |", text)
+        self.assertIn("| yield | time, ns | 1 | 20 [20 .. 20] | **1/5** (100 [100 .. 100]) |", text)
         self.assertIn("| <= 1/5 of go | reached |", text)
         self.assertIn("Targets: 1 reached.", text)
         self.assertNotIn("Not for quoting", text)
@@ -90,6 +90,19 @@ class Document(unittest.TestCase):
         text = self.markdown(report.rows([workload()], [1], ["dunlin", "go"], taken))
         self.assertIn("| failed |", text)
         self.assertIn("yield P=1 dunlin: exit status 2: fatal", text)
+
+    def test_rows_of_workloads_that_were_not_measured_again_stay_in_their_place(self):
+        def row(name, when, procs=1):
+            return {"workload": name, "metric": "time", "procs": procs, "when": when}
+
+        table = report.kept([row("b", 2)], [row("c", 1), row("b", 1), row("b", 1, procs=2), row("a", 1)], ["a", "b", "c"])
+        self.assertEqual([(r["workload"], r["procs"], r["when"]) for r in table], [("a", 1, 1), ("b", 1, 2), ("b", 2, 1), ("c", 1, 1)])
+
+    def test_figures_of_another_version_or_machine_are_not_kept(self):
+        before = {"versions": {"dunlin": "1", "go": "2"}, "machine": MACHINE}
+        self.assertTrue(report.may_keep(before, {"dunlin": "1", "tokio": "3"}, MACHINE))
+        self.assertFalse(report.may_keep(before, {"dunlin": "2"}, MACHINE))
+        self.assertFalse(report.may_keep(before, {"dunlin": "1"}, {**MACHINE, "cpu": "another"}))
 
     def test_a_short_run_says_that_it_is_not_for_quoting(self):
         self.assertIn("Not for quoting", self.markdown([], rounds=3))

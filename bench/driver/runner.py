@@ -30,18 +30,23 @@ def metrics_of(workload, peer):
     return {m.name for m in workload.metrics if peer == SUBJECT or not m.own}
 
 
-def run_once(program, peer, workload, procs, quick):
-    """The lines that one run prints; raises ValueError with the reason if it fails."""
-    command = [program.path, workload.name, "--procs", str(procs)] + (["--quick"] if quick else [])
+def run_program(program, peer, name, procs, words, timeout_s):
+    """The lines that one run of one workload prints; raises ValueError with the reason if it fails."""
+    command = [program.path, name, "--procs", str(procs), *words]
     env = {**os.environ, peer.procs_variable: str(procs)}
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=workload.timeout_s)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise ValueError(f"no end after {workload.timeout_s} s") from None
+        raise ValueError(f"no end after {timeout_s} s") from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise ValueError(f"exit status {done.returncode}: {lines[0]}")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def run_once(program, peer, workload, procs, quick):
+    """The same, and all metrics of the workload must be there."""
+    lines = run_program(program, peer, workload.name, procs, ["--quick"] if quick else [], workload.timeout_s)
     not_printed = metrics_of(workload, peer.name) - {line["metric"] for line in lines}
     if not_printed:
         raise ValueError(f"did not print {', '.join(sorted(not_printed))}")
@@ -81,33 +86,35 @@ class Progress:
         return f"{seconds // 60}:{seconds % 60:02}"
 
 
-def measure(workloads, peers_programs, procs_list, rounds, quick):
+def measure(workloads, peers_programs, procs_list, rounds, quick, after_each=lambda samples, measured: None):
     """Every workload for every peer. Within a round the peers take turns, so that drift of the machine meets all alike;
-    round 0 warms up (page cache, guest memory, CPU clock) and is not kept."""
+    round 0 warms up (page cache, guest memory, CPU clock) and is not kept. `after_each` has the samples and the workloads so far."""
     samples = Samples()
-    chosen = {}
-    for w in workloads:
-        for peer, programs in peers_programs:
-            program = next((p for p in programs if w.name in p.workloads), None)
-            if program is not None:
-                chosen[w.name, peer.name] = program
+    takers = {
+        (w.name, procs): takers_of(w.name, procs, peers_programs) for w in workloads for procs in w.procs_of(procs_list)
+    }
     progress = Progress(
         sum(
-            (rounds + 1 if not w.once else 1) * len(w.procs_of(procs_list))
+            (rounds + 1 if not w.once else 1) * len(takers[w.name, procs])
             for w in workloads
-            for peer, _ in peers_programs
-            if (w.name, peer.name) in chosen
+            for procs in w.procs_of(procs_list)
         )
     )
-    for w in workloads:
-        takers = [(peer, chosen[w.name, peer.name]) for peer, _ in peers_programs if (w.name, peer.name) in chosen]
+    for done, w in enumerate(workloads, 1):
         for round_number in range(1, 2) if w.once else range(rounds + 1):
             for procs in w.procs_of(procs_list):
-                for peer, program in takers:
+                for peer, program in takers[w.name, procs]:
                     _take_turn(samples, progress, w, procs, peer, program, round_number, rounds, quick)
         for procs in w.procs_of(procs_list):
-            progress.line(_summary(samples, w, procs, [peer for peer, _ in takers]))
+            progress.line(_summary(samples, w, procs, [peer for peer, _ in takers[w.name, procs]]))
+        after_each(samples, workloads[:done])
     return samples
+
+
+def takers_of(workload, procs, peers_programs):
+    """The peers that have this workload for so many processors, each with its first program that has it."""
+    able = ((peer, [p for p in programs if p.runs_with(workload, procs)]) for peer, programs in peers_programs)
+    return [(peer, programs[0]) for peer, programs in able if programs]
 
 
 def _take_turn(samples, progress, w, procs, peer, program, round_number, rounds, quick):

@@ -85,38 +85,38 @@ WORKLOADS = (
     Workload(
         "yield",
         "two goroutines yield to each other; time per yield",
-        (time_ns(go_part(5)),),
+        (time_ns(go_part(6, (1,)), go_part(5, (2,))),),
     ),
     Workload(
         "yield1000",
         "a thousand goroutines yield in turn; time per yield",
-        (time_ns(go_part(5)),),
+        (time_ns(go_part(6, (1,)), go_part(5, (2,))),),
     ),
     Workload(
         "spawn-join",
         "start one goroutine and wait for its value, one after the other: `spawn(f).get()`; Go: `go f()` and a channel",
-        (time_ns(go_part(10)),),
+        (time_ns(go_part(15, (1,)), go_part(10, (2,))),),
     ),
     Workload(
         "spawn-join-wg",
         "the same with `wait_group::go` and `wait`, against the same, fastest Go form",
-        (time_ns(go_part(10)),),
+        (time_ns(go_part(15, (1,)), go_part(10, (2,))),),
     ),
     Workload(
         "spawn-million",
         "start a million goroutines that do nothing, then wait for all through a wait group; time for each. "
         "`first` is the first million of the process, before anything is allocated",
-        (time_ns(go_part(10, (1,)), go_part(2, (2,))), Metric("first", "ns"), Metric("peak-rss", "MB")),
+        (time_ns(go_part(15, (1,)), go_part(4, (2,))), Metric("first", "ns"), Metric("peak-rss", "MB")),
     ),
     Workload(
         "fib",
         "fib(30) with one goroutine per call (1.3 million); `spawn` and `get`; Go: `go` and a channel",
-        (time_ms(go_part(15)),),
+        (time_ms(go_part(20, (1,)), go_part(15, (2,))),),
     ),
     Workload(
         "skynet-tg",
         "a tree with ten branches per node and a million leaves, summed; one task_group per node; Go: one WaitGroup",
-        (time_ms(),),
+        (time_ms(go_part(20, (1,))),),
     ),
     Workload(
         "nqueens",
@@ -131,25 +131,53 @@ WORKLOADS = (
         (time_ms(),),
     ),
     Workload(
+        "suite-fib",
+        "fib(39) as in runtime-benchmarks: one goroutine per call (102 million); only when named",
+        (time_ms(),),
+        timeout_s=1800,
+        once=True,
+    ),
+    Workload(
+        "suite-skynet",
+        "`skynet-tg` with 100 million leaves, as in runtime-benchmarks; only when named",
+        (time_ms(),),
+        timeout_s=1800,
+        once=True,
+    ),
+    Workload(
+        "suite-nqueens",
+        "`nqueens` with 14 queens (27 million goroutines), as in runtime-benchmarks; only when named",
+        (time_ms(),),
+        timeout_s=1800,
+        once=True,
+    ),
+    Workload(
+        "suite-matmul",
+        "`matmul` with matrices of 2048 x 2048, which are made within the time, as in runtime-benchmarks; only when named",
+        (time_ms(),),
+        timeout_s=1800,
+        once=True,
+    ),
+    Workload(
         "ping-pong",
         "one goroutine sends a number to another and gets it back increased, over two unbuffered channels; time per "
         "round trip",
-        (time_ns(go_part(4, (1,)), go_part(3, (2,))),),
+        (time_ns(go_part(5, (1,)), go_part(3, (2,))),),
     ),
     Workload(
         "buffered-1-1",
         "one goroutine sends and one receives over a channel of capacity 128; time per value",
-        (time_ns(go_part(2)),),
+        (time_ns(go_part(3, (1,)), go_part(2, (2,))),),
     ),
     Workload(
         "buffered-4-4",
         "four goroutines send and four receive over one channel of capacity 128; time per value",
-        (time_ns(go_part(2)),),
+        (time_ns(go_part(3, (1,)), go_part(2, (2,))),),
     ),
     Workload(
         "select4",
         "one goroutine selects over four unbuffered channels, of which each has a sender; time per value",
-        (time_ns(go_part(3)),),
+        (time_ns(go_part(4, (1,)), go_part(3, (2,))),),
     ),
     Workload(
         "select4-buffered",
@@ -159,12 +187,12 @@ WORKLOADS = (
     Workload(
         "ring",
         "503 goroutines in a ring hand on one number over unbuffered channels; time per hop",
-        (time_ns(go_part(4)),),
+        (time_ns(go_part(5, (1,)), go_part(4, (2,))),),
     ),
     Workload(
         "skynet",
         "a tree with ten branches per node and a million leaves, summed over one unbuffered channel per node",
-        (time_ms(go_part(6)), Metric("peak-rss", "MB")),
+        (time_ms(go_part(8, (1,)), go_part(6, (2,))), Metric("peak-rss", "MB")),
     ),
     Workload(
         "prime-sieve",
@@ -208,7 +236,7 @@ WORKLOADS = (
     Workload(
         "sleep-overshoot",
         "one goroutine sleeps for 100 us, a thousand times: how much longer it took",
-        (Metric("p50", "us"), Metric("p99", "us")),
+        (Metric("p50", "us", (go_part(5, (1,)),)), Metric("p99", "us")),
     ),
     Workload(
         "timer-stop",
@@ -286,13 +314,13 @@ WORKLOADS = (
         "echo-64",
         "64 connections, each with one message of 64 bytes under way that comes back; time per message (1 / rate) and "
         "the server's CPU time for it; c: one thread, epoll and nothing else",
-        (*network(Target(1 / 0.95, "c", (1,)), go_part(1.15, (1,))), *latency()),
+        (*network(Target(1 / 0.97, "c", (1,)), go_part(1.2, (1,))), *latency()),
         procs=(1,),
     ),
     Workload(
         "echo-1000",
         "the same with 1000 connections",
-        (*network(Target(1 / 0.95, "c", (1,)), go_part(1.15, (1,))), *latency()),
+        (*network(Target(1 / 0.97, "c", (1,)), go_part(1.2, (1,))), *latency()),
         procs=(1,),
     ),
     Workload(
@@ -328,6 +356,21 @@ WORKLOADS = (
         "from a plain thread's write to a pipe until the goroutine runs that reads it, everybody having slept; c: a "
         "thread in epoll_wait; `relative`: the median as part of that of such a thread, by turns in one process",
         (*latency(), Metric("relative", "x", (at_most(1.3),), own=True)),
+    ),
+    Workload(
+        "mixed-service",
+        "a server under 2000 requests per second and processor, of which 92 % look something up, 4 % compute for 2 ms and "
+        "4 % call a C library that sleeps for 1 to 5 ms, beside one goroutine for each processor that computes without "
+        "end; time from when a request was due: `p50`, `p99` and `p99.9` of the lookups. `hogs`: time per 100,000 steps "
+        "of those that compute; `late`: how late the load itself was (p99); Go: cgo",
+        (
+            Metric("p50", "us"),
+            Metric("p99", "us", (go_part(4, (1,)),)),
+            Metric("p99.9", "us"),
+            *(Metric(name, "us") for name in ("burst-p99", "library-p99", "all-p50", "all-p99", "all-p99.9")),
+            Metric("hogs", "us"),
+            Metric("late", "us"),
+        ),
     ),
 )
 

@@ -96,7 +96,7 @@ static void open_all(struct run* r) {
     if (r->poll < 0 || r->connections == NULL) die("no memory");
     for (int i = 0; i < r->o->connections; ++i) {
         struct connection* c = &r->connections[i];
-        c->fd = connect_to(r->o, 0);
+        c->fd = connect_to(r->o, r->o->connections > ports_min ? 1 + i % load_addresses : 0);
         make_nonblocking(c->fd);
         struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.ptr = c};
         if (epoll_ctl(r->poll, EPOLL_CTL_ADD, c->fd, &e) != 0) die("epoll_ctl: %s", strerror(errno));
@@ -195,7 +195,7 @@ static void measure(struct run* r) {
 }
 
 int echo_load(const struct options* o) {
-    raise_descriptor_limit(o->connections + 64);
+    if (possible_connections(o) < o->connections) die("no descriptors for %d connections", o->connections);
     struct run r = {.o = o, .next_number = 1};
     open_all(&r);
     if (o->count_calls) {

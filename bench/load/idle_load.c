@@ -11,14 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { spare_descriptors = 64,
-    addresses = 8,
-    requests = 2000 };
+enum { requests = 2000 };
 
 static double resident_bytes(pid_t process) {
     char path[64], line[256];
@@ -29,18 +26,6 @@ static double resident_bytes(pid_t process) {
     if (status != NULL) fclose(status);
     if (kilobytes < 0) die("%s has no VmRSS", path);
     return kilobytes * 1024;
-}
-
-static int possible(const struct options* o, int wanted) {
-    const int64_t own = raise_descriptor_limit(wanted + spare_descriptors);
-    struct rlimit limit;
-    if (prlimit(o->server_pid, RLIMIT_NOFILE, NULL, &limit) != 0) die("limits of the server: %s", strerror(errno));
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        prlimit(o->server_pid, RLIMIT_NOFILE, &limit, NULL);
-    }
-    const int64_t least = (int64_t)limit.rlim_cur < own ? (int64_t)limit.rlim_cur : own;
-    return least - spare_descriptors < wanted ? (int)least - spare_descriptors : wanted;
 }
 
 static int64_t request(int fd, uint64_t number) {
@@ -56,7 +41,7 @@ static int64_t request(int fd, uint64_t number) {
 static void settle(void) { nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); }
 
 int idle_load(const struct options* o) {
-    const int count = possible(o, o->connections);
+    const int count = possible_connections(o);
     int* fds = calloc((size_t)count, sizeof *fds);
     if (fds == NULL || count < 2) die("no descriptors");
     /* What the first connection needs once is no cost of each. */
@@ -65,7 +50,7 @@ int idle_load(const struct options* o) {
     settle();
     const double before = resident_bytes(o->server_pid);
     for (int i = 0; i < count; ++i) {
-        fds[i] = connect_to(o, 1 + i % addresses);
+        fds[i] = connect_to(o, 1 + i % load_addresses);
         struct timeval patience = {.tv_sec = 10};
         setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     }

@@ -81,6 +81,19 @@ int64_t raise_descriptor_limit(int64_t wanted) {
     return (int64_t)limit.rlim_cur;
 }
 
+int possible_connections(const struct options* o) {
+    enum { spare_descriptors = 64 };
+    const int64_t own = raise_descriptor_limit(o->connections + spare_descriptors);
+    struct rlimit limit;
+    if (prlimit(o->server_pid, RLIMIT_NOFILE, NULL, &limit) != 0) die("limits of the server: %s", strerror(errno));
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        prlimit(o->server_pid, RLIMIT_NOFILE, &limit, NULL);
+    }
+    const int64_t least = (int64_t)limit.rlim_cur < own ? (int64_t)limit.rlim_cur : own;
+    return least - spare_descriptors < o->connections ? (int)least - spare_descriptors : o->connections;
+}
+
 void fill_message(unsigned char* message, uint64_t number) {
     uint64_t word = number;
     for (size_t at = 0; at < message_size; at += sizeof word) {
@@ -145,7 +158,7 @@ static void bind_both(const struct options* o) {
 
 int main(int argc, char** argv) {
     struct options o = {.server_pid = getppid(), .connections = 64, .seconds = 1, .bind = true};
-    if (argc < 3) die("usage: net_load echo|idle|http PORT [--connections N] [--requests N] [--seconds S] [--server PID] [--calls] [--free]");
+    if (argc < 3) die("usage: net_load echo|idle|http|mixed PORT [--connections N] [--requests N] [--seconds S] [--rate N] [--server PID] [--calls] [--free]");
     o.server.sin_family = AF_INET;
     o.server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     o.server.sin_port = htons((uint16_t)atoi(argv[2]));
@@ -165,6 +178,8 @@ int main(int argc, char** argv) {
             o.requests = atoll(value);
         } else if (strcmp(argv[i], "--seconds") == 0) {
             o.seconds = atof(value);
+        } else if (strcmp(argv[i], "--rate") == 0) {
+            o.rate = atof(value);
         } else if (strcmp(argv[i], "--server") == 0) {
             o.server_pid = atoi(value);
         } else {
@@ -176,5 +191,6 @@ int main(int argc, char** argv) {
     if (strcmp(argv[1], "echo") == 0) return echo_load(&o);
     if (strcmp(argv[1], "idle") == 0) return idle_load(&o);
     if (strcmp(argv[1], "http") == 0) return http_load(&o);
+    if (strcmp(argv[1], "mixed") == 0) return mixed_load(&o);
     die("%s: no such load", argv[1]);
 }

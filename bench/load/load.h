@@ -12,6 +12,7 @@ struct options {
     int connections;
     int64_t requests; /* 0: as many as there is time for */
     double seconds;
+    double rate;      /* of requests, per second */
     bool count_calls; /* the server's system calls, with strace */
     bool bind;        /* the server to the first CPU, the load to the second */
 };
@@ -19,6 +20,7 @@ struct options {
 int echo_load(const struct options* o);
 int idle_load(const struct options* o);
 int http_load(const struct options* o);
+int mixed_load(const struct options* o);
 
 _Noreturn void die(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -34,6 +36,11 @@ int connect_to(const struct options* o, int from);
 void make_nonblocking(int fd);
 /* As many descriptors as we are allowed; how many that is. */
 int64_t raise_descriptor_limit(int64_t wanted);
+/* As many connections as are wanted, or as there may be descriptors here and in the server, whose limit is raised too. */
+int possible_connections(const struct options* o);
+/* More connections than one address has ports (28,000) come from 127.0.0.1 to 127.0.0.8. */
+enum { load_addresses = 8,
+    ports_min = 20000 };
 
 /* The bytes of message number `number`: the number, and what follows from it. */
 enum { message_size = 64 };

@@ -6,6 +6,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/socket_base.hpp>
 #include <boost/system/error_code.hpp>
 #include <boost/system/system_error.hpp>
 #define DUNLIN_DETAIL_BOOST_ASIO 1
@@ -14,6 +15,7 @@
 #include <asio/error.hpp>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
+#include <asio/socket_base.hpp>
 #include <asio/system_error.hpp>
 #define DUNLIN_DETAIL_BOOST_ASIO 0
 #else
@@ -148,6 +150,7 @@ public:
     using stream_type = std::remove_reference_t<Stream>;
     using error_code = detail::asio_error_code;
     using executor_type = detail::asio_library::io_context::executor_type;
+    using next_layer_type = stream_type;
     using lowest_layer_type = asio_stream;
 
     asio_stream() requires(!std::is_reference_v<Stream>) = default;
@@ -158,13 +161,42 @@ public:
     stream_type& stream() noexcept { return stream_; }
     const stream_type& stream() const noexcept { return stream_; }
 
+    /// The same, under the name by which layers are walked: `beast::get_lowest_layer(ws).set_deadline(5s)`.
+    next_layer_type& next_layer() noexcept { return stream_; }
+    const next_layer_type& next_layer() const noexcept { return stream_; }
+    /// The lowest that speaks Asio's language: this one.
     lowest_layer_type& lowest_layer() noexcept { return *this; }
     const lowest_layer_type& lowest_layer() const noexcept { return *this; }
     /// Of a context that nobody runs: some libraries want one although they only wait synchronously.
     executor_type get_executor() const noexcept { return detail::asio_idle_context().get_executor(); }
 
     void close() { stream_.close(); }
+    void close(error_code& ec) {
+        ec = {};
+        stream_.close();
+    }
     bool is_open() const noexcept { return stream_.is_open(); }
+
+    /// As a socket's: asio::socket_base::shutdown_send and so on, for streams that can (TLS: send only, the close_notify).
+    void shutdown(detail::asio_library::socket_base::shutdown_type what, error_code& ec)
+        requires requires(stream_type& s, std::error_code& e) { s.close_write(e); }
+    {
+        std::error_code failed;
+        if constexpr (requires { stream_.close_read(failed); }) {
+            if (what != detail::asio_library::socket_base::shutdown_send) stream_.close_read(failed);
+        } else if (what != detail::asio_library::socket_base::shutdown_send) {
+            failed = std::make_error_code(std::errc::operation_not_supported);
+        }
+        if (!failed && what != detail::asio_library::socket_base::shutdown_receive) stream_.close_write(failed);
+        ec = detail::to_asio(failed);
+    }
+    void shutdown(detail::asio_library::socket_base::shutdown_type what)
+        requires requires(stream_type& s, std::error_code& e) { s.close_write(e); }
+    {
+        error_code ec;
+        shutdown(what, ec);
+        if (ec) throw detail::asio_system_error(ec, "shutdown");
+    }
 
     /// Reads what is there, at least one byte, into the first of the buffers that has room. At the end of the stream: asio::error::eof.
     template <class MutableBuffers>
@@ -250,11 +282,19 @@ void teardown(::boost::beast::role_type, asio_stream<Stream>& s, detail::asio_er
     ec = detail::to_asio(failed);
 }
 
-/// Beast's name for close().
+/// Beast's name for close(): of this layer, and of the one below, which Beast finds by next_layer().
 template <class Stream>
 void beast_close_socket(asio_stream<Stream>& s) {
     s.close();
 }
+inline void beast_close_socket(io_handle& h) { h.close(); }
+namespace tls {
+template <class Stream>
+    requires requires(Stream& s) { s.peer_certificate(); }
+void beast_close_socket(Stream& s) {
+    s.close();
+}
+}  // namespace tls
 #endif
 
 }  // namespace dunlin

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <mutex>
 #include <source_location>
+#include <stop_token>
 #include <system_error>
+#include <utility>
 
 #include <dunlin/clock.hpp>
 #include <dunlin/config.hpp>
@@ -35,6 +37,10 @@ private:
     void leave_queue() noexcept;
     alignas(8) unsigned char storage_[208];
 };
+
+// dunlin/context.hpp: done when stop is requested.
+DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
+DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
 
 DUNLIN_API void notify_condition(const void* condition, bool all) noexcept;
 DUNLIN_API void destroy_condition(const void* condition) noexcept;
@@ -80,6 +86,25 @@ protected:
         while (!ready()) {
             if (wait_until_ns(lock, deadline_ns, where) == cv_status::timeout) return ready();
         }
+        return true;
+    }
+    // Throws std::bad_alloc.
+    template <class Lock, class Predicate>
+    bool wait_with(Lock& lock, std::stop_token&& token, std::int64_t deadline_ns, Predicate& ready, const std::source_location& where) {
+        if (token.stop_requested()) return ready();
+        if (ready()) return true;
+        if (!token.stop_possible()) {
+            if (deadline_ns != wait_limit::never) return wait_until_ns(lock, deadline_ns, ready, where);
+            do wait_for_condition(this, lock, nullptr, where);
+            while (!ready());
+            return true;
+        }
+        // A callback of our own would be run, and destroyed, by threads; a context knows goroutines.
+        const chan_handle stopped = make_stop_token_node({}, std::move(token));
+        const wait_limit limit{deadline_ns, done_of_node(stopped.core())};
+        do {
+            if (wait_for_condition(this, lock, &limit, where) != wait_outcome::ok) return ready();
+        } while (!ready());
         return true;
     }
     template <class Lock>
@@ -147,6 +172,24 @@ public:
         requires std::predicate<Predicate&>
     bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
         return this->wait_until_ns(lock, detail::deadline_in(d), ready, where);
+    }
+    /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws std::bad_alloc.
+    template <class Lock, class Predicate>
+        requires std::predicate<Predicate&>
+    bool wait(Lock& lock, std::stop_token token, Predicate ready, std::source_location where = std::source_location::current()) {
+        return this->wait_with(lock, std::move(token), detail::wait_limit::never, ready, where);
+    }
+    template <class Lock, class Clock, class Duration, class Predicate>
+        requires std::predicate<Predicate&>
+    bool wait_until(Lock& lock, std::stop_token token, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
+        std::source_location where = std::source_location::current()) {
+        return this->wait_with(lock, std::move(token), detail::deadline_at(t), ready, where);
+    }
+    template <class Lock, class Rep, class Period, class Predicate>
+        requires std::predicate<Predicate&>
+    bool wait_for(Lock& lock, std::stop_token token, const std::chrono::duration<Rep, Period>& d, Predicate ready,
+        std::source_location where = std::source_location::current()) {
+        return this->wait_with(lock, std::move(token), detail::deadline_in(d), ready, where);
     }
 };
 

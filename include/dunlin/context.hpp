@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -33,8 +34,14 @@ template <class T>
 class context_key {
 public:
     constexpr context_key() noexcept = default;
+    /// `name`, a literal, is what to_string() of a context shows of it.
+    constexpr explicit context_key(const char* name) noexcept : name_(name) {}
     context_key(const context_key&) = delete;
     context_key& operator=(const context_key&) = delete;
+    constexpr const char* name() const noexcept { return name_; }
+
+private:
+    const char* name_ = nullptr;
 };
 
 namespace detail {
@@ -47,7 +54,28 @@ public:
     virtual ~context_value();
     // The value, if the key is this one's and the value's type the wanted one.
     virtual const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept = 0;
+    // "key, value", as to_string() shows them.
+    virtual std::string describe() const = 0;
 };
+
+DUNLIN_API std::string type_name(const std::type_info& type);
+
+// Texts, and what can be written to a stream, are shown; of everything else, and of what points to something, only the type (as Go does).
+template <class T>
+std::string shown(const T& value) {
+    if constexpr (std::is_pointer_v<T>) {
+        if (value == nullptr) return "<nil>";
+    }
+    if constexpr (std::convertible_to<const T&, std::string_view>) {
+        return std::string(std::string_view(value));
+    } else if constexpr (requires(std::ostream& out) { out << value; } && !std::is_pointer_v<T> && !requires { *value; }) {
+        std::ostringstream out;
+        out << std::boolalpha << value;
+        return std::move(out).str();
+    } else {
+        return type_name(typeid(T));
+    }
+}
 
 template <class Key, class T>
 class context_value_of final : public context_value {
@@ -58,9 +86,28 @@ public:
         const bool found = key_type == typeid(Key) && value_type == typeid(T) && *static_cast<const Key*>(key) == key_;
         return found ? std::addressof(value_) : nullptr;
     }
+    std::string describe() const override { return shown(key_) + ", " + shown(value_); }
 
 private:
     Key key_;
+    T value_;
+};
+
+// The key is the address of a context_key.
+template <class T>
+class context_value_of_object final : public context_value {
+public:
+    template <class V>
+    context_value_of_object(const context_key<T>& key, V&& value) : key_(&key), name_(key.name()), value_(std::forward<V>(value)) {}
+    const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept override {
+        const bool found = key_type == typeid(const void*) && value_type == typeid(T) && *static_cast<const void* const*>(key) == key_;
+        return found ? std::addressof(value_) : nullptr;
+    }
+    std::string describe() const override { return (name_ != nullptr ? std::string(name_) : type_name(typeid(context_key<T>))) + ", " + shown(value_); }
+
+private:
+    const void* key_;
+    const char* name_;
     T value_;
 };
 
@@ -74,7 +121,7 @@ std::unique_ptr<context_value> make_context_value(const Key& key, T&& value) {
 }
 template <class Wanted, class T>
 std::unique_ptr<context_value> make_context_value(const context_key<Wanted>& key, T&& value) {
-    return std::make_unique<context_value_of<const void*, Wanted>>(&key, std::forward<T>(value));
+    return std::make_unique<context_value_of_object<Wanted>>(key, std::forward<T>(value));
 }
 
 // What context::after_func() runs.
@@ -102,11 +149,13 @@ DUNLIN_API chan_handle make_cancel_node(const chan_handle& parent);
 DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::exception_ptr cause);
 DUNLIN_API chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_value> value);
 DUNLIN_API chan_handle make_detached_node(const chan_handle& parent);
+DUNLIN_API chan_handle make_todo_node() noexcept;
 DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
 
 DUNLIN_API void cancel_node(chan_core* node, std::exception_ptr cause) noexcept;
 DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
 DUNLIN_API std::error_code error_of_node(chan_core* node) noexcept;
+DUNLIN_API std::string name_of_node(chan_core* node);
 DUNLIN_API std::exception_ptr cause_of_node(chan_core* node) noexcept;
 DUNLIN_API std::int64_t deadline_of_node(chan_core* node) noexcept;
 DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept;
@@ -132,14 +181,16 @@ private:
 /// Says when to stop, why, and what belongs to the request (Go's context.Context). A counted handle, cheap to copy; pass it by const reference or value.
 ///
 /// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for long takes one.
-/// When run() returns, deadlines that have not passed are forgotten, as goroutines are.
+/// When run() returns, deadlines that goroutines have set and that have not passed are forgotten, as the goroutines are, and so are the functions that they
+/// gave to after_func(). A plain thread's stay.
 /// From goroutines and plain threads, all members at any time.
 class DUNLIN_API context {
 public:
     /// The background: never cancelled, no deadline, no values.
     context() noexcept = default;
     static context background() noexcept { return {}; }
-    static context todo() noexcept { return {}; }
+    /// The same, for where it is not clear yet which context to use; it has a name of its own.
+    static context todo() noexcept { return context(detail::make_todo_node()); }
 
     /// Closes when the context is done; nil for one that never will be. For select: on_done(ctx).
     receiver<std::monostate> done() const noexcept {
@@ -206,6 +257,10 @@ public:
 
     /// The same context?
     friend bool operator==(const context& a, const context& b) noexcept { return a.core() == b.core(); }
+
+    /// How it was made, as Go prints it: "context.Background.WithValue(user, ann).WithCancel". Throws std::bad_alloc, what the << of a key or value throws.
+    friend std::string to_string(const context& c) { return detail::name_of_node(c.core()); }
+    friend std::ostream& operator<<(std::ostream& out, const context& c) { return out << to_string(c); }
 
 protected:
     explicit context(detail::chan_handle node) noexcept : node_(std::move(node)) {}

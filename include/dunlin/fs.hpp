@@ -20,6 +20,7 @@ namespace fs {
 struct DUNLIN_API pipe {
     /// Throws io_error.
     pipe();
+    explicit pipe(std::error_code& ec);
     byte_stream read_end;
     byte_stream write_end;
 };
@@ -47,13 +48,18 @@ class DUNLIN_API file : public byte_stream {
 public:
     file() noexcept = default;
     /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error: "open /etc/x: no such file or directory".
-    /// Blocks    A FIFO waits for its other end, on a thread; nothing ends that but the other end.
+    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the waiting: context_cancelled; the thread then waits on unseen.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions = 0666);
     /// Empty, for reading and writing; made if it does not exist.
     static file create(const std::filesystem::path& path) { return open(path, "w+"); }
+    static file create(const std::filesystem::path& path, std::error_code& ec) { return open(path, "w+", ec); }
     /// As byte_stream::adopt().
     static file adopt(int fd);
     static file adopt(int fd, std::error_code& ec) noexcept { return io_access::make<file>(detail::io_adopt(fd, ec)); }
@@ -61,27 +67,41 @@ public:
     /// Bytes from `offset` on, at least one, not moving the position; 0 at the end of the file.
     std::size_t pread(mutable_buffer b, std::uint64_t offset);
     std::size_t pread(mutable_buffer b, std::uint64_t offset, std::error_code& ec);
+    std::size_t pread(void* data, std::size_t size, std::uint64_t offset) { return pread(mutable_buffer(data, size), offset); }
+    std::size_t pread(void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) { return pread(mutable_buffer(data, size), offset, ec); }
     /// Writes all of it at `offset`. (In a file opened to append Linux writes at the end all the same.)
     std::size_t pwrite(const_buffer b, std::uint64_t offset);
     std::size_t pwrite(const_buffer b, std::uint64_t offset, std::error_code& ec);
+    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset) { return pwrite(const_buffer(data, size), offset); }
+    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) { return pwrite(const_buffer(data, size), offset, ec); }
     /// Writes all of it at the position: write_all().
     std::size_t write(const_buffer b, where_type w = where_type::current()) { return write_all(b, w); }
     std::size_t write(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return write_all(b, ec, w); }
+    std::size_t write(const void* data, std::size_t size, where_type w = where_type::current()) { return write_all(data, size, w); }
+    std::size_t write(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) { return write_all(data, size, ec, w); }
 
     enum class from { begin, current, end };
     /// The new position.
     std::uint64_t seek(std::int64_t offset, from whence = from::begin);
+    std::uint64_t seek(std::int64_t offset, from whence, std::error_code& ec);
+    std::uint64_t seek(std::int64_t offset, std::error_code& ec) { return seek(offset, from::begin, ec); }
     std::uint64_t size() const;
+    std::uint64_t size(std::error_code& ec) const;
     /// Makes it longer (with zeroes) or shorter; the position stays.
     void truncate(std::uint64_t size);
+    void truncate(std::uint64_t size, std::error_code& ec);
     /// Returns when everything is on the disk (fsync); sync_data(): but for what is not needed to read it (fdatasync).
     void sync();
+    void sync(std::error_code& ec);
     void sync_data();
+    void sync_data(std::error_code& ec);
 };
 
 /// A whole file; write_file() replaces what it had. Throw io_error; std::bad_alloc.
 DUNLIN_API std::string read_file(const std::filesystem::path& path);
+DUNLIN_API std::string read_file(const std::filesystem::path& path, std::error_code& ec);
 DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content);
+DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content, std::error_code& ec);
 
 using dunlin::process;
 using dunlin::signal_channel;

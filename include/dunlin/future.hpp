@@ -119,8 +119,10 @@ private:
 
 }  // namespace detail
 
+namespace detail {
 template <class T>
-class promise;
+class promise_base;
+}
 
 /// The place where the result will be had, with the interface of std::future. One thread or goroutine at a time may use it.
 template <class T>
@@ -161,7 +163,7 @@ public:
     bool valid() const noexcept { return handle_.get() != nullptr; }
 
 private:
-    friend class promise<T>;
+    friend class detail::promise_base<T>;
     explicit future(detail::future_handle<T> h) noexcept : handle_(std::move(h)) {}
 
     T take() {
@@ -177,14 +179,16 @@ private:
     detail::future_handle<T> handle_;
 };
 
-/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the future gets broken_promise.
+namespace detail {
+
+// Everything but what is set.
 template <class T>
-class promise {
+class promise_base {
 public:
     /// Throws std::bad_alloc.
-    promise() : handle_(new detail::future_state<T>) {}
-    promise(promise&& other) noexcept : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
-    promise& operator=(promise&& other) noexcept {
+    promise_base() : handle_(new future_state<T>) {}
+    promise_base(promise_base&& other) noexcept : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
+    promise_base& operator=(promise_base&& other) noexcept {
         if (this != &other) {
             abandon();
             handle_ = std::move(other.handle_);
@@ -192,74 +196,67 @@ public:
         }
         return *this;
     }
-    ~promise() { abandon(); }
+    ~promise_base() { abandon(); }
 
     /// Throws std::future_error: future_already_retrieved, no_state.
     future<T> get_future() {
-        detail::future_state<T>& s = *handle_;
+        future_state<T>& s = *handle_;
         if (std::exchange(future_taken_, true)) throw future_error(future_errc::future_already_retrieved);
         s.reference();
-        return future<T>(detail::future_handle<T>(&s));
+        return future<T>(future_handle<T>(&s));
+    }
+    void set_exception(std::exception_ptr error) { (*handle_).set_exception(std::move(error)); }
+
+protected:
+    void swap_with(promise_base& other) noexcept {
+        std::swap(handle_, other.handle_);
+        std::swap(future_taken_, other.future_taken_);
     }
 
+    future_handle<T> handle_;
+
+private:
+    void abandon() noexcept {
+        if (handle_.get() != nullptr) handle_.get()->abandon();
+    }
+
+    bool future_taken_ = false;
+};
+
+}  // namespace detail
+
+/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the future gets broken_promise.
+template <class T>
+class promise : public detail::promise_base<T> {
+public:
     /// Sets the result and wakes who waits for it. Throws std::future_error: promise_already_satisfied, no_state; what T's constructor throws.
     void set_value(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {
-        (*handle_).set_value(value);
+        (*this->handle_).set_value(value);
     }
     void set_value(T&& value)
         requires(!std::is_reference_v<T>)
     {
-        (*handle_).set_value(std::move(value));
+        (*this->handle_).set_value(std::move(value));
     }
     void set_value(T value)
         requires std::is_lvalue_reference_v<T>
     {
-        (*handle_).set_value(std::addressof(value));
-    }
-    void set_exception(std::exception_ptr error) { (*handle_).set_exception(std::move(error)); }
-
-private:
-    void abandon() noexcept {
-        if (handle_.get() != nullptr) handle_.get()->abandon();
+        (*this->handle_).set_value(std::addressof(value));
     }
 
-    detail::future_handle<T> handle_;
-    bool future_taken_ = false;
+    void swap(promise& other) noexcept { this->swap_with(other); }
+    friend void swap(promise& a, promise& b) noexcept { a.swap(b); }
 };
 
 template <>
-class promise<void> {
+class promise<void> : public detail::promise_base<void> {
 public:
-    promise() : handle_(new detail::future_state<void>) {}
-    promise(promise&& other) noexcept : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
-    promise& operator=(promise&& other) noexcept {
-        if (this != &other) {
-            abandon();
-            handle_ = std::move(other.handle_);
-            future_taken_ = std::exchange(other.future_taken_, false);
-        }
-        return *this;
-    }
-    ~promise() { abandon(); }
-
-    future<void> get_future() {
-        detail::future_state<void>& s = *handle_;
-        if (std::exchange(future_taken_, true)) throw future_error(future_errc::future_already_retrieved);
-        s.reference();
-        return future<void>(detail::future_handle<void>(&s));
-    }
     void set_value() { (*handle_).set_value(); }
-    void set_exception(std::exception_ptr error) { (*handle_).set_exception(std::move(error)); }
 
-private:
-    void abandon() noexcept {
-        if (handle_.get() != nullptr) handle_.get()->abandon();
-    }
-
-    detail::future_handle<void> handle_;
-    bool future_taken_ = false;
+    void swap(promise& other) noexcept { swap_with(other); }
+    friend void swap(promise& a, promise& b) noexcept { a.swap(b); }
 };
 
 }  // namespace dunlin

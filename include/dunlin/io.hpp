@@ -24,7 +24,7 @@
 
 namespace dunlin {
 
-/// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object and the cause, for example
+/// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close() too) and the cause, for example
 /// "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the system's error, std::errc::timed_out after a deadline, or errc::closed.
 class DUNLIN_API io_error : public std::system_error {
 public:
@@ -183,6 +183,23 @@ public:
     void clear_deadline() { set(detail::io_direction::both, detail::wait_limit::never); }
     void clear_read_deadline() { set(detail::io_direction::read, detail::wait_limit::never); }
     void clear_write_deadline() { set(detail::io_direction::write, detail::wait_limit::never); }
+    template <class T>
+    void set_deadline(const T& t, std::error_code& ec) noexcept {
+        detail::io_set_deadline(descriptor_, detail::io_direction::both, deadline_of(t), ec);
+    }
+    template <class T>
+    void set_read_deadline(const T& t, std::error_code& ec) noexcept {
+        detail::io_set_deadline(descriptor_, detail::io_direction::read, deadline_of(t), ec);
+    }
+    template <class T>
+    void set_write_deadline(const T& t, std::error_code& ec) noexcept {
+        detail::io_set_deadline(descriptor_, detail::io_direction::write, deadline_of(t), ec);
+    }
+    void clear_deadline(std::error_code& ec) noexcept { detail::io_set_deadline(descriptor_, detail::io_direction::both, detail::wait_limit::never, ec); }
+    void clear_read_deadline(std::error_code& ec) noexcept { detail::io_set_deadline(descriptor_, detail::io_direction::read, detail::wait_limit::never, ec); }
+    void clear_write_deadline(std::error_code& ec) noexcept {
+        detail::io_set_deadline(descriptor_, detail::io_direction::write, detail::wait_limit::never, ec);
+    }
 
 protected:
     explicit io_handle(detail::io_descriptor* d) noexcept : descriptor_(d) {}
@@ -335,6 +352,9 @@ public:
     }
     std::size_t writev(std::initializer_list<const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_writev(descriptor_, {parts.begin(), parts.size()}, nullptr, ec, w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return detail::io_writev(descriptor_, {parts.begin(), parts.size()}, detail::io_limit(ctx).get(), ec, w);
     }
 
 private:

@@ -54,6 +54,11 @@ public:
         count_down(n);
         wait(where);
     }
+    /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws std::bad_alloc.
+    void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) {
+        count_down();
+        wait(ctx, where);
+    }
 
 private:
     mutable detail::group_counter counter_;

@@ -27,6 +27,7 @@ public:
     /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only; resolve() knows names.
     /// Throws io_error with errc::bad_address.
     static address parse(std::string_view network, std::string_view text);
+    static address parse(std::string_view network, std::string_view text, std::error_code& ec);
 
     /// As parse() reads it.
     std::string to_string() const;
@@ -72,8 +73,9 @@ struct listen_options {
 class DUNLIN_API stream : public byte_stream {
 public:
     stream() noexcept = default;
-    /// Takes over a connected stream socket. Throws io_error.
+    /// Takes over a connected stream socket. Throws io_error; then `fd` is still the caller's.
     static stream adopt(int fd);
+    static stream adopt(int fd, std::error_code& ec);
 
     /// No more will be written: the peer reads end of file after what was. Reading goes on. (A write that waits in another goroutine meanwhile: on TCP it
     /// fails, on a Unix socket the kernel does not tell it.)
@@ -83,18 +85,23 @@ public:
     void close_read();
     void close_read(std::error_code& ec) noexcept;
 
+    /// Known after close() too, and when the peer has reset the connection.
     address local_address() const;
-    /// Of the peer; empty after close(), or when the connection has been reset.
     address remote_address() const;
 
     void set_no_delay(bool on);
+    void set_no_delay(bool on, std::error_code& ec) noexcept;
     /// Zero: none.
     void set_keep_alive(std::chrono::seconds between_probes);
+    void set_keep_alive(std::chrono::seconds between_probes, std::error_code& ec) noexcept;
     /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET); none is the default. At most
-    /// 32767 s; std::invalid_argument if negative.
+    /// 32767 s; std::invalid_argument (or std::errc::invalid_argument) if negative.
     void set_linger(std::optional<std::chrono::seconds> time);
+    void set_linger(std::optional<std::chrono::seconds> time, std::error_code& ec) noexcept;
     void set_receive_buffer(std::size_t bytes);
+    void set_receive_buffer(std::size_t bytes, std::error_code& ec) noexcept;
     void set_send_buffer(std::size_t bytes);
+    void set_send_buffer(std::size_t bytes, std::error_code& ec) noexcept;
 };
 
 /// Waits for connections.
@@ -107,6 +114,8 @@ public:
     ~listener() { close(); }
     /// Takes over a listening socket (from a parent process, say). Throws io_error.
     static listener adopt(int fd, const stream_options& accepted = {});
+    static listener adopt(int fd, std::error_code& ec) { return adopt(fd, stream_options(), ec); }
+    static listener adopt(int fd, const stream_options& accepted, std::error_code& ec);
 
     /// The next connection. Any number of goroutines may wait here; each connection goes to one.
     ///
@@ -136,46 +145,114 @@ class DUNLIN_API packet_conn : public io_handle {
 public:
     using where_type = std::source_location;
     packet_conn() noexcept = default;
+    /// Takes over a datagram socket. Throws io_error; then `fd` is still the caller's.
     static packet_conn adopt(int fd);
+    static packet_conn adopt(int fd, std::error_code& ec);
 
     /// The next message; what does not fit into the buffer is lost. An empty message: 0.
     std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
-    std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_from(void* data, std::size_t size, address& from, where_type w = where_type::current()) {
+        return read_from(mutable_buffer(data, size), from, w);
+    }
+    std::size_t read_from(void* data, std::size_t size, address& from, std::error_code& ec, where_type w = where_type::current()) {
+        return read_from(mutable_buffer(data, size), from, ec, w);
+    }
+    std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, where_type w = where_type::current()) {
+        return read_from(mutable_buffer(data, size), from, ctx, w);
+    }
+    std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return read_from(mutable_buffer(data, size), from, ctx, ec, w);
+    }
+    /// The same from somebody who need not be known.
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read_some(mutable_buffer(data, size), w); }
+    std::size_t read_some(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return read_some(mutable_buffer(data, size), ec, w);
+    }
+    std::size_t read_some(void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+        return read_some(mutable_buffer(data, size), ctx, w);
+    }
+    std::size_t read_some(void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return read_some(mutable_buffer(data, size), ctx, ec, w);
+    }
 
     /// Sends one message.
     std::size_t write_to(const_buffer b, const address& to, where_type w = where_type::current());
     std::size_t write_to(const_buffer b, const address& to, std::error_code& ec, where_type w = where_type::current());
+    std::size_t write_to(const_buffer b, const address& to, const context& ctx, where_type w = where_type::current());
+    std::size_t write_to(const_buffer b, const address& to, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t write_to(const void* data, std::size_t size, const address& to, where_type w = where_type::current()) {
+        return write_to(const_buffer(data, size), to, w);
+    }
+    std::size_t write_to(const void* data, std::size_t size, const address& to, std::error_code& ec, where_type w = where_type::current()) {
+        return write_to(const_buffer(data, size), to, ec, w);
+    }
+    std::size_t write_to(const void* data, std::size_t size, const address& to, const context& ctx, where_type w = where_type::current()) {
+        return write_to(const_buffer(data, size), to, ctx, w);
+    }
+    std::size_t write_to(const void* data, std::size_t size, const address& to, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return write_to(const_buffer(data, size), to, ctx, ec, w);
+    }
     /// To the address that it was dialled to.
     std::size_t write_some(const_buffer b, where_type w = where_type::current());
     std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current());
+    std::size_t write_some(const_buffer b, const context& ctx, where_type w = where_type::current());
+    std::size_t write_some(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write_some(const_buffer(data, size), w); }
+    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), ec, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), ctx, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), ctx, ec, w);
+    }
 
+    /// Known after close() too.
     address local_address() const;
     /// Empty unless it was dialled.
     address remote_address() const;
     void set_receive_buffer(std::size_t bytes);
+    void set_receive_buffer(std::size_t bytes, std::error_code& ec) noexcept;
     void set_send_buffer(std::size_t bytes);
+    void set_send_buffer(std::size_t bytes, std::error_code& ec) noexcept;
 };
 
 /// Listens at "host:port" or, with "unix", at a path. network: "tcp" (both families, if the host is empty or "::"), "tcp4", "tcp6", "unix".
 /// Port 0: a free one, see local_address(). Throws io_error; names are resolved (Blocks: the goroutine).
+/// With a context: that ends the resolving.
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options = {});
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
-DUNLIN_API listener listen(std::string_view network, std::string_view address, std::error_code& ec);
-inline listener listen(std::string_view network, const address& a, const listen_options& options = {}) { return listen(network, a.to_string(), options); }
-inline listener listen(std::string_view network, const address& a, std::error_code& ec) { return listen(network, a.to_string(), ec); }
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const context& ctx, const listen_options& options, std::error_code& ec);
+inline listener listen(std::string_view network, std::string_view address, std::error_code& ec) { return listen(network, address, listen_options(), ec); }
+inline listener listen(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
+    return listen(network, address, ctx, listen_options(), ec);
+}
+template <class... Rest>
+listener listen(std::string_view network, const address& a, Rest&&... rest) {
+    return listen(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);
+}
+inline listener listen(std::string_view network, const address& a, const listen_options& options) {
+    return listen(network, std::string_view(a.to_string()), options);
+}
+inline listener listen(std::string_view network, const address& a, const listen_options& options, std::error_code& ec) {
+    return listen(network, std::string_view(a.to_string()), options, ec);
+}
 
 /// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host is this machine.
 ///
 /// A name with several addresses: they are tried in turn, the families by turns, each next one after 250 ms or when the one before has failed, and the first
 /// that answers is taken (RFC 8305).
 /// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. Of several failures the first is told.
-/// Blocks    The goroutine. A look-up keeps a thread busy, at most 64 at a time.
+/// Blocks    The goroutine. A look-up keeps a thread busy, at most 64 at a time in a run().
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, const stream_options& options = {});
 template <class Rep, class Period>
@@ -200,13 +277,37 @@ inline stream dial(std::string_view network, const address& a, const stream_opti
     return dial(network, std::string_view(a.to_string()), options);
 }
 
-/// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error.
+/// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context: context_cancelled.
 DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options = {});
-/// One that sends to, and receives from, one address only.
+DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
+DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
+DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, const listen_options& options,
+    std::error_code& ec);
+inline packet_conn listen_packet(std::string_view network, std::string_view address, std::error_code& ec) {
+    return listen_packet(network, address, listen_options(), ec);
+}
+inline packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
+    return listen_packet(network, address, ctx, listen_options(), ec);
+}
+/// One that sends to, and receives from, one address only. A timeout, or a context, is for the resolving of a name.
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address);
+DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout);
+DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, const context& ctx);
+DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::error_code& ec);
+DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec);
+DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec);
+template <class... Rest>
+packet_conn listen_packet(std::string_view network, const address& a, Rest&&... rest) {
+    return listen_packet(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);
+}
+template <class... Rest>
+packet_conn dial_packet(std::string_view network, const address& a, Rest&&... rest) {
+    return dial_packet(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);
+}
 
 /// Two connected streams (a Unix socket pair).
 DUNLIN_API std::pair<stream, stream> stream_pair();
+DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 
 /// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a service's name, or missing: 0.
 /// Blocks    The goroutine; a thread of the runtime's waits for the resolver.
@@ -215,10 +316,15 @@ DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, std::error_code& ec);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx, std::error_code& ec);
+/// For one network: "tcp4" and "udp4" give IPv4 addresses only.
 DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port);
+DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port, const context& ctx);
+DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port, std::error_code& ec);
+DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port, const context& ctx, std::error_code& ec);
 
 /// "host:port" in its parts, "[::1]:80" too. Throws io_error with errc::bad_address.
 DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port);
+DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port, std::error_code& ec);
 /// And together: brackets around an address with colons.
 DUNLIN_API std::string join_host_port(std::string_view host, std::string_view port);
 

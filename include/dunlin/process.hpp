@@ -53,6 +53,9 @@ public:
     /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, and for text with a zero byte; std::bad_alloc.
     /// Cost      About a millisecond, on a thread (blocking).
     explicit process(std::vector<std::string> command, const process_options& options = {});
+    /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws std::bad_alloc.
+    process(std::vector<std::string> command, std::error_code& ec) : process(std::move(command), process_options(), ec) {}
+    process(std::vector<std::string> command, const process_options& options, std::error_code& ec);
     process(process&&) noexcept = default;
     process& operator=(process&&) noexcept = default;
     /// Closes its pipes, and does not end the child, which is reaped when it ends, while this process lives.
@@ -69,12 +72,15 @@ public:
     /// Until it has ended; again and again, from anywhere. Throws context_cancelled; io_error (errc::closed) if there is no child.
     exit_status wait();
     exit_status wait(const context& ctx);
+    exit_status wait(std::error_code& ec);
+    exit_status wait(const context& ctx, std::error_code& ec);
     /// Has its status, once, when it has ended, and is closed then: for select. The same channel each time; wait() does not take the status out of it. No
     /// child: nil.
     receiver<exit_status> done();
 
     /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its number. Throws io_error.
     bool kill(int signal = 15);
+    bool kill(int signal, std::error_code& ec);
 
     struct result {
         exit_status status;
@@ -84,9 +90,12 @@ public:
     /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed both (and so have those that it has
     /// started), and waits. When `ctx` is done before, the child is killed (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
+    static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
+    static result run(std::vector<std::string> command, std::error_code& ec) { return run(std::move(command), {}, {}, ec); }
 
 private:
     struct state;
+    void start(std::vector<std::string> command, const process_options& options);
     std::shared_ptr<state> state_;
     byte_stream input_, output_, error_;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@ enum class case_kind : unsigned char { receive, send, timeout, otherwise, readab
 struct case_base {
     case_kind kind;
     bool ok = false;             // the result: an element was moved; false: the channel was closed
+    std::uint32_t edge = 0;      // readable, writable: the last one that was seen (src/chan/descriptor_case.h)
     chan_core* core = nullptr;   // null: nil, never ready
     void* slot = nullptr;        // where the element is or shall be; the descriptor of readable and writable
     std::int64_t duration_ns = 0;

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstddef>
 #include <initializer_list>
+#include <system_error>
 
 #include <dunlin/chan.hpp>
 
@@ -21,5 +22,8 @@ namespace dunlin {
 /// Cost      A signal takes the time of two wakes (some tens of microseconds).
 /// Source    Go's signal.Notify. Differs: a signal that comes several times before it is delivered is delivered several times.
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity = 16);
+/// With an error (std::errc::invalid_argument for a signal that cannot be had) the channel is nil. Throws std::bad_alloc.
+DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec);
+DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec);
 
 }  // namespace dunlin

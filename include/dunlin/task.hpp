@@ -302,7 +302,7 @@ private:
             }
         };
         detail::check_function(f, "dunlin::task_group::go");
-        members_.add(1);
+        members_.add_one();
         try {
             detail::launch<member>(options, std::source_location(), detail::end_kind::detached, &members_, member::entry, this, std::forward<F>(f),
                                    std::forward<Args>(args)...);

@@ -31,17 +31,18 @@ public:
     virtual ~timed_call();
     virtual void run() = 0;
 
-    timed_call();
+    explicit timed_call(bool ends_with_run = true);
     timed_call(const timed_call&) = delete;
     timed_call& operator=(const timed_call&) = delete;
 
     void start(std::int64_t due_ns);  // throws std::bad_alloc
     bool stop() noexcept;
     bool reset(std::int64_t due_ns);  // throws std::bad_alloc
+    void drop() noexcept;             // release() of the timer's own
     void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept {
+    void release(std::uint32_t n = 1) noexcept {
         // The last one need not count down. Acquire-release: whoever deletes it sees what the others did with it.
-        if (references_.load(std::memory_order_acquire) == 1 || references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+        if (references_.load(std::memory_order_acquire) == n || references_.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
     }
 
 private:
@@ -141,7 +142,7 @@ private:
 
     void drop() noexcept {
         if (kind_ == kind::channel) detail::stop_timer_channel(channel_.core());
-        if (kind_ == kind::call) call_->release();
+        if (kind_ == kind::call) call_->drop();
     }
 
     mutable detail::chan_handle channel_;
@@ -199,7 +200,8 @@ receiver<clock::time_point> after(const std::chrono::duration<Rep, Period>& d) {
 }
 
 /// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the timer does not stop it.
-/// When run() returns, those that are pending are forgotten, as goroutines are.
+/// When run() returns, those that are pending are forgotten, as goroutines are: they never run, and f is destroyed when the timer is dropped, or never if
+/// it has been.
 /// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {

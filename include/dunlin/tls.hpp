@@ -129,6 +129,15 @@ public:
     std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_read(b, false, &ctx, ec, w);
     }
+    std::size_t read_some(void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return read({data, size}, false, &ctx, w);
+    }
+    std::size_t read_some(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read({data, size}, false, nullptr, ec, w);
+    }
+    std::size_t read_some(void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read({data, size}, false, &ctx, ec, w);
+    }
 
     /// Fills the buffer. If the peer ends before: dunlin::errc::end_of_file, with what was read in io_error::transferred(), or returned.
     std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return read(b, true, nullptr, w); }
@@ -137,6 +146,15 @@ public:
     std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, true, nullptr, ec, w); }
     std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_read(b, true, &ctx, ec, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return read({data, size}, true, &ctx, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read({data, size}, true, nullptr, ec, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read({data, size}, true, &ctx, ec, w);
     }
 
     /// Writes some of it, 64 KiB at most.
@@ -147,6 +165,15 @@ public:
     std::size_t write_some(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_write({&b, 1}, false, &ctx, ec, w);
     }
+    std::size_t write_some(const void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), ctx, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), ec, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), ctx, ec, w);
+    }
 
     /// Writes all of it. Two that write at the same time do not mix their bytes.
     std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, true, nullptr, w); }
@@ -156,6 +183,15 @@ public:
     std::size_t write_all(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_write({&b, 1}, true, &ctx, ec, w);
     }
+    std::size_t write_all(const void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return write_all(const_buffer(data, size), ctx, w);
+    }
+    std::size_t write_all(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return write_all(const_buffer(data, size), ec, w);
+    }
+    std::size_t write_all(const void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return write_all(const_buffer(data, size), ctx, ec, w);
+    }
 
     /// Writes all parts, in order, with as few system calls as possible.
     std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return write(parts, true, nullptr, w); }
@@ -164,6 +200,21 @@ public:
     }
     std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return do_write(parts, true, nullptr, ec, w);
+    }
+    std::size_t writev(std::span<const const_buffer> parts, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return do_write(parts, true, &ctx, ec, w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, where_type w = where_type::current()) {
+        return writev(std::span(parts.begin(), parts.size()), w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return writev(std::span(parts.begin(), parts.size()), ctx, w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
+        return writev(std::span(parts.begin(), parts.size()), ec, w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return writev(std::span(parts.begin(), parts.size()), ctx, ec, w);
     }
 
     /// Says that no more will be written (close_notify): the peer reads end of file after what was. Reading goes on.
@@ -176,7 +227,8 @@ public:
     bool is_open() const noexcept { return network().is_open(); }
     explicit operator bool() const noexcept { return is_open(); }
 
-    /// As those of byte_stream: they end reads, writes and handshakes.
+    /// As those of byte_stream: they end reads, writes and handshakes. A write that must first have the rest of a message of the peer (its tickets, a change of
+    /// keys), when nobody reads, reads it itself: the read deadline ends it then.
     template <class T>
     void set_deadline(const T& t) {
         network().set_deadline(t);
@@ -192,6 +244,21 @@ public:
     void clear_deadline() { network().clear_deadline(); }
     void clear_read_deadline() { network().clear_read_deadline(); }
     void clear_write_deadline() { network().clear_write_deadline(); }
+    template <class T>
+    void set_deadline(const T& t, std::error_code& ec) noexcept {
+        network().set_deadline(t, ec);
+    }
+    template <class T>
+    void set_read_deadline(const T& t, std::error_code& ec) noexcept {
+        network().set_read_deadline(t, ec);
+    }
+    template <class T>
+    void set_write_deadline(const T& t, std::error_code& ec) noexcept {
+        network().set_write_deadline(t, ec);
+    }
+    void clear_deadline(std::error_code& ec) noexcept { network().clear_deadline(ec); }
+    void clear_read_deadline(std::error_code& ec) noexcept { network().clear_read_deadline(ec); }
+    void clear_write_deadline(std::error_code& ec) noexcept { network().clear_write_deadline(ec); }
 
     net::address local_address() const { return network().local_address(); }
     net::address remote_address() const { return network().remote_address(); }
@@ -225,7 +292,9 @@ private:
 /// A client's or server's side over a connection that there is already. The handshake is yet to be made: handshake(), or the first read or write.
 /// `server_name` is what the server's certificate must be for: a host name, or an IP address. Throws io_error.
 DUNLIN_API stream client(net::stream connection, std::string_view server_name, const config& c = config::client());
+DUNLIN_API stream client(net::stream connection, std::string_view server_name, const config& c, std::error_code& ec);
 DUNLIN_API stream server(net::stream connection, const config& c);
+DUNLIN_API stream server(net::stream connection, const config& c, std::error_code& ec);
 
 /// Connects as net::dial() does, and makes the handshake; the timeout and the context are for both.
 /// Throws io_error: "tls handshake with example.org: certificate verify failed: self-signed certificate"; context_cancelled.
@@ -257,6 +326,11 @@ public:
         listener_.set_deadline(t);
     }
     void clear_deadline() { listener_.clear_deadline(); }
+    template <class T>
+    void set_deadline(const T& t, std::error_code& ec) noexcept {
+        listener_.set_deadline(t, ec);
+    }
+    void clear_deadline(std::error_code& ec) noexcept { listener_.clear_deadline(ec); }
 
 private:
     stream made(net::stream s) const { return s ? server(std::move(s), *config_) : stream(); }
@@ -267,6 +341,10 @@ private:
 
 /// As net::listen(). Throws io_error.
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options, std::error_code& ec);
+inline listener listen(std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
+    return listen(network, address, c, net::listen_options(), ec);
+}
 
 }  // namespace dunlin::tls
 

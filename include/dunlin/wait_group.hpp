@@ -26,7 +26,15 @@ public:
     group_counter& operator=(const group_counter&) = delete;
 
     void add(std::int64_t n);
-    void done() noexcept { add_slow(-1, ""); }
+    void add_one() noexcept { word_.fetch_add(1, std::memory_order_relaxed); }
+    void done() noexcept {
+        // The common case here; what it pairs with is said in add_slow().
+        std::uint64_t word = word_.load(std::memory_order_relaxed);
+        if ((word & waiting) != 0 || static_cast<std::uint32_t>(word) == 0 ||
+            !word_.compare_exchange_strong(word, word - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+            add_slow(-1, "");
+        }
+    }
     // The text begins the std::logic_error if the counter would fall below zero.
     void subtract(std::int64_t n, const char* negative) { add_slow(-n, negative); }
     void wait(unsigned char reason, bool in_place, std::source_location where) noexcept;
@@ -38,8 +46,15 @@ public:
     void reference() noexcept { word_.fetch_add(one_reference, std::memory_order_relaxed); }
     void release() noexcept;
     // A member that holds a reference: both in one step.
-    void add_member();
-    void member_done() noexcept;
+    void add_member() noexcept { word_.fetch_add(one_reference + 1, std::memory_order_relaxed); }
+    void member_done() noexcept {
+        // The common case: neither the last of those counted with somebody waiting, nor the last reference, nor counted down too often.
+        std::uint64_t word = word_.load(std::memory_order_relaxed);
+        if ((word & waiting) != 0 || static_cast<std::uint32_t>(word) == 0 || word >> reference_shift == 1 ||
+            !word_.compare_exchange_strong(word, word - one_reference - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+            member_done_slow();
+        }
+    }
 
 private:
     static constexpr unsigned reference_shift = 33;
@@ -47,6 +62,7 @@ private:
     static constexpr std::uint64_t one_reference = std::uint64_t{1} << reference_shift;
 
     void add_slow(std::int64_t n, const char* negative);
+    void member_done_slow() noexcept;
     bool finish(std::int64_t n) noexcept;
     wait_outcome wait_in_queue(const wait_limit* limit, unsigned char reason, const std::source_location& where);
 

@@ -8,8 +8,7 @@
 //            4  whoever takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the deadline is one more node
 //            5  take the other nodes off their queues, each under its channel's lock
 //            A case that looked ready may not be (whoever waits there has been woken by another case of his own): step 2 then counts again.
-// Descriptors have no moment in common with channels. Whether one is ready is asked of the kernel before step 1 (only if there has been an edge since it was
-//            last known not to be), and queueing fails if there has been one since: then everything begins again. So no edge is lost.
+// Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins again (chan/descriptor_case.h).
 // Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under the channel's lock, and step 5 takes
 //            that lock before the node goes away.
 // Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair, and one random number.
@@ -18,7 +17,6 @@
 #include <array>
 #include <memory>
 #include <new>
-#include <poll.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -26,8 +24,7 @@
 #include <dunlin/select.hpp>
 
 #include "chan/core.h"
-#include "platform/syscall.h"
-#include "poll/descriptor.h"
+#include "chan/descriptor_case.h"
 #include "timer/timers.h"
 
 namespace dunlin {
@@ -42,36 +39,6 @@ constexpr std::size_t on_the_stack = 16;
 static_assert(sizeof(chan_node) <= sizeof(case_base::node) && alignof(chan_node) <= 8);
 
 chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<chan_node*>(c.node)); }
-
-// ---- on_readable, on_writable ------------------------------------------------------------------------------------------------------------
-
-static_assert(sizeof(netpoll::poll_node) <= sizeof(case_base::node));
-
-bool has_descriptor(const case_base& c) noexcept { return c.kind == case_kind::readable || c.kind == case_kind::writable; }
-netpoll::descriptor* descriptor_of(const case_base& c) noexcept { return static_cast<netpoll::descriptor*>(c.slot); }
-netpoll::direction direction_of(const case_base& c) noexcept { return c.kind == case_kind::readable ? netpoll::direction::read : netpoll::direction::write; }
-netpoll::poll_node& poll_node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node)); }
-
-// The edge that look_at_descriptor() has seen, kept where a timeout has its duration.
-std::uint32_t edge_seen(const case_base& c) noexcept { return static_cast<std::uint32_t>(c.duration_ns); }
-
-// c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
-void look_at_descriptor(case_base& c) noexcept {
-    netpoll::descriptor* d = descriptor_of(c);
-    c.ok = true;
-    if (d == nullptr || !d->pollable() || !d->use()) return;
-    const netpoll::direction dir = direction_of(c);
-    const std::uint32_t seen = d->edges(dir);
-    c.duration_ns = seen;
-    c.ok = false;
-    if (!d->known_drained(dir, seen)) {
-        pollfd p{d->fd(), static_cast<short>(c.kind == case_kind::readable ? POLLIN | POLLRDHUP : POLLOUT), 0};
-        const timespec at_once{0, 0};
-        c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0, 0) > 0;
-        if (!c.ok) d->drained(dir, seen);
-    }
-    d->end_use();
-}
 
 // ---- channels ----------------------------------------------------------------------------------------------------------------------------
 
@@ -225,17 +192,11 @@ void selection::enqueue_all(park::waiter& w) {
 bool selection::enqueue_descriptors(park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
-        if (!has_descriptor(c)) continue;
-        auto* n = ::new (c.node) netpoll::poll_node(&w);
-        n->several = true;
+        if (has_descriptor(c)) prepare_descriptor(c, w);
     }
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
-        if (!has_descriptor(c)) continue;
-        netpoll::descriptor* d = descriptor_of(c);
-        const netpoll::direction dir = direction_of(c);
-        if (d->queue_for_edge(dir, edge_seen(c), d->deadline_ns(dir), &poll_node_of(c)) == netpoll::queued::yes) continue;
-        return !w.decide(&poll_node_of(c));
+        if (has_descriptor(c) && !queue_for_descriptor(c)) return !w.decide(&poll_node_of(c));
     }
     return true;
 }
@@ -243,7 +204,7 @@ bool selection::enqueue_descriptors(park::waiter& w) noexcept {
 void selection::forget_descriptors() noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
-        if (has_descriptor(c)) descriptor_of(c)->forget_edge(direction_of(c), &poll_node_of(c));
+        if (has_descriptor(c)) forget_descriptor(c);
     }
 }
 

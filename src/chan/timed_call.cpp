@@ -5,6 +5,8 @@
 // Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under the heap's lock and needs nothing: the
 //            pending reference goes over to the firing. A stop that comes between claim and fire finds cancel() false: it is too late, the goroutine
 //            starts, and stop says false. So what stop says is what happens.
+// End of run An entry that the heap forgets (heap.h) keeps its pending reference, for nobody may run the program's destructors then. Whoever still has the
+//            timer gives that reference up: stop and reset, which say true (it was not started and never will be), and the drop of the handle.
 // Order      this lock before heap's lock.
 #include <mutex>
 #include <new>
@@ -71,12 +73,18 @@ void start_call(timers::timer_entry* e) noexcept {
     }
 }
 
+// It was pending when run() returned. Once: the pending reference is the caller's then.
+bool forgotten(timed_call_access::parts& p) noexcept {
+    return p.entry.forgotten.load(std::memory_order_relaxed) && p.entry.forgotten.exchange(false, std::memory_order_relaxed);
+}
+
 }  // namespace
 
-timed_call::timed_call() {
+timed_call::timed_call(bool ends_with_run) {
     auto* p = ::new (entry_) timed_call_access::parts;
     p->entry.fire = start_call;
     p->entry.call = this;
+    p->entry.ends_with_run = ends_with_run;
 }
 
 timed_call::~timed_call() = default;
@@ -102,10 +110,15 @@ bool timed_call::stop() noexcept {
     {
         park::runtime_section inside;
         std::scoped_lock guard(p.lock);
-        was = timers::cancel(&p.entry);
+        was = timers::cancel(&p.entry) || forgotten(p);
     }
     if (was) release();
     return was;
+}
+
+void timed_call::drop() noexcept {
+    const std::uint32_t pending = forgotten(timed_call_access::of(this)) ? 1 : 0;
+    release(pending + 1);
 }
 
 bool timed_call::reset(std::int64_t due_ns) {
@@ -115,7 +128,7 @@ bool timed_call::reset(std::int64_t due_ns) {
     try {
         park::runtime_section inside;
         std::scoped_lock guard(p.lock);
-        was = timers::cancel(&p.entry);
+        was = timers::cancel(&p.entry) || forgotten(p);
         if (!was) reference();
         p.entry.when_ns = due_ns;
         timers::arm(&p.entry, inside.machine());

@@ -1,9 +1,14 @@
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <cxxabi.h>
 #include <mutex>
 
 #include <dunlin/go.hpp>
 
 #include "context/context_node.h"
+#include "sched/lifetime.h"
 #include "timer/timers.h"
 
 namespace dunlin {
@@ -30,6 +35,18 @@ std::unique_ptr<cancel_call> take_call(cancel_registration& r) noexcept {
     return std::move(r.call);
 }
 
+// Its call was taken, and is not started.
+void drop(cancel_registration& r) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(r.lock);
+    r.dropped = true;
+}
+
+std::uint32_t this_run() noexcept { return sched::runs_ended() + 1; }
+
+// When run() has returned, what its goroutines wanted to be called is forgotten as they are: it may use what is gone.
+bool of_this_run(const cancel_registration& r) noexcept { return r.run == 0 || r.run == this_run(); }
+
 }  // namespace
 
 context_value::~context_value() = default;
@@ -39,7 +56,7 @@ cancel_call::~cancel_call() = default;
 
 class deadline_call final : public timed_call {
 public:
-    explicit deadline_call(context_node* n) noexcept : node_(n) {}
+    explicit deadline_call(context_node* n) : timed_call(sched::current_machine() != nullptr), node_(n) {}
 
     void run() override {
         context_node* n = take_node();
@@ -69,30 +86,24 @@ private:
     context_node* node_;  // lock
 };
 
+timed_call* as_timed_call(deadline_call* c) noexcept { return c; }
+
 // ---- the tree ----------------------------------------------------------------------------------------------------------------------------
 
-context_node::context_node(kind k, chan_handle p) noexcept : chan_core(element_type_of<std::monostate>, 0, nullptr, destroy), parent(std::move(p)) {
+context_node::context_node(kind k, chan_handle p) noexcept
+    : chan_core(element_type_of<std::monostate>, 0, nullptr, destroy), form(k), parent(std::move(p)) {
     context_node* above = source_of(parent.core());
-    source = k == kind::cancel ? this : k == kind::value ? above : nullptr;
-    if (above != nullptr && k != kind::detached) deadline_ns = above->deadline_ns;
+    const bool none = k == kind::detached || k == kind::todo;
+    source = none ? nullptr : k == kind::value ? above : this;
+    if (above != nullptr && !none) deadline_ns = above->deadline_ns;
 }
 
 // Nobody has a reference any more. Functions that wait for its end never start, and whoever withdraws one is told so.
 void context_node::end() noexcept {
-    if (stop_link_ != nullptr) {
-        {
-            park::runtime_section inside;
-            std::scoped_lock guard(stop_link_->lock);
-            stop_link_->node = nullptr;
-        }
-        on_stop_.reset();
-    }
+    if (stop_link_ != nullptr) stop_link_->node_is_gone();
     leave_parent();
     for (const auto& r : calls_) {
-        if (take_call(*r) == nullptr) continue;
-        park::runtime_section inside;
-        std::scoped_lock guard(r->lock);
-        r->dropped = true;
+        if (take_call(*r) != nullptr) drop(*r);
     }
     if (timer_call_ == nullptr) return;
     timer_call_->forget_node();
@@ -180,7 +191,7 @@ void context_node::cancel_one(errc e, const std::exception_ptr& why, context_nod
     registrations to_call;
     if (!finish(e, why, children, to_call)) return;
     for (const auto& r : to_call) {
-        if (auto call = take_call(*r)) start(std::move(call));
+        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call)) : drop(*r);
     }
     std::optional<std::stop_source> stop;
     {
@@ -216,28 +227,47 @@ void context_node::set_deadline(std::int64_t when_ns, std::exception_ptr why) {
     if (when_ns > platform::now_ns()) timer_call_->start(when_ns);
 }
 
-// The callback may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback that is destroyed then, in
-// itself, would wait for itself: so the last reference is not dropped here, but in a goroutine of its own.
 void context_node::set_stop_token(std::stop_token token) {
-    stop_link_ = std::make_shared<stop_link>();
-    stop_link_->node = this;
-    on_stop_.emplace(std::move(token), [shared = stop_link_] {
-        const std::shared_ptr<stop_link> link = shared;  // the callback may be destroyed meanwhile
-        context_node* n;
-        {
-            park::runtime_section inside;
-            std::scoped_lock guard(link->lock);
-            n = link->node != nullptr && link->node->reference_if_alive() ? link->node : nullptr;
-        }
-        if (n == nullptr) return;
+    stop_link_ = new stop_link(this, token);
+    stop_link_->callback.emplace(std::move(token), stop_link::request{stop_link_});
+}
+
+// It may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback that is destroyed then, in itself,
+// would wait for itself: so the last reference is not dropped here, but in a goroutine of its own.
+void stop_link::stop() noexcept {
+    context_node* n;
+    bool gone;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        gone = node == nullptr;
+        n = !gone && node->reference_if_alive() ? node : nullptr;
+    }
+    if (n != nullptr) {
         n->cancel(errc::cancelled, nullptr);
-        if (n->release_unless_last()) return;
-        try {
-            go([n] { chan_handle::release(n); });
-        } catch (const std::bad_alloc&) {
-            // It stays: better than to wait for oneself.
+        if (!n->release_unless_last()) {
+            try {
+                go([n] { chan_handle::release(n); });
+            } catch (const std::bad_alloc&) {
+                // It stays: better than to wait for oneself.
+            }
         }
-    });
+    }
+    // Begun before the node's end, and not waited for: request_stop() knows that the stop_callback is gone. Begun after it: it does not, and will use it.
+    if (one_is_through.exchange(true, std::memory_order_acq_rel) && !gone) delete this;
+}
+
+void stop_link::node_is_gone() noexcept {
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        node = nullptr;
+    }
+    callback.reset();
+    // A plain thread has waited for it, or is itself in request_stop() and has not come to this callback, and will not any more. A goroutine cannot
+    // tell: then it stays, for ever if the callback is never run, or has not begun yet, which takes a drop beside request_stop().
+    const bool cannot_run = sched::current_machine() == nullptr || !token.stop_requested();
+    if (one_is_through.exchange(true, std::memory_order_acq_rel) || cannot_run) delete this;
 }
 
 std::stop_token context_node::get_stop_token() {
@@ -255,6 +285,7 @@ std::stop_token context_node::get_stop_token() {
 }
 
 void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
+    if (sched::current_machine() != nullptr) r->run = this_run();
     {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
@@ -276,6 +307,76 @@ void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) no
     calls_.pop_back();
 }
 
+// ---- names -------------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// As Go's time.Duration: "1h2m3.5s", "12ms", "-3s"; no more than milliseconds of what is longer than a second.
+std::string duration_text(std::int64_t ns) {
+    std::string text = ns < 0 ? "-" : "";
+    const std::uint64_t all = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
+    char number[64];
+    if (all < 1'000'000'000) {
+        const bool ms = all >= 1'000'000, us = all >= 1'000;
+        std::snprintf(number, sizeof number, "%g%s", static_cast<double>(all) / (ms ? 1e6 : us ? 1e3 : 1), ms ? "ms" : us ? "us" : all != 0 ? "ns" : "s");
+        return text + number;
+    }
+    const std::uint64_t ms = all / 1'000'000, hours = ms / 3'600'000, minutes = ms / 60'000 % 60;
+    if (hours != 0) text += std::to_string(hours) + 'h';
+    if (hours != 0 || minutes != 0) text += std::to_string(minutes) + 'm';
+    std::snprintf(number, sizeof number, "%gs", static_cast<double>(ms % 60'000) / 1e3);
+    return text + number;
+}
+
+// "2026-11-22 02:30:00.123 +0000 UTC [9.99s]"
+std::string deadline_text(std::int64_t deadline_ns) {
+    using std::chrono::milliseconds;
+    std::int64_t left;
+    if (__builtin_sub_overflow(deadline_ns, platform::now_ns(), &left)) left = std::numeric_limits<std::int64_t>::min();
+    const milliseconds now = std::chrono::floor<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+    const milliseconds since = now + std::chrono::floor<milliseconds>(std::chrono::nanoseconds(left));
+    const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
+    std::tm utc{};
+    if (gmtime_r(&seconds, &utc) == nullptr) return '[' + duration_text(left) + ']';
+    char day[64], text[96];
+    std::strftime(day, sizeof day, "%Y-%m-%d %H:%M:%S", &utc);
+    std::snprintf(text, sizeof text, "%s.%03d +0000 UTC [", day, static_cast<int>(since.count() - std::int64_t{seconds} * 1000));
+    return text + duration_text(left) + ']';
+}
+
+}  // namespace
+
+std::string type_name(const std::type_info& type) {
+    int status = 0;
+    const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+    return name != nullptr ? name.get() : type.name();
+}
+
+void context_node::describe(std::string& to) const {
+    switch (form) {
+    case kind::value: to += ".WithValue(" + value->describe() + ')'; return;
+    case kind::cancel: to += ".WithCancel"; return;
+    case kind::stop_token: to += ".WithStopToken"; return;
+    case kind::detached: to += ".WithoutCancel"; return;
+    case kind::todo: to += "context.TODO"; return;
+    case kind::deadline: break;
+    }
+    if (timer_call_ == nullptr) {
+        to += ".WithCancel";  // the parent's deadline comes first
+    } else {
+        to += ".WithDeadline(" + deadline_text(deadline_ns) + ')';
+    }
+}
+
+// A chain of contexts may be long: no recursion.
+std::string name_of_node(chan_core* n) {
+    std::vector<const context_node*> chain;
+    for (; n != nullptr; n = static_cast<context_node*>(n)->parent.core()) chain.push_back(static_cast<const context_node*>(n));
+    std::string name = !chain.empty() && chain.back()->form == context_node::kind::todo ? "" : "context.Background";
+    for (auto i = chain.rbegin(); i != chain.rend(); ++i) (*i)->describe(name);
+    return name;
+}
+
 // ---- the functions behind the header -----------------------------------------------------------------------------------------------------
 
 namespace {
@@ -293,7 +394,7 @@ chan_handle make_cancel_node(const chan_handle& parent) {
 }
 
 chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::exception_ptr cause) {
-    chan_handle h = new_node(context_node::kind::cancel, parent);
+    chan_handle h = new_node(context_node::kind::deadline, parent);
     node(h)->set_deadline(deadline_ns, std::move(cause));  // before the parent knows it
     node(h)->join_parent();
     if (deadline_ns <= platform::now_ns()) node(h)->cancel(errc::deadline_exceeded, node(h)->deadline_cause);
@@ -306,10 +407,17 @@ chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_v
     return h;
 }
 
+chan_handle make_todo_node() noexcept {
+    alignas(context_node) static unsigned char storage[sizeof(context_node)];  // never destroyed
+    static context_node* const the_node = ::new (storage) context_node(context_node::kind::todo, chan_handle());
+    chan_handle::reference(the_node);
+    return chan_handle(the_node);
+}
+
 chan_handle make_detached_node(const chan_handle& parent) { return new_node(context_node::kind::detached, parent); }
 
 chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token) {
-    chan_handle h = new_node(context_node::kind::cancel, parent);
+    chan_handle h = new_node(context_node::kind::stop_token, parent);
     node(h)->set_stop_token(std::move(token));
     node(h)->join_parent();
     return h;

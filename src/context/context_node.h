@@ -12,12 +12,15 @@
 //            end      the last handle is gone: leave the parent's list under its lock, and stop the deadline's timer
 // Order      No lock is held while another is taken.
 // Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the runtime. It knows its node weakly.
+//            A plain thread's passes whatever runs meanwhile; a goroutine's is forgotten when its run() returns, as the goroutine is.
 // Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine but for the moment when a deadline passes.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include <dunlin/context.hpp>
@@ -34,20 +37,41 @@ struct cancel_registration {
     std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: it is gone, or done
     bool dropped = false;               // lock: it was gone first, and nobody has asked yet
+    std::uint32_t run = 0;              // constant once registered: in which run a goroutine did it; 0: a plain thread
 };
 
 class deadline_call;
+timed_call* as_timed_call(deadline_call* c) noexcept;  // for tests
 
-// What a std::stop_callback knows of its node.
+// A std::stop_callback and its node, on the heap by itself.
+//
+// Problem    Whoever destroys a std::stop_callback waits until it has run, unless he is the thread that runs it. The standard library compares threads,
+//            and goroutines change theirs: one that has begun request_stop() on this thread, and was interrupted just before or in the callback, may
+//            be on another by now, and then a goroutine on this one does not wait for it.
+// Protocol   So the node's end destroys the stop_callback, but its memory, of which the callback reads no more than `link`, goes when both are through: the
+//            callback with its last step, the node with its end. Who is second deletes it; or the node alone, when the callback cannot be running.
 struct stop_link {
+    struct request {
+        stop_link* link;
+        void operator()() const noexcept { link->stop(); }
+    };
+
+    stop_link(context_node* n, std::stop_token t) noexcept : node(n), token(std::move(t)) {}
+    void stop() noexcept;
+    void node_is_gone() noexcept;
+
     platform::futex_lock lock;
-    context_node* node;  // lock; null: it is gone
+    context_node* node;           // lock; null: it is gone
+    const std::stop_token token;
+    std::optional<std::stop_callback<request>> callback;  // the node's
+    std::atomic<bool> one_is_through{false};
 };
+static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
 class context_node final : public chan_core {
 public:
-    // value: err() and deadline are the parent's. cancel: it has its own. detached: it has none.
-    enum class kind : unsigned char { value, cancel, detached };
+    // value: err() and deadline are the parent's. cancel, deadline, stop_token: it has its own. detached, todo: it has none.
+    enum class kind : unsigned char { value, cancel, deadline, stop_token, detached, todo };
 
     context_node(kind k, chan_handle parent) noexcept;
 
@@ -62,7 +86,10 @@ public:
     std::stop_token get_stop_token();
     void add_call(const std::shared_ptr<cancel_registration>& r);
     void remove_call(const std::shared_ptr<cancel_registration>& r) noexcept;
+    // What it adds to its parent's name: ".WithCancel".
+    void describe(std::string& to) const;
 
+    const kind form;
     chan_handle parent;                    // constant
     context_node* source;                  // constant: itself, an ancestor, or null
     std::unique_ptr<context_value> value;  // constant
@@ -84,8 +111,7 @@ private:
     deadline_call* timer_call_ = nullptr;  // constant; counted
     std::optional<std::stop_source> stop_;  // lock to make
     registrations calls_;                  // lock
-    std::shared_ptr<stop_link> stop_link_;  // constant
-    std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // constant
+    stop_link* stop_link_ = nullptr;       // constant; owned by it and its callback
     context_node* first_child_ = nullptr;  // lock
     context_node* next_ = nullptr;         // the parent's source's lock; a child that was taken from there: whoever cancels
     context_node* prev_ = nullptr;         // the parent's source's lock

@@ -10,10 +10,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <memory>
 #include <sys/stat.h>
 
 #include <dunlin/blocking.hpp>
+#include <dunlin/chan.hpp>
+#include <dunlin/context.hpp>
 #include <dunlin/fs.hpp>
+#include <dunlin/go.hpp>
 
 #include "fs/pipe.h"
 #include "io/cached_read.h"
@@ -74,6 +78,9 @@ long system_open(const char* path, int flags, unsigned permissions) noexcept {
 }
 
 [[noreturn]] void throw_for_path(const char* operation, const std::filesystem::path& path, std::error_code ec, std::size_t transferred = 0) {
+    if (ec.category() == error_category() && (ec == errc::cancelled || ec == errc::deadline_exceeded)) {
+        throw context_cancelled(ec, std::string(operation) + ' ' + path.native());
+    }
     throw io_error(ec, std::string(operation) + ' ' + path.native() + ": " + detail::cause_text(ec), transferred);
 }
 
@@ -95,28 +102,78 @@ file file::open(const std::filesystem::path& path, open_mode mode, std::error_co
     }
     file f = adopt(static_cast<int>(fd), ec);
     if (ec) close_number(static_cast<int>(fd));
+    detail::give_name(io_access::of(f), path.native());
     return f;
 }
 
-file file::open(const std::filesystem::path& path, open_mode mode, unsigned permissions) {
-    std::error_code ec;
-    file f = open(path, mode, ec, permissions);
+// In a goroutine of its own, which is left behind when the context is done: it then closes what it has opened.
+file file::open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions) {
+    struct outcome {
+        file opened;
+        std::error_code error;
+    };
+    const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+    if (limit.done == nullptr) return open(path, mode, ec, permissions);
+    ec = ctx.err();
+    if (ec) return {};
+    const chan<std::unique_ptr<outcome>> c(1);
+    go([=] {
+        auto o = std::make_unique<outcome>();
+        o->opened = open(path, mode, o->error, permissions);
+        chan<std::unique_ptr<outcome>>(c).try_send(std::move(o));
+    });
+    detail::element_slot<std::unique_ptr<outcome>> slot;
+    if (detail::channel_receive(detail::handle_access::core(c), &slot.value, &limit, std::source_location::current()) != detail::wait_outcome::ok) {
+        ec = detail::error_of_node(limit.done);
+        return {};
+    }
+    const std::unique_ptr<outcome> o = *detail::take(slot);
+    ec = o->error;
+    return std::move(o->opened);
+}
+
+namespace {
+
+file opened(file f, const std::filesystem::path& path, std::error_code ec) {
     if (ec) throw_for_path("open", path, ec);
     return f;
 }
 
-file file::open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions) {
-    const open_mode parsed = parse_mode(mode);
-    if (parsed != no_mode) return open(path, parsed, ec, permissions);
-    ec = io::system_error_code(EINVAL);
-    return {};
-}
-
-file file::open(const std::filesystem::path& path, std::string_view mode, unsigned permissions) {
-    const open_mode parsed = parse_mode(mode);
-    if (parsed != no_mode) return open(path, parsed, permissions);
+// Throws if it cannot be read.
+open_mode parsed(const std::filesystem::path& path, std::string_view mode) {
+    const open_mode m = parse_mode(mode);
+    if (m != no_mode) return m;
     throw io_error(io::system_error_code(EINVAL), "open " + path.native() + ": mode \"" + std::string(mode) +
         "\" is none of r, r+, w, w+, a, a+; x after w or a: it must not exist");
+}
+
+}  // namespace
+
+file file::open(const std::filesystem::path& path, open_mode mode, unsigned permissions) {
+    std::error_code ec;
+    file f = open(path, mode, ec, permissions);
+    return opened(std::move(f), path, ec);
+}
+
+file file::open(const std::filesystem::path& path, open_mode mode, const context& ctx, unsigned permissions) {
+    std::error_code ec;
+    file f = open(path, mode, ctx, ec, permissions);
+    return opened(std::move(f), path, ec);
+}
+
+// no_mode says EINVAL, as anything that is neither to read nor to write.
+file file::open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions) {
+    return open(path, parse_mode(mode), ec, permissions);
+}
+
+file file::open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec, unsigned permissions) {
+    return open(path, parse_mode(mode), ctx, ec, permissions);
+}
+
+file file::open(const std::filesystem::path& path, std::string_view mode, unsigned permissions) { return open(path, parsed(path, mode), permissions); }
+
+file file::open(const std::filesystem::path& path, std::string_view mode, const context& ctx, unsigned permissions) {
+    return open(path, parsed(path, mode), ctx, permissions);
 }
 
 file file::adopt(int fd) {
@@ -173,12 +230,13 @@ long with_open(detail::io_descriptor* d, std::error_code& ec, Call call) {
     return n < 0 ? -1 : n;
 }
 
+// What `call(ec)` returns, unless it sets the error.
 template <class Call>
-long with_open_or_throw(const char* operation, detail::io_descriptor* d, Call call) {
+auto or_throw(const char* operation, detail::io_descriptor* d, Call call) {
     std::error_code ec;
-    const long n = with_open(d, ec, call);
+    const auto result = call(ec);
     if (ec) detail::throw_io_error(operation, d, ec);
-    return n;
+    return result;
 }
 
 }  // namespace
@@ -235,51 +293,93 @@ std::size_t file::pwrite(const_buffer b, std::uint64_t offset) {
 
 // ---- the rest ----------------------------------------------------------------------------------------------------------------------------
 
-std::uint64_t file::seek(std::int64_t offset, from whence) {
+std::uint64_t file::seek(std::int64_t offset, from whence, std::error_code& ec) {
     const long origin = whence == from::begin ? SEEK_SET : whence == from::current ? SEEK_CUR : SEEK_END;
-    const long position = with_open_or_throw("seek", descriptor_, [=](int fd) { return platform::raw_syscall(SYS_lseek, fd, offset, origin); });
-    return static_cast<std::uint64_t>(position);
+    const long position = with_open(descriptor_, ec, [=](int fd) { return platform::raw_syscall(SYS_lseek, fd, offset, origin); });
+    return position < 0 ? 0 : static_cast<std::uint64_t>(position);
 }
 
-std::uint64_t file::size() const {
+std::uint64_t file::size(std::error_code& ec) const {
     // A count of bytes is no error number, but is returned as one.
-    const long bytes = with_open_or_throw("find the size of", descriptor_, [](int fd) {
+    const long bytes = with_open(descriptor_, ec, [](int fd) {
         return io::by_libc([fd] {
             struct stat what;
             return ::fstat(fd, &what) == 0 ? static_cast<long>(what.st_size) : -1L;
         });
     });
-    return static_cast<std::uint64_t>(bytes);
+    return bytes < 0 ? 0 : static_cast<std::uint64_t>(bytes);
+}
+
+void file::truncate(std::uint64_t size, std::error_code& ec) {
+    with_open(descriptor_, ec, [=](int fd) { return platform::raw_syscall(SYS_ftruncate, fd, static_cast<long>(size)); });
+}
+
+void file::sync(std::error_code& ec) {
+    with_open(descriptor_, ec, [](int fd) { return platform::raw_syscall(SYS_fsync, fd); });
+}
+
+void file::sync_data(std::error_code& ec) {
+    with_open(descriptor_, ec, [](int fd) { return platform::raw_syscall(SYS_fdatasync, fd); });
+}
+
+std::uint64_t file::seek(std::int64_t offset, from whence) {
+    return or_throw("seek", descriptor_, [&](std::error_code& ec) { return seek(offset, whence, ec); });
+}
+
+std::uint64_t file::size() const {
+    return or_throw("find the size of", descriptor_, [this](std::error_code& ec) { return size(ec); });
 }
 
 void file::truncate(std::uint64_t size) {
-    with_open_or_throw("truncate", descriptor_, [=](int fd) { return platform::raw_syscall(SYS_ftruncate, fd, static_cast<long>(size)); });
+    or_throw("truncate", descriptor_, [&](std::error_code& ec) { return truncate(size, ec), 0; });
 }
 
 void file::sync() {
-    with_open_or_throw("sync", descriptor_, [](int fd) { return platform::raw_syscall(SYS_fsync, fd); });
+    or_throw("sync", descriptor_, [this](std::error_code& ec) { return sync(ec), 0; });
 }
 
 void file::sync_data() {
-    with_open_or_throw("sync", descriptor_, [](int fd) { return platform::raw_syscall(SYS_fdatasync, fd); });
+    or_throw("sync", descriptor_, [this](std::error_code& ec) { return sync_data(ec), 0; });
 }
 
-std::string read_file(const std::filesystem::path& path) {
+// ---- whole files -----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// What has been read before an error is returned.
+std::string read_all(file& f, std::error_code& ec) {
     constexpr std::size_t least_room = 512;  // some files below /proc say that they are empty, and give all they have in one read, or nothing of the rest
-    file f = file::open(path);
     std::string content;
     std::size_t got = 0;
-    content.resize(std::max(f.size() + 1, least_room));  // one more, so that the end is seen without growing
-    for (;;) {
+    content.resize(std::max(f.size(ec) + 1, least_room));  // one more, so that the end is seen without growing
+    while (!ec) {
         if (content.size() == got) content.resize(2 * got);
-        std::error_code ec;
         const std::size_t n = f.read_some(mutable_buffer(content.data() + got, content.size() - got), ec);
-        if (ec) throw_for_path("read", path, ec, got);
         if (n == 0) break;
         got += n;
     }
     content.resize(got);
     return content;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, std::error_code& ec) {
+    file f = file::open(path, "r", ec);
+    return ec ? std::string() : read_all(f, ec);
+}
+
+std::string read_file(const std::filesystem::path& path) {
+    file f = file::open(path);
+    std::error_code ec;
+    std::string content = read_all(f, ec);
+    if (ec) throw_for_path("read", path, ec, content.size());
+    return content;
+}
+
+void write_file(const std::filesystem::path& path, const_buffer content, std::error_code& ec) {
+    file f = file::open(path, "w", ec);
+    if (!ec) f.write_all(content, ec);
 }
 
 void write_file(const std::filesystem::path& path, const_buffer content) {

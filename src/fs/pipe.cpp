@@ -35,7 +35,7 @@ byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
 
 }  // namespace fs
 
-fs::pipe::pipe() {
+fs::pipe::pipe(std::error_code& ec) {
     int ends[2];
     int error = fs::make_pipe(ends, O_CLOEXEC | O_NONBLOCK);
     if (error == 0) {
@@ -44,9 +44,16 @@ fs::pipe::pipe() {
         write_end = fs::own_pipe_end(ends[1], fs::pipe_side::write, second);
         if (error == 0) error = second;
     }
-    if (error == 0) return;
-    const std::error_code ec = io::system_error_code(error);
-    throw io_error(ec, "make a pipe: " + detail::cause_text(ec));
+    ec = io::system_error_code(error);
+    if (!ec) return;
+    read_end.close();
+    write_end.close();
+}
+
+fs::pipe::pipe() {
+    std::error_code ec;
+    *this = pipe(ec);
+    if (ec) throw io_error(ec, "make a pipe: " + detail::cause_text(ec));
 }
 
 }  // namespace dunlin

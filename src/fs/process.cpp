@@ -29,6 +29,7 @@
 #include "platform/lock.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
+#include "platform/valgrind.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -201,7 +202,22 @@ private:
 
 }  // namespace
 
-process::process(std::vector<std::string> command, const process_options& options) {
+process::process(std::vector<std::string> command, const process_options& options) { start(std::move(command), options); }
+
+process::process(std::vector<std::string> command, const process_options& options, std::error_code& ec) {
+    ec.clear();
+    try {
+        start(std::move(command), options);
+        return;
+    } catch (const io_error& e) {
+        ec = e.code();
+    } catch (const std::invalid_argument&) {
+        ec = std::make_error_code(std::errc::invalid_argument);
+    }
+    for (byte_stream* s : {&input_, &output_, &error_}) s->close();
+}
+
+void process::start(std::vector<std::string> command, const process_options& options) {
     if (command.empty() || command[0].empty()) throw std::invalid_argument("process: an empty command");
     const std::vector<char*> arguments = pointers_to(command);
     std::vector<std::string> texts;
@@ -235,6 +251,8 @@ process::process(std::vector<std::string> command, const process_options& option
     error = child->watch(child);
     if (error != 0) throw_error(what, error);
     watched.hand_over();
+    const std::pair<byte_stream&, const char*> pipes[] = {{input_, "standard input of "}, {output_, "standard output of "}, {error_, "standard error of "}};
+    for (const auto& [pipe, name] : pipes) detail::give_name(io_access::of(pipe), name + child->text());
     state_ = std::move(child);
 }
 
@@ -242,7 +260,7 @@ process::process(std::vector<std::string> command, const process_options& option
 
 // Makes somebody wait for its end. An error: it is dead, and reaped.
 int process::state::watch(std::shared_ptr<state> self) noexcept {
-    const bool may = fs::use_pidfd.load(std::memory_order_relaxed);
+    const bool may = fs::use_pidfd.load(std::memory_order_relaxed) && !platform::under_valgrind();
     const long fd = may ? platform::raw_syscall(SYS_pidfd_open, pid, 0) : -ENOSYS;
     pidfd = fd < 0 ? -1 : static_cast<int>(fd);
     myself = std::move(self);
@@ -311,26 +329,42 @@ bool process::state::send_signal(int signal, int& error) noexcept {
 int process::id() const noexcept { return state_ != nullptr ? state_->pid : -1; }
 
 exit_status process::wait() { return wait(context()); }
+exit_status process::wait(std::error_code& ec) { return wait(context(), ec); }
+
+exit_status process::wait(const context& ctx, std::error_code& ec) {
+    ec = errc::closed;
+    const std::shared_ptr<state> child = state_;
+    if (child == nullptr) return {};
+    const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+    detail::element_slot<bool> nothing;
+    const auto end = detail::channel_receive(detail::handle_access::core(child->over), &nothing.value, limit.done != nullptr ? &limit : nullptr,
+        std::source_location::current());
+    ec = end == detail::wait_outcome::cancelled ? std::error_code(detail::error_of_node(limit.done)) : std::error_code();
+    return ec ? exit_status() : child->status;
+}
 
 exit_status process::wait(const context& ctx) {
-    const std::shared_ptr<state> child = state_;
-    if (child == nullptr) throw io_error(make_error_code(errc::closed), "wait for a process that was never started");
-    try {
-        child->over.recv(ctx);
-    } catch (const context_cancelled& e) {
-        throw context_cancelled(e.code(), "wait for " + child->text());
-    }
-    return child->status;
+    std::error_code ec;
+    const exit_status status = wait(ctx, ec);
+    if (ec == errc::closed) throw io_error(ec, "wait for a process that was never started");
+    if (ec) throw context_cancelled(ec, "wait for " + state_->text());
+    return status;
 }
 
 receiver<exit_status> process::done() { return state_ != nullptr ? receiver<exit_status>(state_->done) : receiver<exit_status>(); }
 
-bool process::kill(int signal) {
+bool process::kill(int signal, std::error_code& ec) {
     const std::shared_ptr<state> child = state_;
-    if (child == nullptr) return false;
-    int error;
-    const bool sent = child->send_signal(signal, error);
-    if (error != 0) throw_error("send signal " + std::to_string(signal) + " to " + child->text(), error);
+    int error = 0;
+    const bool sent = child != nullptr && child->send_signal(signal, error);
+    ec = io::system_error_code(error);
+    return sent;
+}
+
+bool process::kill(int signal) {
+    std::error_code ec;
+    const bool sent = kill(signal, ec);
+    if (ec) throw_error("send signal " + std::to_string(signal) + " to " + state_->text(), ec.value());
     return sent;
 }
 
@@ -398,6 +432,18 @@ process::result process::run(std::vector<std::string> command, const_buffer inpu
         throw;
     }
     return r;
+}
+
+process::result process::run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec) {
+    ec.clear();
+    try {
+        return run(std::move(command), input, ctx);
+    } catch (const std::system_error& e) {
+        ec = e.code();
+    } catch (const std::invalid_argument&) {
+        ec = std::make_error_code(std::errc::invalid_argument);
+    }
+    return {};
 }
 
 }  // namespace dunlin

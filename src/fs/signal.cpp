@@ -196,6 +196,20 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t cap
     refuse(failed, error == EINVAL ? "the C library keeps it for itself" : "it cannot be caught");
 }
 
+receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec) {
+    ec.clear();
+    try {
+        return signal_channel(signals, capacity);
+    } catch (const io_error& e) {
+        ec = e.code();
+    } catch (const std::invalid_argument&) {
+        ec = std::make_error_code(std::errc::invalid_argument);
+    }
+    return {};
+}
+
+receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) { return signal_channel(signals, 16, ec); }
+
 // ---- the watcher's part ------------------------------------------------------------------------------------------------------------------------
 
 void fs::deliver_signals() noexcept {

@@ -1,4 +1,7 @@
 // error.cpp - what the exceptions of calls on descriptors say.
+#include <new>
+#include <utility>
+
 #include <dunlin/io.hpp>
 
 #include "io/describe.h"
@@ -16,8 +19,14 @@ namespace {
 
 std::atomic<std::string (*)(io_descriptor*)> describe_socket{nullptr};
 
+struct text_name final : netpoll::descriptor_name {
+    std::string text;
+    explicit text_name(std::string_view t) : text(t) {}
+};
+
 std::string describe(io_descriptor* d) {
     if (d == nullptr) return "a handle that was never opened";
+    if (!io::is_socket(d) && d->name != nullptr) return static_cast<const text_name*>(d->name)->text;
     switch (io::kind_of(d)) {
     case io::kind::file: return "file";
     case io::kind::pipe: return "pipe";
@@ -31,6 +40,14 @@ std::string describe(io_descriptor* d) {
 }  // namespace
 
 void set_socket_describer(std::string (*f)(io_descriptor*)) noexcept { describe_socket.store(f, std::memory_order_relaxed); }
+
+void give_name(io_descriptor* d, std::string_view text) noexcept {
+    if (d == nullptr || io::is_socket(d)) return;
+    try {
+        delete std::exchange(d->name, new text_name(text));
+    } catch (const std::bad_alloc&) {  // the next best thing: what kind of descriptor it is
+    }
+}
 
 std::string cause_text(std::error_code ec) {
     if (ec == std::make_error_code(std::errc::timed_out)) return "timed out";

@@ -24,7 +24,10 @@ enum class kind : std::uint8_t { other, file, pipe, tcp, udp, unix_stream, unix_
 inline kind kind_of(const descriptor* d) noexcept { return static_cast<kind>(d->kind); }
 inline bool is_socket(const descriptor* d) noexcept { return kind_of(d) >= kind::tcp; }
 
-inline std::error_code system_error_code(long error) noexcept { return {static_cast<int>(error), std::generic_category()}; }
+// 0 is success, and equal to std::error_code().
+inline std::error_code system_error_code(long error) noexcept {
+    return error != 0 ? std::error_code(static_cast<int>(error), std::generic_category()) : std::error_code();
+}
 
 // False and `ec`: the call must end. Looks at the clock only if there is a deadline.
 bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;

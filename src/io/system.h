@@ -73,11 +73,11 @@ inline long system_socket(int family, int type) noexcept {
     }
 }
 
-inline long system_accept(int fd) noexcept {
-    if constexpr (stack::thread_sanitizing) {
-        return by_libc([=] { return static_cast<long>(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); });
+inline long system_accept(int fd, sockaddr_storage* peer, socklen_t* peer_size) noexcept {
+    if constexpr (stack::sanitizing || stack::thread_sanitizing) {
+        return by_libc([=] { return static_cast<long>(::accept4(fd, reinterpret_cast<sockaddr*>(peer), peer_size, SOCK_CLOEXEC | SOCK_NONBLOCK)); });
     } else {
-        return platform::raw_syscall(SYS_accept4, fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        return platform::raw_syscall(SYS_accept4, fd, platform::syscall_arg(peer), platform::syscall_arg(peer_size), SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
 }
 

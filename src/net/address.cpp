@@ -98,12 +98,20 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
     return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC);
 }
 
+address address::parse(std::string_view network_name, std::string_view text, std::error_code& ec) {
+    const network* n = find_network(network_name);
+    const auto a = n != nullptr ? parse_numeric(*n, text, ec) : std::nullopt;
+    if (a) return *a;
+    ec = errc::bad_address;  // a name is none, for instance
+    return {};
+}
+
 address address::parse(std::string_view network_name, std::string_view text) {
     const network* n = find_network(network_name);
-    std::error_code ec = errc::bad_address;
-    const auto a = n != nullptr ? parse_numeric(*n, text, ec) : std::nullopt;
-    if (!a) throw_net_error("parse", network_name, text, errc::bad_address, n == nullptr ? "no such network" : "expected an IP address and a port");
-    return *a;
+    std::error_code ec;
+    const address a = parse(network_name, text, ec);
+    if (ec) throw_net_error("parse", network_name, text, errc::bad_address, n == nullptr ? "no such network" : "expected an IP address and a port");
+    return a;
 }
 
 address address::from_native(const void* sockaddr, unsigned size) noexcept {
@@ -179,6 +187,16 @@ std::pair<std::string, std::string> split_host_port(std::string_view text) {
     if (colon == text.npos) bad("missing port");
     if (text.find(':') != colon) bad("too many colons: an IPv6 address stands in brackets");
     return {std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
+}
+
+std::pair<std::string, std::string> split_host_port(std::string_view text, std::error_code& ec) {
+    ec.clear();
+    try {
+        return split_host_port(text);
+    } catch (const io_error& e) {
+        ec = e.code();
+        return {};
+    }
 }
 
 std::string join_host_port(std::string_view host, std::string_view port) {

@@ -47,9 +47,6 @@ long start_to_connect(int fd, const address& to) noexcept {
     return result == -EISCONN ? 0 : result;
 }
 
-// A port of this machine that nobody listens at may be given to the very socket that dials it: it is then connected to itself.
-bool is_connected_to_itself(io_descriptor* d) noexcept { return io::kind_of(d) == kind::tcp && local_address_of(d) == remote_address_of(d); }
-
 bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
     for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
@@ -65,7 +62,9 @@ bool finish_connecting(io_descriptor* d, const address& to, long started, const 
         return false;
     }
     std::uint32_t seen;
-    return io::perform(d, direction::write, limit, where, ec, seen, look_whether_connected) == 0 && io::may_go_on(d, direction::write, limit, ec);
+    if (io::perform(d, direction::write, limit, where, ec, seen, look_whether_connected) != 0) return false;
+    if (auto* hook = when_connected.load(std::memory_order_relaxed)) hook();
+    return io::may_go_on(d, direction::write, limit, ec);  // who has cancelled does not get a connection
 }
 
 io_descriptor* connect_once(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
@@ -200,11 +199,14 @@ wait_limit limit_in(std::chrono::nanoseconds timeout) { return {detail::deadline
 
 }  // namespace
 
+constinit std::atomic<void (*)() noexcept> when_connected{nullptr};
+
 io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
     const std::source_location& where) {
     for (int again = self_connects_allowed;; --again) {
         io_descriptor* d = connect_once(n, to, limit, options, ec, where);
-        if (d == nullptr || !is_connected_to_itself(d)) return d;
+        // A port of this machine that nobody listens at may be given to the very socket that dials it: it is then connected to itself.
+        if (!remember_ends(d) || io::kind_of(d) != kind::tcp) return d;
         d->release();
         if (again == 0) {
             ec = std::make_error_code(std::errc::connection_refused);

@@ -47,13 +47,21 @@ void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t p
 }
 
 // The new socket, or -1 and `ec`.
-int accept_socket(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
     if (!mine) return -1;
     for (std::int64_t pause_ns = first_pause_ns;;) {
         std::uint32_t seen;
-        const long fd = io::perform(d, direction::read, limit, where, ec, seen, io::system_accept);
-        if (fd >= 0) return static_cast<int>(fd);
+        sockaddr_storage name;
+        socklen_t name_size = 0;
+        const long fd = io::perform(d, direction::read, limit, where, ec, seen, [&](int listening) {
+            name_size = sizeof name;
+            return io::system_accept(listening, &name, &name_size);
+        });
+        if (fd >= 0) {
+            peer = from_kernel(&name, name_size);
+            return static_cast<int>(fd);
+        }
         if (ec.category() != std::generic_category()) return -1;
         if (was_given_up(ec.value())) {
             ec.clear();
@@ -69,9 +77,12 @@ int accept_socket(io_descriptor* d, const wait_limit* limit, std::error_code& ec
 
 // A connection inherits its listener's options: no_delay and keep_alive were set there.
 stream accept_stream(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
-    const int fd = accept_socket(d, limit, ec, where);
+    address peer;
+    const int fd = accept_socket(d, peer, limit, ec, where);
     if (fd < 0) return {};
-    return io_access::make<stream>(open_descriptor(fd, io::kind_of(d), ec));
+    io_descriptor* accepted = open_descriptor(fd, io::kind_of(d), ec);
+    remember_ends(accepted, &peer);
+    return io_access::make<stream>(accepted);
 }
 
 // ---- listening -----------------------------------------------------------------------------------------------------------------------------
@@ -104,7 +115,11 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
             continue;
         }
         ec = bind_and_listen(fd, n, at, options);
-        if (!ec) return open_descriptor(fd, n.descriptor_kind(), ec);
+        if (!ec) {
+            io_descriptor* d = open_descriptor(fd, n.descriptor_kind(), ec);
+            remember_ends(d);
+            return d;
+        }
         netpoll::close_number(fd);
     }
     return nullptr;
@@ -119,13 +134,15 @@ struct listener_access {
     }
 };
 
-listener listen(std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
+namespace {
+
+listener listen_within(std::string_view network_name, std::string_view text, const listen_options& options, const wait_limit* limit, std::error_code& ec) {
     const network* n = find_network(network_name);
     if (n == nullptr || n->type != SOCK_STREAM) {
         ec = errc::bad_address;
         return {};
     }
-    const std::vector<address> addresses = addresses_of(*n, text, true, nullptr, ec);
+    const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
     if (ec) return {};
     io_descriptor* d = open_bound(*n, addresses, options, ec);
     if (d == nullptr) return {};
@@ -133,21 +150,45 @@ listener listen(std::string_view network_name, std::string_view text, const list
     return listener_access::make(d, has_path ? std::string(text) : std::string());
 }
 
-listener listen(std::string_view network_name, std::string_view text, std::error_code& ec) { return listen(network_name, text, listen_options{}, ec); }
-
-listener listen(std::string_view network_name, std::string_view text, const listen_options& options) {
-    std::error_code ec;
-    listener l = listen(network_name, text, options, ec);
+listener checked(listener l, std::string_view network_name, std::string_view text, std::error_code ec) {
     if (ec) throw_net_error("listen", network_name, text, ec, ec == errc::bad_address ? what_is_allowed : "");
     return l;
 }
 
-listener listener::adopt(int fd, const stream_options& accepted) {
+}  // namespace
+
+listener listen(std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
+    return listen_within(network_name, text, options, nullptr, ec);
+}
+
+listener listen(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options, std::error_code& ec) {
+    return listen_within(network_name, text, options, detail::io_limit(ctx).get(), ec);
+}
+
+listener listen(std::string_view network_name, std::string_view text, const listen_options& options) {
     std::error_code ec;
+    listener l = listen(network_name, text, options, ec);
+    return checked(std::move(l), network_name, text, ec);
+}
+
+listener listen(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options) {
+    std::error_code ec;
+    listener l = listen(network_name, text, ctx, options, ec);
+    return checked(std::move(l), network_name, text, ec);
+}
+
+listener listener::adopt(int fd, const stream_options& accepted, std::error_code& ec) {
     io_descriptor* d = adopt_socket(fd, {kind::tcp, kind::unix_stream}, ec);
-    if (d == nullptr) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    if (d == nullptr) return {};
     apply(d->fd(), io::kind_of(d), accepted);
     return listener_access::make(d, {});
+}
+
+listener listener::adopt(int fd, const stream_options& accepted) {
+    std::error_code ec;
+    listener l = adopt(fd, accepted, ec);
+    if (ec) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    return l;
 }
 
 listener::listener(listener&& other) noexcept : io_handle(std::move(other)), has_path_(other.has_path_.exchange(false)), path_(std::move(other.path_)) {}

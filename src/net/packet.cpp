@@ -53,20 +53,44 @@ std::size_t checked(std::size_t n, const char* operation, io_descriptor* d, std:
     return n;
 }
 
-const network& packet_network(std::string_view operation, std::string_view name, std::string_view text) {
+constexpr std::string_view what_networks = "networks are udp, udp4, udp6, unixgram";
+
+packet_conn checked(packet_conn c, std::string_view operation, std::string_view network_name, std::string_view text, std::error_code ec) {
+    if (ec) throw_net_error(operation, network_name, text, ec, ec == errc::bad_address ? what_networks : "");
+    return c;
+}
+
+// Null and `ec`: there is no such network.
+const network* packet_network(std::string_view name, std::error_code& ec) noexcept {
+    ec.clear();
     const network* n = find_network(name);
-    if (n == nullptr || n->type != SOCK_DGRAM) throw_net_error(operation, name, text, errc::bad_address, "networks are udp, udp4, udp6, unixgram");
-    return *n;
+    if (n != nullptr && n->type == SOCK_DGRAM) return n;
+    ec = errc::bad_address;
+    return nullptr;
+}
+
+packet_conn listen_within(std::string_view network_name, std::string_view text, const listen_options& options, const wait_limit* limit, std::error_code& ec) {
+    const network* n = packet_network(network_name, ec);
+    if (n == nullptr) return {};
+    const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
+    if (ec) return {};
+    // A port that was left a moment ago must not be shared with who has it now, which is what SO_REUSEADDR means for datagrams.
+    listen_options own = options;
+    own.reuse_address = false;
+    return io_access::make<packet_conn>(open_bound(*n, addresses, own, ec));
+}
+
+packet_conn dial_within(std::string_view network_name, std::string_view text, const wait_limit* limit, std::error_code& ec) {
+    const network* n = packet_network(network_name, ec);
+    if (n == nullptr) return {};
+    const std::vector<address> addresses = addresses_of(*n, text, false, limit, ec);
+    if (ec) return {};
+    return io_access::make<packet_conn>(connect_to(*n, addresses.front(), limit, {}, ec, std::source_location::current()));
 }
 
 }  // namespace
 
-packet_conn packet_conn::adopt(int fd) {
-    std::error_code ec;
-    io_descriptor* d = adopt_socket(fd, {kind::udp, kind::unix_packet}, ec);
-    if (d == nullptr) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
-    return io_access::make<packet_conn>(d);
-}
+// ---- reading and writing -------------------------------------------------------------------------------------------------------------------
 
 std::size_t packet_conn::read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w) {
     return receive(descriptor_, b, &from, nullptr, ec, w);
@@ -78,14 +102,24 @@ std::size_t packet_conn::read_from(mutable_buffer b, address& from, where_type w
     return checked(n, "read", descriptor_, ec);
 }
 
+std::size_t packet_conn::read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w) {
+    return receive(descriptor_, b, &from, detail::io_limit(ctx).get(), ec, w);
+}
+
 std::size_t packet_conn::read_from(mutable_buffer b, address& from, const context& ctx, where_type w) {
     std::error_code ec;
-    const std::size_t n = receive(descriptor_, b, &from, detail::io_limit(ctx).get(), ec, w);
+    const std::size_t n = read_from(b, from, ctx, ec, w);
     return checked(n, "read", descriptor_, ec);
 }
 
-std::size_t packet_conn::read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w) {
-    return receive(descriptor_, b, &from, detail::io_limit(ctx).get(), ec, w);
+std::size_t packet_conn::read_some(mutable_buffer b, std::error_code& ec, where_type w) {
+    return receive(descriptor_, b, nullptr, nullptr, ec, w);
+}
+
+std::size_t packet_conn::read_some(mutable_buffer b, where_type w) {
+    std::error_code ec;
+    const std::size_t n = read_some(b, ec, w);
+    return checked(n, "read", descriptor_, ec);
 }
 
 std::size_t packet_conn::read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w) {
@@ -98,15 +132,9 @@ std::size_t packet_conn::read_some(mutable_buffer b, const context& ctx, where_t
     return checked(n, "read", descriptor_, ec);
 }
 
-std::size_t packet_conn::read_some(mutable_buffer b, std::error_code& ec, where_type w) { return receive(descriptor_, b, nullptr, nullptr, ec, w); }
-
-std::size_t packet_conn::read_some(mutable_buffer b, where_type w) {
-    std::error_code ec;
-    const std::size_t n = read_some(b, ec, w);
-    return checked(n, "read", descriptor_, ec);
+std::size_t packet_conn::write_to(const_buffer b, const address& to, std::error_code& ec, where_type w) {
+    return send(descriptor_, b, &to, nullptr, ec, w);
 }
-
-std::size_t packet_conn::write_to(const_buffer b, const address& to, std::error_code& ec, where_type w) { return send(descriptor_, b, &to, nullptr, ec, w); }
 
 std::size_t packet_conn::write_to(const_buffer b, const address& to, where_type w) {
     std::error_code ec;
@@ -115,7 +143,20 @@ std::size_t packet_conn::write_to(const_buffer b, const address& to, where_type 
     return n;
 }
 
-std::size_t packet_conn::write_some(const_buffer b, std::error_code& ec, where_type w) { return send(descriptor_, b, nullptr, nullptr, ec, w); }
+std::size_t packet_conn::write_to(const_buffer b, const address& to, const context& ctx, std::error_code& ec, where_type w) {
+    return send(descriptor_, b, &to, detail::io_limit(ctx).get(), ec, w);
+}
+
+std::size_t packet_conn::write_to(const_buffer b, const address& to, const context& ctx, where_type w) {
+    std::error_code ec;
+    const std::size_t n = write_to(b, to, ctx, ec, w);
+    if (ec) throw_net_error("write to", "", to.to_string(), ec);
+    return n;
+}
+
+std::size_t packet_conn::write_some(const_buffer b, std::error_code& ec, where_type w) {
+    return send(descriptor_, b, nullptr, nullptr, ec, w);
+}
 
 std::size_t packet_conn::write_some(const_buffer b, where_type w) {
     std::error_code ec;
@@ -123,36 +164,94 @@ std::size_t packet_conn::write_some(const_buffer b, where_type w) {
     return checked(n, "write", descriptor_, ec);
 }
 
+std::size_t packet_conn::write_some(const_buffer b, const context& ctx, std::error_code& ec, where_type w) {
+    return send(descriptor_, b, nullptr, detail::io_limit(ctx).get(), ec, w);
+}
+
+std::size_t packet_conn::write_some(const_buffer b, const context& ctx, where_type w) {
+    std::error_code ec;
+    const std::size_t n = write_some(b, ctx, ec, w);
+    return checked(n, "write", descriptor_, ec);
+}
+
+// ---- the rest ------------------------------------------------------------------------------------------------------------------------------
+
 address packet_conn::local_address() const { return local_address_of(descriptor_); }
 address packet_conn::remote_address() const { return remote_address_of(descriptor_); }
 
 void packet_conn::set_receive_buffer(std::size_t bytes) {
-    set_option_or_throw(descriptor_, "set receive_buffer of", SOL_SOCKET, SO_RCVBUF, static_cast<int>(std::min<std::size_t>(bytes, INT32_MAX)));
+    set_option_or_throw(descriptor_, "set receive_buffer of", SOL_SOCKET, SO_RCVBUF, size_option(bytes));
+}
+void packet_conn::set_receive_buffer(std::size_t bytes, std::error_code& ec) noexcept {
+    ec = set_option_of(descriptor_, SOL_SOCKET, SO_RCVBUF, size_option(bytes));
+}
+void packet_conn::set_send_buffer(std::size_t bytes) {
+    set_option_or_throw(descriptor_, "set send_buffer of", SOL_SOCKET, SO_SNDBUF, size_option(bytes));
+}
+void packet_conn::set_send_buffer(std::size_t bytes, std::error_code& ec) noexcept {
+    ec = set_option_of(descriptor_, SOL_SOCKET, SO_SNDBUF, size_option(bytes));
 }
 
-void packet_conn::set_send_buffer(std::size_t bytes) {
-    set_option_or_throw(descriptor_, "set send_buffer of", SOL_SOCKET, SO_SNDBUF, static_cast<int>(std::min<std::size_t>(bytes, INT32_MAX)));
+// ---- making them ---------------------------------------------------------------------------------------------------------------------------
+
+packet_conn packet_conn::adopt(int fd, std::error_code& ec) {
+    return io_access::make<packet_conn>(adopt_socket(fd, {kind::udp, kind::unix_packet}, ec));
+}
+
+packet_conn packet_conn::adopt(int fd) {
+    std::error_code ec;
+    packet_conn c = adopt(fd, ec);
+    if (ec) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    return c;
+}
+
+packet_conn listen_packet(std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
+    return listen_within(network_name, text, options, nullptr, ec);
+}
+
+packet_conn listen_packet(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options, std::error_code& ec) {
+    return listen_within(network_name, text, options, detail::io_limit(ctx).get(), ec);
 }
 
 packet_conn listen_packet(std::string_view network_name, std::string_view text, const listen_options& options) {
-    const network& n = packet_network("listen", network_name, text);
     std::error_code ec;
-    const std::vector<address> addresses = addresses_of(n, text, true, nullptr, ec);
-    // A port that was left a moment ago must not be shared with who has it now, which is what SO_REUSEADDR means for datagrams.
-    listen_options own = options;
-    own.reuse_address = false;
-    io_descriptor* d = ec ? nullptr : open_bound(n, addresses, own, ec);
-    if (d == nullptr) throw_net_error("listen", network_name, text, ec);
-    return io_access::make<packet_conn>(d);
+    packet_conn c = listen_packet(network_name, text, options, ec);
+    return checked(std::move(c), "listen", network_name, text, ec);
+}
+
+packet_conn listen_packet(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options) {
+    std::error_code ec;
+    packet_conn c = listen_packet(network_name, text, ctx, options, ec);
+    return checked(std::move(c), "listen", network_name, text, ec);
+}
+
+packet_conn dial_packet(std::string_view network_name, std::string_view text, std::error_code& ec) { return dial_within(network_name, text, nullptr, ec); }
+
+packet_conn dial_packet(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, std::error_code& ec) {
+    const wait_limit limit{detail::deadline_in(timeout), nullptr};
+    return dial_within(network_name, text, &limit, ec);
+}
+
+packet_conn dial_packet(std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec) {
+    return dial_within(network_name, text, detail::io_limit(ctx).get(), ec);
 }
 
 packet_conn dial_packet(std::string_view network_name, std::string_view text) {
-    const network& n = packet_network("dial", network_name, text);
     std::error_code ec;
-    const std::vector<address> addresses = addresses_of(n, text, false, nullptr, ec);
-    io_descriptor* d = ec ? nullptr : connect_to(n, addresses.front(), nullptr, {}, ec, std::source_location::current());
-    if (d == nullptr) throw_net_error("dial", network_name, text, ec);
-    return io_access::make<packet_conn>(d);
+    packet_conn c = dial_packet(network_name, text, ec);
+    return checked(std::move(c), "dial", network_name, text, ec);
+}
+
+packet_conn dial_packet(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout) {
+    std::error_code ec;
+    packet_conn c = dial_packet(network_name, text, timeout, ec);
+    return checked(std::move(c), "dial", network_name, text, ec);
+}
+
+packet_conn dial_packet(std::string_view network_name, std::string_view text, const context& ctx) {
+    std::error_code ec;
+    packet_conn c = dial_packet(network_name, text, ctx, ec);
+    return checked(std::move(c), "dial", network_name, text, ec);
 }
 
 }  // namespace dunlin::net

@@ -1,10 +1,12 @@
 // resolve.cpp - names to addresses, by the system's resolver.
 //
 // getaddrinfo() blocks its thread for as long as a server does not answer. It runs in blocking(), so that the processor goes to others; when the caller has a
-// deadline or a context, in a goroutine of its own, which is left behind when that ends. At most 64 at a time: each holds a thread.
+// deadline or a context, in a goroutine of its own, which is left behind when that ends. At most 64 at a time: each holds a thread. Each run() has places of
+// its own: those of goroutines that it left behind (which ask still, or had been given a place and did not get to use it) may never be given back.
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <mutex>
 #include <netdb.h>
 #include <sys/socket.h>
 
@@ -15,6 +17,9 @@
 #include <dunlin/semaphore.hpp>
 
 #include "net/socket.h"
+#include "park/waiter.h"
+#include "platform/lock.h"
+#include "poll/netpoll.h"
 
 namespace dunlin::net {
 
@@ -23,7 +28,40 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
 namespace {
 
 constexpr std::ptrdiff_t lookups_at_once = 64;
-constinit counting_semaphore<lookups_at_once> lookups{lookups_at_once};
+
+// The goroutines of a run() that has ended hold on to the places that they knew.
+using places = counting_semaphore<>;
+
+class places_of_run {
+public:
+    std::shared_ptr<places> get() {
+        auto fresh = std::make_shared<places>(lookups_at_once);  // outside of the lock: it may throw
+        park::runtime_section inside;
+        const std::scoped_lock guard(lock_);
+        if (current_ == nullptr) current_.swap(fresh);
+        return current_;
+    }
+    void forget() noexcept {
+        std::shared_ptr<places> last;
+        {
+            const std::scoped_lock guard(lock_);
+            last.swap(current_);
+        }
+        // Plain threads may wait there for goroutines that stand still now.
+        if (last != nullptr) last->release(lookups_at_once);
+    }
+
+private:
+    platform::futex_lock lock_;
+    std::shared_ptr<places> current_;  // lock
+};
+
+// Never destroyed: look-ups may go on when the program ends.
+constinit union never_destroyed {
+    places_of_run value;
+    constexpr never_destroyed() : value() {}
+    ~never_destroyed() {}
+} the_places;
 
 struct answer {
     std::vector<address> addresses;
@@ -71,10 +109,13 @@ bool is_number_of_no_port(const std::string& port) noexcept {
 }
 
 answer look_up(const network& n, const std::string& host, const std::string& port, bool passive) {
+    netpoll::at_end_of_run([]() noexcept { the_places.value.forget(); });
+    const std::shared_ptr<places> all = the_places.value.get();
     struct place {
-        place() { lookups.acquire(); }
-        ~place() { lookups.release(); }
-    } mine;
+        explicit place(places& p) : of(p) { of.acquire(); }
+        ~place() { of.release(); }
+        places& of;
+    } mine(*all);
     return blocking([&] { return ask_the_system(n, host, port, passive); });
 }
 
@@ -142,24 +183,29 @@ std::vector<address> addresses_of(const network& n, std::string_view text, bool 
     return std::move(a.addresses);
 }
 
+std::vector<address> resolve(std::string_view network_name, std::string_view text, std::error_code& ec) {
+    return resolve_for(network_name, text, nullptr, ec);
+}
+
+std::vector<address> resolve(std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec) {
+    return resolve_for(network_name, text, detail::io_limit(ctx).get(), ec);
+}
+
 std::vector<address> resolve(std::string_view network_name, std::string_view text) {
     std::error_code ec;
-    auto found = resolve_for(network_name, text, nullptr, ec);
+    auto found = resolve(network_name, text, ec);
     return checked(std::move(found), text, ec);
 }
 
-std::vector<address> resolve(std::string_view text, std::error_code& ec) { return resolve_for("tcp", text, nullptr, ec); }
-
-std::vector<address> resolve(std::string_view text, const context& ctx, std::error_code& ec) {
-    return resolve_for("tcp", text, detail::io_limit(ctx).get(), ec);
+std::vector<address> resolve(std::string_view network_name, std::string_view text, const context& ctx) {
+    std::error_code ec;
+    auto found = resolve(network_name, text, ctx, ec);
+    return checked(std::move(found), text, ec);
 }
 
 std::vector<address> resolve(std::string_view text) { return resolve("tcp", text); }
-
-std::vector<address> resolve(std::string_view text, const context& ctx) {
-    std::error_code ec;
-    auto found = resolve_for("tcp", text, detail::io_limit(ctx).get(), ec);
-    return checked(std::move(found), text, ec);
-}
+std::vector<address> resolve(std::string_view text, const context& ctx) { return resolve("tcp", text, ctx); }
+std::vector<address> resolve(std::string_view text, std::error_code& ec) { return resolve("tcp", text, ec); }
+std::vector<address> resolve(std::string_view text, const context& ctx, std::error_code& ec) { return resolve("tcp", text, ctx, ec); }
 
 }  // namespace dunlin::net

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <new>
 #include <sys/socket.h>
+#include <utility>
 
 #include "io/describe.h"
 #include "io/system.h"
@@ -40,13 +42,41 @@ std::string describe(io_descriptor* d) {
 using name_call = int (*)(int, sockaddr*, socklen_t*);
 
 // Not inlined: libc's errno.
-[[gnu::noinline]] address name_of_end(io_descriptor* d, name_call call) noexcept {
+[[gnu::noinline]] bool ask_kernel(io_descriptor* d, name_call call, address& a) noexcept {
     const io::use mine(d);
     sockaddr_storage s;
     socklen_t size = sizeof s;
-    if (!mine || call(d->fd(), reinterpret_cast<sockaddr*>(&s), &size) != 0) return {};
-    return from_kernel(&s, size);
+    if (!mine || call(d->fd(), reinterpret_cast<sockaddr*>(&s), &size) != 0) return false;
+    a = from_kernel(&s, size);
+    return true;
 }
+
+// Both addresses, in as many bytes as they have: there may be a great many of these.
+class ends final : public netpoll::descriptor_name {
+public:
+    static ends* make(const address& local, const address& remote) noexcept {
+        void* memory = ::operator new(sizeof(ends) + local.native_size() + remote.native_size(), std::nothrow);
+        return memory != nullptr ? new (memory) ends(local, remote) : nullptr;
+    }
+    static void operator delete(void* memory) noexcept { ::operator delete(memory); }
+
+    address local() const noexcept { return address::from_native(bytes(), local_size_); }
+    address remote() const noexcept { return address::from_native(bytes() + local_size_, remote_size_); }
+
+private:
+    ends(const address& local, const address& remote) noexcept
+        : local_size_(static_cast<std::uint8_t>(local.native_size())), remote_size_(static_cast<std::uint8_t>(remote.native_size())) {
+        std::memcpy(bytes(), local.native(), local_size_);
+        std::memcpy(bytes() + local_size_, remote.native(), remote_size_);
+    }
+    static void* operator new(std::size_t, void* memory) noexcept { return memory; }
+    unsigned char* bytes() noexcept { return reinterpret_cast<unsigned char*>(this + 1); }
+    const unsigned char* bytes() const noexcept { return reinterpret_cast<const unsigned char*>(this + 1); }
+
+    std::uint8_t local_size_, remote_size_;
+};
+
+const ends* noted(const io_descriptor* d) noexcept { return d != nullptr ? static_cast<const ends*>(d->name) : nullptr; }
 
 }  // namespace
 
@@ -105,7 +135,9 @@ io_descriptor* adopt_socket(int fd, std::initializer_list<kind> allowed, std::er
     io_descriptor* d = detail::io_adopt(fd, ec);
     if (d == nullptr) return nullptr;
     for (const kind k : allowed) {
-        if (io::kind_of(d) == k) return d;
+        if (io::kind_of(d) != k) continue;
+        remember_ends(d);
+        return d;
     }
     ec = std::make_error_code(std::errc::not_a_socket);
     d->give_back_fd();
@@ -118,9 +150,12 @@ int set_option(int fd, int level, int name, int value) noexcept {
 }
 
 void set_option_or_throw(io_descriptor* d, const char* what, int level, int name, int value) {
+    if (const std::error_code ec = set_option_of(d, level, name, value)) detail::throw_io_error(what, d, ec);
+}
+
+std::error_code set_option_of(io_descriptor* d, int level, int name, int value) noexcept {
     const io::use mine(d);
-    const std::error_code ec = !mine ? make_error_code(errc::closed) : system_error_code(set_option(d->fd(), level, name, value));
-    if (ec) detail::throw_io_error(what, d, ec);
+    return !mine ? make_error_code(errc::closed) : system_error_code(set_option(d->fd(), level, name, value));
 }
 
 void apply(int fd, kind k, const stream_options& options) noexcept {
@@ -133,8 +168,30 @@ void apply(int fd, kind k, const stream_options& options) noexcept {
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
 }
 
-address local_address_of(io_descriptor* d) noexcept { return name_of_end(d, getsockname); }
-address remote_address_of(io_descriptor* d) noexcept { return name_of_end(d, getpeername); }
+address local_address_of(io_descriptor* d) noexcept {
+    address a;
+    const bool known = ask_kernel(d, getsockname, a);
+    return known || noted(d) == nullptr ? a : noted(d)->local();
+}
+
+address remote_address_of(io_descriptor* d) noexcept {
+    address a;
+    const bool known = ask_kernel(d, getpeername, a);
+    return known || noted(d) == nullptr ? a : noted(d)->remote();
+}
+
+bool remember_ends(io_descriptor* d, const address* remote) noexcept {
+    if (d == nullptr) return false;
+    address here, there;
+    ask_kernel(d, getsockname, here);
+    if (remote != nullptr) {
+        there = *remote;
+    } else {
+        ask_kernel(d, getpeername, there);
+    }
+    delete std::exchange(d->name, ends::make(here, there));
+    return here == there;
+}
 
 void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec, std::string_view detail) {
     std::string text(operation);

@@ -1,6 +1,9 @@
 // socket.h - making sockets, and what all kinds of them share.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,13 +47,20 @@ void apply(int fd, kind k, const stream_options& options) noexcept;
 
 // setsockopt with an int. 0 or errno.
 int set_option(int fd, int level, int name, int value) noexcept;
-// The same on an open handle, as the public setters do it. Throws io_error.
+// The same on a handle that may be closed.
 void set_option_or_throw(io_descriptor* d, const char* what, int level, int name, int value);
+std::error_code set_option_of(io_descriptor* d, int level, int name, int value) noexcept;
+inline int size_option(std::size_t bytes) noexcept { return static_cast<int>(std::min<std::size_t>(bytes, INT32_MAX)); }
 
 // What the kernel says of one end. An IPv4 address that a socket for both families has, ::ffff:127.0.0.1, is an IPv4 address here.
 address from_kernel(const void* sockaddr, unsigned size) noexcept;
+// When it can no longer be asked (closed, or reset by the peer): what remember_ends() has noted.
 address local_address_of(io_descriptor* d) noexcept;
 address remote_address_of(io_descriptor* d) noexcept;
+
+// Notes the addresses of a socket that is bound or connected, before others know it. `remote`: what is known of the peer already. True: both are the same.
+// Nothing for null.
+bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
 
 inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
 
@@ -58,7 +68,10 @@ inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, un
 [[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec,
     std::string_view detail = {});
 
-// Connects a stream socket to one address. Null and `ec`.
+// For tests: called when a connection has been made and nobody knows it yet.
+extern std::atomic<void (*)() noexcept> when_connected;
+
+// Connects a socket to one address. Null and `ec`.
 io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
     const std::source_location& where);
 

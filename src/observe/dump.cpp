@@ -65,18 +65,31 @@ void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
     if (const void* mutex = park::object_waited_for(&g)) detail::mutex_holder::print(out, mutex);
 }
 
+bool has_trace(const goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    const bool stopped = state == goroutine_state::waiting || state == goroutine_state::runnable;
+    const bool in_place_parent = g.reason.load(std::memory_order_relaxed) == sched::wait_reason::in_place_join;
+    return stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
+}
+
+// A lock that a std::lock_guard takes is called from a header of the C++ library: whoever made the guard is meant.
+void write_wait_place(platform::text_writer& out, const goroutine& g) noexcept {
+    const std::string_view file = g.waits_at.line() != 0 ? g.waits_at.file_name() : "";
+    const bool in_library = file.find("/include/c++/") != file.npos || file.find("/c++/v1/") != file.npos;
+    if (in_library && has_trace(g) && stack::print_first_of_program(out, stack::capture_trace(g.context))) return;
+    sched::print_where(out, g.waits_at);
+}
+
 void write_one(platform::text_writer& out, const goroutine& g, bool with_stack) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     write_header(out, g);
-    const bool in_place_parent = g.reason.load(std::memory_order_relaxed) == sched::wait_reason::in_place_join;
     if (state == goroutine_state::waiting) {
         out << "    waits at ";
-        sched::print_where(out, g.waits_at);
+        write_wait_place(out, g);
         write_holder(out, g);
         out << '\n';
     }
-    const bool stopped = state == goroutine_state::waiting || state == goroutine_state::runnable;
-    if (with_stack && stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0) {
+    if (with_stack && has_trace(g)) {
         stack::print_trace(out, stack::capture_trace(g.context));
     } else if (state == goroutine_state::runnable && g.stack == nullptr) {
         out << "    not started\n";

@@ -32,13 +32,7 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     return p->queue.pop_youngest_if(wanted);
 }
 
-}  // namespace
-
-bool has_ended(const sched::goroutine* child) noexcept { return child->join.load(std::memory_order_acquire) == ended; }
-
-namespace detail {
-
-bool run_youngest_of(const void* group, const std::source_location& where) noexcept {
+[[gnu::always_inline]] inline bool run_youngest_in_place(const void* group, const std::source_location& where) noexcept {
     sched::machine* m = sched::current_machine();
     if (m == nullptr || !sched::room_for_child(m->current.load(std::memory_order_relaxed))) return false;
     m = sched::enter(m);
@@ -48,6 +42,30 @@ bool run_youngest_of(const void* group, const std::source_location& where) noexc
     sched::leave(m);
     return g != nullptr;
 }
+
+[[gnu::noinline]] void park_until_end_of(sched::goroutine* child, const std::source_location& where) noexcept {
+    waiter w;
+    w.enter();
+    w.prepare(sched::wait_reason::task_join, where);
+    std::uintptr_t expected = 0;
+    while (expected != ended) {
+        // Release publishes the waiter; acquire, when the child was quicker, sees its result.
+        const auto mine = reinterpret_cast<std::uintptr_t>(&w);
+        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+        w.wait();
+        return;
+    }
+    w.withdraw();
+    w.leave();
+}
+
+}  // namespace
+
+bool has_ended(const sched::goroutine* child) noexcept { return child->join.load(std::memory_order_acquire) == ended; }
+
+namespace detail {
+
+bool run_youngest_of(const void* group, const std::source_location& where) noexcept { return run_youngest_in_place(group, where); }
 
 }  // namespace detail
 
@@ -73,20 +91,7 @@ void wake_joiner(const sched::goroutine* child, std::uintptr_t raw) noexcept {
 
 void join(sched::goroutine* child, const std::source_location& where) noexcept {
     if (has_ended(child)) return;
-    if (detail::run_youngest_of(child, where)) return;
-    waiter w;
-    w.enter();
-    w.prepare(sched::wait_reason::task_join, where);
-    std::uintptr_t expected = 0;
-    while (expected != ended) {
-        // Release publishes the waiter; acquire, when the child was quicker, sees its result.
-        const auto mine = reinterpret_cast<std::uintptr_t>(&w);
-        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-        w.wait();
-        return;
-    }
-    w.withdraw();
-    w.leave();
+    if (!run_youngest_in_place(child, where)) park_until_end_of(child, where);
 }
 
 }  // namespace dunlin::park

@@ -13,6 +13,7 @@
 
 #include "platform/small_file.h"
 #include "platform/syscall.h"
+#include "platform/valgrind.h"
 
 // Newer than the oldest headers this compiles with; the numbers are the same on every architecture.
 #ifndef MADV_GUARD_INSTALL
@@ -113,6 +114,9 @@ long advise_many_opened(std::span<const iovec> ranges, int advice) noexcept {
 }
 
 batching probe_batching() noexcept {
+    if (under_valgrind()) {
+        return batching::none;
+    }
     std::byte* const page = reserve(page_size(), page_size());
     if (page == nullptr) {
         return batching::none;
@@ -232,10 +236,10 @@ namespace {
 
 // A signal mask at the page is read by the kernel: EFAULT tells that the page is guarded, without a fault of our own.
 // The page is zero, so otherwise the call blocks no signal. Emulators (qemu-user) accept every advice and do nothing:
-// hence the look.
+// hence the look. Valgrind reads the mask itself, and dies; what it lets through it has passed on to the kernel.
 bool faults(const std::byte* page) noexcept {
     constexpr long kernel_mask_bytes = 8;
-    return raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, syscall_arg(page), 0, kernel_mask_bytes) == -EFAULT;
+    return under_valgrind() || raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, syscall_arg(page), 0, kernel_mask_bytes) == -EFAULT;
 }
 
 guard_kind try_guards() noexcept {

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 #include <unistd.h>
+#include <utility>
 
 #include "platform/clock.h"
 #include "platform/syscall.h"
@@ -127,38 +128,35 @@ void descriptor::give_back_fd() noexcept {
     gate_.close();
     fd_.store(-1, std::memory_order_relaxed);
     open_descriptors.fetch_sub(1, std::memory_order_relaxed);
+    give_back_record();
+}
+
+void descriptor::give_back_record() noexcept {
+    delete std::exchange(name, nullptr);
     records.put(this);
 }
 
 void descriptor::drop_hold() noexcept {
     // Acquire-release: whoever gives it back has seen the other's last use.
-    if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) records.put(this);
+    if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
 // ---- turns -------------------------------------------------------------------------------------------------------------------------------
 
-void descriptor::leave(direction d) noexcept {
-    bool last = false;
-    for (;;) {
-        side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
-        if (gate_.leave(d, last)) break;
-        side_[index(d)].holder.store(sched::current_goroutine(), std::memory_order_relaxed);  // still ours: this goroutine may end its days here
-        park::runtime_section inside;
-        lock_.lock();
-        side& s = side_[index(d)];
-        auto* next = static_cast<poll_node*>(s.turns.pop_claimed());
-        if (s.turns.empty()) gate_.nobody_waits(d);
-        if (next != nullptr) {
-            next->granted = true;  // our place in the gate is his
-            s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
-        }
-        lock_.unlock();
-        if (next != nullptr) {
-            next->who->wake();
-            return;
-        }
+// True: another has it now.
+bool descriptor::hand_on_turn(direction d) noexcept {
+    park::runtime_section inside;
+    lock_.lock();
+    side& s = side_[index(d)];
+    auto* next = static_cast<poll_node*>(s.turns.pop_claimed());
+    if (s.turns.empty()) gate_.nobody_waits(d);
+    if (next != nullptr) {
+        next->granted = true;  // our place in the gate is his
+        s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
     }
-    if (last) close_now();
+    lock_.unlock();
+    if (next != nullptr) next->who->wake();
+    return next != nullptr;
 }
 
 queued descriptor::queue_for_turn(direction d, poll_node* n) noexcept {

@@ -30,6 +30,7 @@
 #include "platform/lock.h"
 #include "poll/gate.h"
 #include "sched/event_source.h"
+#include "sched/machine.h"
 
 namespace dunlin::netpoll {
 
@@ -49,6 +50,11 @@ enum class queued : std::uint8_t {
     yes,       // to be woken
     go_on,     // no need: there is an edge, or it is your turn
     closed,
+};
+
+// What a descriptor is called, for messages, also when it is closed: what the layers above derive from it is theirs.
+struct descriptor_name {
+    virtual ~descriptor_name() = default;
 };
 
 class alignas(platform::cache_line) descriptor {
@@ -73,11 +79,18 @@ public:
 
     // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
     gate::entry enter(direction d) noexcept {
+        const sched::unstoppable_section section;  // whoever were frozen between the two would keep the turn for ever
         const gate::entry entry = gate_.enter(d);
-        if (entry == gate::entry::in) side_[index(d)].holder.store(sched::current_goroutine(), std::memory_order_relaxed);
+        if (entry == gate::entry::in) side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return entry;
     }
-    void leave(direction d) noexcept;
+    void leave(direction d) noexcept {
+        bool last = false;
+        while (!give_up_turn(d, last)) {
+            if (hand_on_turn(d)) return;
+        }
+        if (last) close_now();
+    }
     bool use() noexcept { return gate_.use(); }
     void end_use() noexcept {
         if (gate_.end_use()) close_now();
@@ -112,8 +125,9 @@ public:
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
-    // For the layers above: what kind of thing it is, for messages. Constant once it is open.
+    // For the layers above: what kind of thing it is, and how it is called (or null). Constant once others know it; the name goes with the record's use.
     std::uint8_t kind = 0;
+    descriptor_name* name = nullptr;
 
 private:
     friend struct record_store;
@@ -129,10 +143,20 @@ private:
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
     static descriptor* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
+    // False: others wait for it, and it must be handed on; it is still ours.
+    bool give_up_turn(direction d, bool& last) noexcept {
+        const sched::unstoppable_section section;  // as in enter()
+        side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
+        if (gate_.leave(d, last)) [[likely]] return true;
+        side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);  // this goroutine may end its days here
+        return false;
+    }
+    bool hand_on_turn(direction d) noexcept;
     static void take_waiting(side& s, park::wait_node**& end) noexcept;
     void close_now() noexcept;
     void wait_until_closed() noexcept;
     void drop_hold() noexcept;
+    void give_back_record() noexcept;
     void forget_frozen_here() noexcept;
 
     inline static std::atomic<std::size_t> open_descriptors{0};

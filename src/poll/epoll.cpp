@@ -10,6 +10,7 @@
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/syscall.h"
+#include "platform/valgrind.h"
 
 namespace dunlin::netpoll {
 
@@ -40,6 +41,7 @@ std::uint32_t meaning_of(std::uint32_t mask) noexcept {
 }  // namespace
 
 epoll_backend::epoll_backend() {
+    if (platform::under_valgrind()) forget_pwait2();
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_ < 0) throw std::system_error(errno, std::generic_category(), "dunlin: epoll_create1");
     interrupt_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -17,6 +17,7 @@ namespace {
 
 std::atomic<backend*> the_backend{nullptr};  // release/acquire publishes it; set once
 platform::futex_lock making;
+std::atomic<void (*)() noexcept> also_forget{nullptr};
 
 }  // namespace
 
@@ -37,6 +38,8 @@ int start_polling() noexcept {
     static_cast<poller*>(sched::the_scheduler.events)->interrupt();
     return 0;
 }
+
+void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forget, std::memory_order_relaxed); }
 
 int watch(int fd, std::uint64_t tag) noexcept { return the_backend.load(std::memory_order_acquire)->add(fd, tag); }
 void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }
@@ -89,6 +92,7 @@ void poller::interrupt() noexcept {
 void poller::forget_all() noexcept {
     timers_.forget_all();
     descriptor::forget_frozen();
+    if (auto* forget = also_forget.load(std::memory_order_relaxed)) forget();
 }
 
 }  // namespace dunlin::netpoll

@@ -15,6 +15,7 @@
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if nobody else does; else until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
 //            handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead of 10 with a CAS.
+#include <algorithm>
 #include <utility>
 
 #include "platform/clock.h"
@@ -32,7 +33,6 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr std::uint32_t look_at_events_every = 16;  // a power of two
 // Break-even of a sleep and a wake is about 17 us of CPU; see docs/decisions/006-spinning.md.
 constexpr std::int64_t watch_ns = 20'000;
 
@@ -122,14 +122,7 @@ bool may_rotate(processor* p) noexcept {
     return true;
 }
 
-bool must_look_around(processor* p) noexcept {
-    if (p->slice_over.load(std::memory_order_relaxed) != 0) return true;
-    const std::uint64_t done = p->counts.in_place_joins.get();
-    if (done % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed)) {
-        if (!look_at_events(p)) return true;
-    }
-    return the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && done % global_tick == 0;
-}
+bool look_around(processor* p) noexcept { return !look_at_events(p); }
 
 goroutine* take_global(processor* p) noexcept {
     scheduler& s = the_scheduler;
@@ -188,13 +181,9 @@ void push_local(processor* p, goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(!p->queue.push(g))) overflow(p, g);
 }
 
-void push_run_next(processor* p, goroutine* g) noexcept {
-    goroutine* before = p->run_next.load(std::memory_order_relaxed);
-    // Release publishes *g to a thief that takes it by the handshake.
-    p->run_next.store(g, std::memory_order_release);
-    p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    const bool for_everybody = before != nullptr && (before->stack == nullptr || p->queue.size() >= short_queue);
-    if (before != nullptr) push_local(p, before);
+void push_out_of_run_next(processor* p, goroutine* before) noexcept {
+    const bool for_everybody = before->stack == nullptr || p->queue.size() >= short_queue;
+    push_local(p, before);
     submit_barrier();
     if (for_everybody) {
         wake_if_idle();
@@ -285,12 +274,14 @@ goroutine* steal(machine* m, processor* p) noexcept {
 
 // ---- spinning ------------------------------------------------------------------------------------------------------------------------
 
-// Half of the busy processors' number may search at a time; the others would only burn CPU.
+// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with more processors than those, who
+// searches takes a CPU from one who has the work (skynet at P = 64 on two busy CPUs: up to 7 s of CPU for 0.2 s of work).
 bool may_spin(machine* m) noexcept {
     if (m->spinning) return true;
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
     const std::uint32_t procs = the_scheduler.max_procs.load(std::memory_order_relaxed);
-    return procs > 1 && 2 * spinning_count(word) < procs - idle_count(word);
+    const std::uint32_t busy = std::min(procs - idle_count(word), std::max(the_scheduler.cpus.load(std::memory_order_relaxed), 2u));
+    return procs > 1 && 2 * spinning_count(word) < busy;
 }
 
 void start_spinning(machine* m) noexcept {
@@ -325,7 +316,7 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
 // Step 7. True: something has appeared, search again.
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
-    if (!s.spinning_pays.load(std::memory_order_relaxed)) return false;
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // who has the work waits for our CPU
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     const std::int64_t until = platform::now_ns() + watch_ns;
     unsigned looks = 0;

@@ -39,6 +39,7 @@
 #include <sched.h>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "platform/clock.h"
 #include "platform/futex.h"
@@ -169,35 +170,20 @@ void discard_goroutine(goroutine* g) noexcept {
     if (m) leave(m);
 }
 
-void start_goroutine(goroutine* g) noexcept {
-    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
-    machine* m = current_machine();
-    if (DUNLIN_LIKELY(m != nullptr)) {
-        m = enter(m);
-        processor* p = processor_of(m);
-        p->counts.created.add();
-        push_run_next(p, g);
-        leave(m);
-    } else {
-        // Counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run.
-        the_scheduler.lock.lock();
-        the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
-        the_scheduler.global.push_back(g);
-        the_scheduler.global_size.store(the_scheduler.global.size(), std::memory_order_relaxed);
-        the_scheduler.lock.unlock();
-        wake_if_idle();
-        call_monitor_if_all_stuck();
-    }
+void start_goroutine_outside(goroutine* g) noexcept {
+    // Counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run.
+    the_scheduler.lock.lock();
+    the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
+    the_scheduler.global.push_back(g);
+    the_scheduler.global_size.store(the_scheduler.global.size(), std::memory_order_relaxed);
+    the_scheduler.lock.unlock();
+    wake_if_idle();
+    call_monitor_if_all_stuck();
 }
 
 bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
     processor* p = processor_of(current_machine());
-    goroutine* g;
-    try {
-        g = take_descriptor(p);
-    } catch (...) {
-        g = nullptr;
-    }
+    goroutine* g = take_descriptor(p);
     if (g == nullptr) return false;
     g->id = next_goroutine_id(p);
     g->created_at = creation_place(reinterpret_cast<const void*>(entry));
@@ -298,7 +284,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 namespace {
 
 // The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs to whoever joins.
-void end_goroutine(machine* m, goroutine* g) noexcept {
+[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
     processor* p = processor_of(m);
     p->counts.ended.add();
     g->stack = nullptr;
@@ -405,8 +391,8 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     self->waits_at = where;
     transition<goroutine_state::running, goroutine_state::waiting>(self->state);
     // Scope guards in the child ask std::uncaught_exceptions(): it must not see those of the waiter.
-    const stack::exception_state ours = *m->exceptions;
-    *m->exceptions = {};
+    stack::exception_state ours;
+    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) ours = std::exchange(*m->exceptions, {});
     const int our_errno = *m->error_number;
     child->stack = self->stack;
     child->flags |= goroutine::in_place;
@@ -418,7 +404,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     stack::dunlin_invoke(child->entry, child->frame());
     if (DUNLIN_UNLIKELY(child->extra != nullptr)) destroy_local_values(child->extra->locals);
     m = enter(current_machine());
-    *m->exceptions = ours;
+    if (DUNLIN_UNLIKELY(!ours.empty() || !m->exceptions->empty())) *m->exceptions = ours;
     *m->error_number = our_errno;
     m->current.store(self, std::memory_order_relaxed);
     transition<goroutine_state::waiting, goroutine_state::running>(self->state);
@@ -427,14 +413,6 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     if (DUNLIN_LIKELY(!wired)) return m;
     m->must_end = true;  // os_thread.cpp, rule 6: self goes on elsewhere
     return requeue(m, self);
-}
-
-bool room_for_child(const goroutine* self) noexcept {
-    if (self->flags & goroutine::locked) return false;  // its thread runs nothing else
-    // A child may expect a default stack. It gets three quarters of one, or it runs on its own.
-    const std::byte* here = static_cast<const std::byte*>(__builtin_frame_address(0));
-    const auto left = static_cast<std::size_t>(here - self->stack->low());
-    return left >= stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed)) / 4 * 3;
 }
 
 // ---- park, ready, yield --------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
-// goroutine.h - the acts of a goroutine's life. The text of each is at its definition, in the order of a life, in goroutine.cpp.
+// goroutine.h - the acts of a goroutine's life. The text of each is at its definition, in the order of a life, in goroutine.cpp; what spawn and join do in
+// the common case stands here, inlined (docs/decisions/025-fork-join.md).
 #pragma once
 
 #include "sched/machine.h"
+#include "sched/pool.h"
 #include "sched/types.h"
+#include "sched/wake.h"
 
 namespace dunlin::sched {
 
@@ -14,10 +17,28 @@ inline goroutine* current_goroutine() noexcept {
 
 // Spawn, first half: a descriptor with room for a callable of `bytes`. Throws std::bad_alloc, std::invalid_argument.
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where);
+// The same for the common case, inlined: a machine, no options, no labels, a callable that fits into the descriptor. Null: not so, or a list is empty.
+[[gnu::always_inline]] inline goroutine* make_plain_goroutine(machine* m, creation_place where) noexcept {
+    m = enter(m);
+    processor* p = processor_of(m);
+    goroutine* g = p->free_goroutines;
+    const bool has_labels = m->current.load(std::memory_order_relaxed)->extra != nullptr;
+    if (DUNLIN_UNLIKELY(g == nullptr || p->next_id == p->last_id || has_labels)) {
+        leave(m);
+        return nullptr;
+    }
+    pop_descriptor(p, g);
+    g->id = p->next_id++;
+    leave(m);
+    g->created_at = where;
+    g->flags = 0;
+    return g;
+}
 // Undoes it: the callable could not be constructed.
 void discard_goroutine(goroutine* g) noexcept;
 // Spawn, second half: g becomes runnable. Any thread.
-void start_goroutine(goroutine* g) noexcept;
+inline void start_goroutine(goroutine* g) noexcept;
+void start_goroutine_outside(goroutine* g) noexcept;  // its half for plain threads
 
 // Both halves by a machine that is inside the runtime already: a detached goroutine whose frame is one pointer. False: no memory for it.
 bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
@@ -45,13 +66,28 @@ void yield() noexcept;
 // Runs `child`, which the caller has taken off its run queue, on the current goroutine's stack. The caller is inside the runtime; so it is on
 // return, perhaps on another machine, which is returned.
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept;
+// Readies what is due here. True: the world stops. find_work.cpp.
+bool look_around(processor* p) noexcept;
+inline constexpr std::uint32_t look_at_events_every = 16;  // a power of two
 // Running children in place goes around find_local(), and whoever does nothing else would starve everybody. True, now and then: it is somebody
-// else's turn, park instead.
-bool must_look_around(processor* p) noexcept;
+// else's turn, park instead. For the global queue that is the end of the slice and not the 61st tick: each turn of a goroutine from there parks the whole
+// chain of those who wait for each other on this stack, and if what comes is another branch of the same tree, its children overflow into the global queue,
+// and so on, until most of the tree waits at once (a tree of 10^8 took gigabytes).
+[[gnu::always_inline]] inline bool must_look_around(processor* p) noexcept {
+    if (p->slice_over.load(std::memory_order_relaxed) != 0) return true;
+    const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed);
+    return DUNLIN_UNLIKELY(look) && look_around(p);
+}
 // Has nothing but its local queue to look at now, so a goroutine that yields may just take turns with the oldest there. Counts it as a tick.
 bool may_rotate(processor* p) noexcept;
 // Is there room below for a child that expects a stack of its own?
-bool room_for_child(const goroutine* self) noexcept;
+[[gnu::always_inline]] inline bool room_for_child(const goroutine* self) noexcept {
+    if (self->flags & goroutine::locked) return false;  // its thread runs nothing else
+    // A child may expect a default stack. It gets three quarters of one, or it runs on its own.
+    const std::byte* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+    const auto left = static_cast<std::size_t>(here - self->stack->low());
+    return left >= stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed)) / 4 * 3;
+}
 
 // `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the machine it runs on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
@@ -83,19 +119,42 @@ goroutine* find_work(machine* m) noexcept;
 
 // Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
 void push_local(processor* p, goroutine* g) noexcept;
+void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: somebody was in it
 // Puts g into p's run_next, its former occupant at the tail, and wakes a machine if one has nothing to do: S1 to S3 of wake.h.
-void push_run_next(processor* p, goroutine* g) noexcept;
+[[gnu::always_inline]] inline void push_run_next(processor* p, goroutine* g) noexcept {
+    goroutine* before = p->run_next.load(std::memory_order_relaxed);
+    // Release publishes *g to a thief that takes it by the handshake.
+    p->run_next.store(g, std::memory_order_release);
+    p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (before != nullptr) {
+        push_out_of_run_next(p, before);
+    } else {
+        submit_barrier();
+        wake_for_run_next(p);
+    }
+}
 // Puts a list at the tail of the global queue, takes the lock.
 void push_global(goroutine_list& list) noexcept;
 void push_global(goroutine* g) noexcept;
 
-// pool.cpp: descriptors and stacks, per processor.
-goroutine* take_descriptor(processor* p);  // p may be null (plain threads). Throws std::bad_alloc
-void put_descriptor(processor* p, goroutine* g) noexcept;
+[[gnu::always_inline]] inline void start_goroutine(goroutine* g) noexcept {
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
+    machine* m = current_machine();
+    if (DUNLIN_UNLIKELY(m == nullptr)) {
+        start_goroutine_outside(g);
+        return;
+    }
+    m = enter(m);
+    processor* p = processor_of(m);
+    p->counts.created.add();
+    push_run_next(p, g);
+    leave(m);
+}
+
+// pool.cpp: stacks, per processor; descriptors: pool.h.
 stack::slot* take_stack(processor* p) noexcept;  // null: no memory
 void put_stack(processor* p, stack::slot* s) noexcept;
 void drop_free_stacks(processor* p) noexcept;  // to the arena
-std::uint64_t next_goroutine_id(processor* p) noexcept;
 std::size_t live_goroutines() noexcept;
 
 // g was to run and there is no memory for its stack: it waits until one is free. pool.cpp says so once.

@@ -319,7 +319,8 @@ void look_at_processors(outlook& o) noexcept {
         }
         look_at_slice(p, o);
         look_at(p, o);
-        if (p->notes.stuck_since_ns == o.now_ns) all_stuck = false;
+        // Not one that has been resumed in the midst of a computation: it is as stuck as it was.
+        if (p->notes.slice_began_ns == o.now_ns) all_stuck = false;
     }
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
     if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);

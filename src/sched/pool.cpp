@@ -14,6 +14,7 @@
 #include "sched/descriptors.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
+#include "sched/pool.h"
 
 namespace dunlin::sched {
 
@@ -21,7 +22,6 @@ namespace {
 
 constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
 constexpr std::size_t descriptors_per_chunk = chunk_bytes / sizeof(goroutine);
-constexpr std::uint32_t magazine_size = 64;        // descriptors that move between a processor and the store at once
 constexpr std::size_t stacks_moved = 16;
 constexpr std::uint32_t stacks_kept = 64;
 
@@ -85,60 +85,38 @@ void put_magazine_into_store(goroutine* magazine) noexcept {
     store = magazine;
 }
 
-void put_into_store(goroutine* g) noexcept {
+}  // namespace
+
+void put_descriptor_into_store(goroutine* g) noexcept {
     std::scoped_lock guard(store_lock);
     g->link = loose;
     loose = g;
 }
 
-}  // namespace
-
 const descriptor_chunks& all_descriptors() noexcept { return chunks; }
 std::size_t descriptors_in_a_chunk() noexcept { return descriptors_per_chunk; }
 
-goroutine* take_descriptor(processor* p) {
+goroutine* take_descriptor_from_store(processor* p) noexcept {
     std::uint32_t got;
     if (p == nullptr) {
         goroutine* g = take_from_store(1, got);
         if (g != nullptr) g->link = nullptr;
         return g;
     }
-    goroutine* g = p->free_goroutines;
-    if (DUNLIN_UNLIKELY(g == nullptr)) {
-        g = p->full_magazine;
-        got = magazine_size;
-        p->full_magazine = nullptr;
-        if (g == nullptr) g = take_from_store(magazine_size, got);
-        if (g == nullptr) return nullptr;
-        p->free_goroutine_count = got;
-    }
-    goroutine* next = g->link;
-    if (next != nullptr) {
-        platform::prefetch(next);
-        platform::prefetch(&next->id);
-        platform::prefetch(next->inline_frame);
-    }
-    p->free_goroutines = next;
-    p->free_goroutine_count = p->free_goroutine_count - 1;
-    return g;
+    goroutine* g = p->full_magazine;
+    got = magazine_size;
+    p->full_magazine = nullptr;
+    if (g == nullptr) g = take_from_store(magazine_size, got);
+    if (g == nullptr) return nullptr;
+    p->free_goroutine_count = got;
+    return pop_descriptor(p, g);
 }
 
-void put_descriptor(processor* p, goroutine* g) noexcept {
-    g->join.store(0, std::memory_order_relaxed);
-    g->group.store(nullptr, std::memory_order_relaxed);
-    if (p == nullptr) {
-        put_into_store(g);
-        return;
-    }
-    if (DUNLIN_UNLIKELY(p->free_goroutine_count == magazine_size)) {
-        if (p->full_magazine != nullptr) put_magazine_into_store(p->full_magazine);
-        p->full_magazine = p->free_goroutines;
-        p->free_goroutines = nullptr;
-        p->free_goroutine_count = 0;
-    }
-    g->link = p->free_goroutines;
-    p->free_goroutines = g;
-    p->free_goroutine_count = p->free_goroutine_count + 1;
+void change_magazine(processor* p) noexcept {
+    if (p->full_magazine != nullptr) put_magazine_into_store(p->full_magazine);
+    p->full_magazine = p->free_goroutines;
+    p->free_goroutines = nullptr;
+    p->free_goroutine_count = 0;
 }
 
 stack::slot* take_stack(processor* p) noexcept {
@@ -208,12 +186,10 @@ void feed_starved() noexcept {
     s.lock.unlock();
 }
 
-std::uint64_t next_goroutine_id(processor* p) noexcept {
+std::uint64_t take_id_batch(processor* p) noexcept {
     if (p == nullptr) return the_scheduler.next_id.fetch_add(1, std::memory_order_relaxed);
-    if (p->next_id == p->last_id) {
-        p->next_id = the_scheduler.next_id.fetch_add(id_batch, std::memory_order_relaxed);
-        p->last_id = p->next_id + id_batch;
-    }
+    p->next_id = the_scheduler.next_id.fetch_add(id_batch, std::memory_order_relaxed);
+    p->last_id = p->next_id + id_batch;
     return p->next_id++;
 }
 

@@ -32,6 +32,8 @@ void keep_for_leak_check(goroutine& g) noexcept {
     if (s != nullptr) stack::count_as_reachable(s->low(), static_cast<std::size_t>(s->end() - s->low()));
 }
 
+std::atomic<std::uint32_t> ended{0};
+
 void freeze_descriptor(goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
@@ -56,6 +58,8 @@ void condemn_machines() noexcept {
 
 }  // namespace
 
+std::uint32_t runs_ended() noexcept { return ended.load(std::memory_order_relaxed); }
+
 void retire_world() noexcept {
     scheduler& s = the_scheduler;
     let_reports_finish();
@@ -72,6 +76,7 @@ void retire_world() noexcept {
     s.global_size.store(0, std::memory_order_relaxed);
     s.starved_size.store(0, std::memory_order_relaxed);
     s.forgotten.fetch_add(left, std::memory_order_relaxed);
+    ended.fetch_add(1, std::memory_order_relaxed);
     s.main_exited = false;
     // Under the lock, as the waking of those who wait is by whoever has no processor (ready_all).
     if (left != 0) for_each_descriptor(freeze_descriptor);

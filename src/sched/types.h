@@ -43,7 +43,7 @@ inline constexpr unsigned global_tick = 61;                // every 61st tick th
 inline constexpr std::int64_t run_next_backoff_ns = 3'000; // a thief waits so long before it takes run_next (one of the articles says 3 ms)
 inline constexpr int steal_rounds = 4;
 inline constexpr std::uint32_t global_batch_max = 128;
-inline constexpr unsigned id_batch = 16;
+inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
@@ -398,7 +398,7 @@ struct scheduler {
     std::atomic<unsigned> default_stack_class{stack::default_class};  // changed while the world is stopped
     std::atomic<bool> started{false};
     std::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
-    std::atomic<bool> spinning_pays{true};      // false with one CPU
+    std::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
 
     std::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
     std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round

@@ -23,7 +23,6 @@ void wake_one() noexcept {
 
 namespace {
 
-constexpr std::uint32_t timed_every = 32;
 constexpr std::int64_t worth_a_thread_ns = 10'000;
 
 }  // namespace
@@ -33,7 +32,7 @@ void kept_run_next_late(processor* p) noexcept {
     p->owed_since_ns = 0;
 }
 
-void owe_wake(processor* p) noexcept {
+void owe_wake_slow(processor* p) noexcept {
     if (p->kept_in_a_row % timed_every == 0) p->owed_since_ns = platform::now_ns();
     // Read mostly: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {

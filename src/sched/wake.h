@@ -69,9 +69,14 @@ inline void kept_run_next(processor* p) noexcept {
     if (DUNLIN_UNLIKELY(p->owed_since_ns != 0)) kept_run_next_late(p);
 }
 
-// Leaves the wake to the monitor, or wakes at once if that is not attentive (and asks it to be).
-void owe_wake(processor* p) noexcept;
+// Leaves the wake to the monitor, or wakes at once if that is not attentive (and asks it to be). Mostly both flags stand, and nothing is to be done.
+void owe_wake_slow(processor* p) noexcept;
 inline constexpr std::uint32_t kept_before_owing = 32;
+inline constexpr std::uint32_t timed_every = 32;
+[[gnu::always_inline]] inline void owe_wake(processor* p) noexcept {
+    const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) && the_scheduler.wakes_owed.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(!settled || p->kept_in_a_row % timed_every == 0)) owe_wake_slow(p);
+}
 
 // R3's part of it: true if p's run_next may be left to the monitor, which has been told then.
 bool wake_is_owed(const processor* p) noexcept;

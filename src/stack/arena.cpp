@@ -9,6 +9,7 @@
 #include <new>
 
 #include "platform/check.h"
+#include "platform/valgrind.h"
 
 namespace dunlin::stack {
 
@@ -100,6 +101,7 @@ slot_list arena::cut(unsigned size_class, int* error) noexcept {
     const std::size_t count = std::min(usual, r.slots() - first);
     for (std::size_t index = first; index < first + count; ++index) {
         std::byte* const base = r.begin + (index << slot_shift(size_class));
+        platform::tell_valgrind_of_stack(base + guard_bytes, base + slot_bytes(size_class), canary_words * sizeof(canary_value));
         fresh.push_back(new (r.records + index) slot{.next = nullptr,
                                                      .prev = nullptr,
                                                      .top = first_top(base, size_class, index),
@@ -139,6 +141,7 @@ arena::region* arena::grow(unsigned size_class, int* error) noexcept {
         }
         platform::no_huge_pages(slots);  // a stack that uses one page must not get 512
         platform::name_range(slots, "dunlin stacks");
+        platform::tell_valgrind_of_no_memory(slots.begin, bytes);
         region& r = regions_[regions];
         r.begin = slots.begin;
         r.bytes = bytes;

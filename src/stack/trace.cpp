@@ -190,6 +190,13 @@ part part_of(std::string_view mangled) noexcept {
     return part::program;
 }
 
+// std::lock_guard's constructor, std::scoped_lock's, dunlin::mutex::lock(): what stands between the runtime and the program's own functions.
+bool of_library(std::string_view mangled) noexcept {
+    if (!take_prefix(mangled, "_Z")) return false;
+    mangled.remove_prefix(std::min(mangled.find_first_not_of("ZNKVrRO"), mangled.size()));
+    return mangled.starts_with("St") || mangled.starts_with("6dunlin");
+}
+
 // "void dunlin::detail::run_detached<dunlin::detail::bound_call<main::{lambda()#1}> >(void*)" -> "main::{lambda()#1}". Empty if what is called is a
 // function pointer: then the function has a frame of its own.
 std::string_view called_by_entry(std::string_view name) noexcept {
@@ -290,6 +297,20 @@ void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime) 
         out << '\n';
     }
     errno = kept;
+}
+
+bool print_first_of_program(platform::text_writer& out, const trace& t) noexcept {
+    const int kept = errno;
+    bool found = false;
+    const bool demangle = !uses_heap(t);
+    for (std::size_t i = 0; i < t.size && !found; ++i) {
+        const frame f(t.pc[i], demangle);
+        if (f.of == part::runtime || (f.of == part::program && of_library(f.where.name))) continue;
+        print(out, f, t.pc[i]);
+        found = true;
+    }
+    errno = kept;
+    return found;
 }
 
 void print_symbol(platform::text_writer& out, const void* pc) noexcept {

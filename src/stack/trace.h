@@ -28,6 +28,9 @@ trace capture_trace(const context& stopped) noexcept;
 // call that was inlined from a header (lines.h). errno stays as it is.
 void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime = true) noexcept;
 
+// The first frame of `t` that is neither dunlin's nor the C++ library's, as print_symbol(). False: there is none, and nothing was printed.
+bool print_first_of_program(platform::text_writer& out, const trace& t) noexcept;
+
 // "worker(int) at app.cpp:17"
 void print_symbol(platform::text_writer& out, const void* pc) noexcept;
 

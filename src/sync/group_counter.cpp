@@ -85,17 +85,15 @@ bool group_counter::finish(std::int64_t n) noexcept {
     return last;
 }
 
-void group_counter::add_member() { word_.fetch_add(one_reference + 1, std::memory_order_relaxed); }
-
-void group_counter::member_done() noexcept {
+void group_counter::member_done_slow() noexcept {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
-    while (pending_of(word) > 1 || (word & waiting) == 0) {
+    while (pending_of(word) > 1 || (pending_of(word) == 1 && (word & waiting) == 0)) {
         if (word_.compare_exchange_weak(word, word - one_reference - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
             if (word >> reference_shift == 1) delete this;
             return;
         }
     }
-    add_slow(-1, "");
+    add_slow(-1, "dunlin::wait_group: negative wait_group counter");
     release();
 }
 

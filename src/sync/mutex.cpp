@@ -197,7 +197,7 @@ lot_node* mutex::wake_first(lot_bucket& b) noexcept {
 // L2. It pays only while the holder can be running.
 bool mutex::spin() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
-    if (!s.spinning_pays.load(std::memory_order_relaxed)) return false;
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;
     if (sched::current_machine() != nullptr && s.max_procs.load(std::memory_order_relaxed) == 1) return false;
     for (int look = 0; look < looks; ++look) {
         for (int i = 0; i < pauses_between; ++i) platform::pause();

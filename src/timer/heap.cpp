@@ -143,6 +143,7 @@ void timer_heap::forget() noexcept {
         const entry e = entries_[i];
         if (e.timer->ends_with_run) {
             e.timer->armed.store(false, std::memory_order_relaxed);
+            e.timer->forgotten.store(true, std::memory_order_relaxed);
         } else {
             sift_up(kept++, e);  // [0, kept) is a heap, and the place is free
         }

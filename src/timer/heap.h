@@ -29,6 +29,7 @@ struct timer_entry {
     std::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves
     std::uint32_t index = 0;             // heap lock
     std::atomic<bool> armed{false};      // written under the heap's lock
+    std::atomic<bool> forgotten{false};  // set under the heap's lock, cleared by the owner: it was armed when run() returned, and fires no more
     bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
 
@@ -53,7 +54,7 @@ public:
     std::int64_t earliest() const noexcept { return earliest_.load(std::memory_order_seq_cst); }
 
     std::size_t size() const noexcept;
-    // Drops those that end with run(). Their owners do not exist any more, or will find them out of the heap.
+    // Drops those that end with run(). Their owners do not exist any more, or will find them `forgotten`.
     void forget() noexcept;
 
     // For tests: parents before children, indexes right.

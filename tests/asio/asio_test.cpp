@@ -6,6 +6,7 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
+#include <boost/beast/core/buffered_read_stream.hpp>
 #include <boost/beast/http.hpp>
 
 #include <dunlin/asio.hpp>
@@ -110,6 +111,50 @@ TEST_P(AsioStream, AReaderIsWokenByClose) {
         dunlin::sleep_for(5ms);
         a.close();
         EXPECT_EQ(reader.get(), asio::error::operation_aborted);
+    });
+}
+
+// What walks down layers finds dunlin's stream; what wants to speak Asio stays above it.
+static_assert(std::is_same_v<owning::next_layer_type, net::stream> && std::is_same_v<owning::lowest_layer_type, owning>);
+static_assert(std::is_same_v<boost::beast::lowest_layer_type<owning>, net::stream>);
+static_assert(std::is_same_v<boost::beast::lowest_layer_type<boost::beast::buffered_read_stream<referring, boost::beast::flat_buffer>>, net::stream>);
+
+TEST_P(AsioStream, LayersAreWalked) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        boost::beast::buffered_read_stream<referring, boost::beast::flat_buffer> s(a);
+        EXPECT_EQ(&boost::beast::get_lowest_layer(s), &a);
+        EXPECT_EQ(&s.next_layer().next_layer(), &a);
+        EXPECT_EQ(&s.next_layer().lowest_layer(), &s.next_layer());
+        boost::beast::get_lowest_layer(s).set_read_deadline(1ms);
+        char data[1];
+        boost::system::error_code ec;
+        EXPECT_EQ(s.read_some(asio::buffer(data), ec), 0u);
+        EXPECT_EQ(ec, asio::error::timed_out);
+        boost::beast::close_socket(boost::beast::get_lowest_layer(s));
+        EXPECT_FALSE(a.is_open());
+    });
+}
+
+TEST_P(AsioStream, ShutsDownAndClosesLikeASocket) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        dunlin::asio_stream s(a), t(b);
+        boost::system::error_code ec = asio::error::eof;
+        s.shutdown(asio::socket_base::shutdown_send, ec);
+        EXPECT_FALSE(ec);
+        char data[1];
+        EXPECT_EQ(t.read_some(asio::buffer(data), ec), 0u);
+        EXPECT_EQ(ec, asio::error::eof);
+        EXPECT_EQ(t.write_some(asio::buffer("x", 1)), 1u);
+        EXPECT_EQ(s.read_some(asio::buffer(data)), 1u) << "the other direction is open";
+        s.shutdown(asio::socket_base::shutdown_receive);
+        EXPECT_EQ(s.read_some(asio::buffer(data), ec), 0u);
+        s.close(ec);
+        EXPECT_FALSE(ec);
+        s.shutdown(asio::socket_base::shutdown_both, ec);
+        EXPECT_EQ(ec, asio::error::operation_aborted);
+        EXPECT_THROW(s.shutdown(asio::socket_base::shutdown_both), boost::system::system_error);
     });
 }
 

@@ -316,13 +316,13 @@ TEST_F(PlainThreadAfterFunc, RunsWithoutRun) {
     EXPECT_EQ(runs.load() + stops.load(), all);
 }
 
-// As goroutines do, what is pending ends with run(). The timer may be used again.
+// As goroutines do, what is pending ends with run(): it counts as stopped, once. The timer may be used again, and the function goes with it.
 TEST_F(PlainThreadAfterFunc, PendingOnesAreForgottenWhenRunReturns) {
     std::atomic<int> runs{0};
     std::optional<timer> t;
     std::vector<timer> many;
     dunlin::run({.max_procs = 4}, [&] {
-        t.emplace(after_func(20ms, [&] { runs.fetch_add(1); }));
+        t.emplace(after_func(1h, [&] { runs.fetch_add(1); }));
         dunlin::wait_group wg;  // in the heap of whichever processor
         dunlin::chan<timer> made(100);
         for (int i = 0; i < 100; ++i) {
@@ -334,14 +334,35 @@ TEST_F(PlainThreadAfterFunc, PendingOnesAreForgottenWhenRunReturns) {
     const int ran_inside = runs.load();  // a busy machine may have taken more than 20 ms
     dunlin::run({.max_procs = 4}, [] { dunlin::sleep_for(40ms); });
     EXPECT_EQ(runs.load(), ran_inside);
-    EXPECT_FALSE(t->stop()) << "not pending any more";
+    EXPECT_TRUE(t->stop()) << "it was not started and never will be";
+    EXPECT_FALSE(t->stop());
     dunlin::run({.max_procs = 4}, [&] {
         EXPECT_FALSE(t->reset(0s));
         wait_for(runs, ran_inside + 1);
-        for (timer& one : many) EXPECT_FALSE(one.reset(100us));
+        int were_pending = 0;
+        for (timer& one : many) were_pending += one.reset(100us) ? 1 : 0;
+        EXPECT_EQ(were_pending, 100 - ran_inside);
         wait_for(runs, ran_inside + 101);
     });
     EXPECT_EQ(runs.load(), ran_inside + 101);
+}
+
+TEST_F(PlainThreadAfterFunc, AForgottenFunctionIsDestroyedWithItsTimer) {
+    const auto alive = std::make_shared<int>(1);
+    std::vector<timer> dropped, stopped, moved;
+    dunlin::run({.max_procs = 4}, [&] {
+        for (std::vector<timer>* each : {&dropped, &stopped, &moved}) each->push_back(after_func(1h, [alive] {}));
+    });
+    EXPECT_EQ(alive.use_count(), 4);
+    dropped.clear();
+    EXPECT_EQ(alive.use_count(), 3);
+    EXPECT_TRUE(stopped[0].stop());
+    stopped.clear();
+    EXPECT_EQ(alive.use_count(), 2);
+    EXPECT_TRUE(moved[0].reset(2h));
+    EXPECT_TRUE(moved[0].stop());
+    moved[0] = timer();
+    EXPECT_EQ(alive.use_count(), 1);
 }
 
 }  // namespace

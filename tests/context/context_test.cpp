@@ -4,6 +4,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ostream>
+#include <regex>
+#include <sstream>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -403,6 +406,70 @@ TEST_P(Context, StopCallbackThatMovesAndDropsTheContext) {
         }
         end = true;
         hogs.wait();
+    });
+}
+
+// The goroutine that requests stop may be interrupted just before a callback, and a goroutine that drops the context then believes on its thread to be the one
+// that runs it. Whoever comes late finds the callback's memory.
+TEST_P(Context, AStopCallbackThatComesAfterTheEndOfItsContext) {
+    run([] {
+        std::stop_source source;
+        std::optional<cancellable> ctx = dunlin::with_stop_token({}, source.get_token());
+        const dunlin::detail::stop_link::request late{inside::stop_link(*ctx)};
+        // Called first, in request_stop().
+        std::stop_callback drop(source.get_token(), [&] { ctx.reset(); });
+        source.request_stop();
+        EXPECT_EQ(late.link->node, nullptr);
+        EXPECT_TRUE(late.link->one_is_through);
+        late();
+    });
+}
+
+// ---- names -------------------------------------------------------------------------------------------------------------------------------
+
+enum class colour { red };
+struct point {
+    int x = 0;
+    friend bool operator==(const point&, const point&) = default;
+    friend std::ostream& operator<<(std::ostream& out, const point& p) { return out << "x=" << p.x; }
+};
+inline const context_key<int> port("port");
+
+TEST_P(Context, Names) {
+    run([] {
+        const context top;
+        EXPECT_EQ(to_string(top.with_cancel()), "context.Background.WithCancel");
+        EXPECT_EQ(to_string(top.with_cancel().without_cancel()), "context.Background.WithCancel.WithoutCancel");
+        EXPECT_EQ(to_string(top.with_stop_token(std::stop_token())), "context.Background.WithStopToken");
+        EXPECT_EQ(to_string(context::todo().with_value("user", "ann").with_cancel()), "context.TODO.WithValue(user, ann).WithCancel");
+        // What can be shown is, of the rest the type.
+        EXPECT_EQ(to_string(top.with_value(1, true)), "context.Background.WithValue(1, true)");
+        EXPECT_EQ(to_string(top.with_value(point{3}, 2.5)), "context.Background.WithValue(x=3, 2.5)");
+        EXPECT_EQ(to_string(top.with_value(port, 80)), "context.Background.WithValue(port, 80)");
+        EXPECT_EQ(to_string(top.with_value(request_id, 7)), "context.Background.WithValue(dunlin::context_key<int>, 7)");
+        EXPECT_EQ(to_string(top.with_value("p", std::make_unique<int>(4))).find("context.Background.WithValue(p, std::unique_ptr<int"), 0u);
+        EXPECT_EQ(to_string(top.with_value("p", static_cast<const char*>(nullptr))), "context.Background.WithValue(p, <nil>)");
+        EXPECT_NE(to_string(top.with_value("c", colour::red)).find("colour)"), std::string::npos);
+        EXPECT_EQ(*top.with_value(port, 81).value(port), 81);
+
+        const std::regex deadline(R"(context\.Background\.WithDeadline\(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \+0000 UTC \[(-?[0-9a-z.]+)\]\)(.*))");
+        std::smatch found;
+        const std::string soon = to_string(top.with_timeout(90min).with_timeout(2h));
+        ASSERT_TRUE(std::regex_match(soon, found, deadline)) << soon;
+        EXPECT_TRUE(found[1].str().starts_with("1h29m") || found[1] == "1h30m0s") << soon;
+        EXPECT_EQ(found[2], ".WithCancel") << "the parent's deadline comes first";
+        const std::string past = to_string(top.with_timeout(-3s));
+        ASSERT_TRUE(std::regex_match(past, found, deadline)) << past;
+        EXPECT_TRUE(found[1].str().starts_with("-")) << past;
+        const std::string far = to_string(top.with_timeout(24h * 365 * 250));
+        EXPECT_TRUE(std::regex_match(far, found, deadline)) << far;
+
+        std::ostringstream out;
+        out << top;
+        EXPECT_EQ(out.str(), "context.Background");
+        context chain;
+        for (int i = 0; i < 10'000; ++i) chain = chain.with_cancel();
+        EXPECT_EQ(to_string(chain).size(), 18u + 10'000 * 11);
     });
 }
 

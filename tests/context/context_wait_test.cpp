@@ -408,7 +408,7 @@ TEST_P(ContextWait, GoroutinesAndThreads) {
     });
 }
 
-// What is pending when run() returns is forgotten: the deadline does not pass any more, everything else works.
+// A goroutine's deadline that is pending when run() returns is forgotten: it does not pass any more, everything else works.
 TEST_P(ContextWait, OutlivesRun) {
     cancellable ctx, past, waited;
     run([&] {
@@ -434,6 +434,67 @@ TEST_P(ContextWait, OutlivesRun) {
     RecordProperty("deadline_after_run", waited.is_done() ? "passed" : "forgotten");
     waited = {};
     ctx = {};
+}
+
+// A plain thread does not end with run(), and neither do its deadlines. (On a busy machine this one passes before run() returns.)
+TEST_P(ContextWait, DeadlinesOfAThreadPassWhateverRuns) {
+    const cancellable ctx = dunlin::with_timeout({}, 30ms);
+    const context child = ctx.with_cancel();
+    std::atomic<int> called{0};
+    ctx.after_func([&] { ++called; });
+    run([&] {
+        dunlin::go([child] {
+            try {
+                dunlin::chan<int>().recv(child);
+            } catch (const context_cancelled&) {
+            }
+        });
+        support::eventually([&] { return dunlin::runtime::stats().waiting == 1 || child.is_done(); });
+    });
+    EXPECT_EQ(end_of([&] { dunlin::chan<int>().recv(child); }), "deadline_exceeded, chan receive");
+    EXPECT_EQ(ctx.err(), errc::deadline_exceeded);
+    support::eventually_on_thread([&] { return called == 1; });
+}
+
+// What a goroutine of a run() that is over wanted to be called may use what is gone.
+TEST_P(ContextWait, FunctionsOfGoroutinesEndWithTheirRun) {
+    const cancellable ctx = dunlin::with_cancel({});
+    std::atomic<int> of_thread{0}, of_goroutine{0};
+    const auto alive = std::make_shared<int>(1);
+    ctx.after_func([&] { ++of_thread; });
+    std::optional<dunlin::stop_function> stop;
+    run([&] { stop = ctx.after_func([&of_goroutine, alive] { ++of_goroutine; }); });
+    EXPECT_EQ(alive.use_count(), 2);
+    ctx.cancel();
+    EXPECT_EQ(alive.use_count(), 1);
+    support::eventually_on_thread([&] { return of_thread == 1; });
+    EXPECT_EQ(of_goroutine, 0);
+    EXPECT_TRUE((*stop)()) << "it was not started and never will be";
+    run([&] {
+        ctx.after_func([&] { ++of_thread; });
+        support::eventually([&] { return of_thread == 2; });
+    });
+}
+
+// Contexts with deadlines that outlive their run() leave nothing behind.
+TEST_P(ContextWait, AForgottenDeadlineIsFreedWithItsContext) {
+    const auto alive = std::make_shared<int>(1);
+    cancellable ctx;
+    run([&] {
+        ctx = dunlin::with_timeout({}, 1h, std::make_exception_ptr(alive));
+        EXPECT_EQ(inside::timers(), 1u);
+    });
+    EXPECT_EQ(inside::timers(), 0u);
+    EXPECT_EQ(alive.use_count(), 2);
+    const std::weak_ptr<int> weak = alive;
+    dunlin::detail::timed_call* const call = inside::deadline(ctx);
+    ASSERT_NE(call, nullptr);
+    EXPECT_EQ(inside::references(call), 2u);
+    call->reference();
+    ctx = {};
+    EXPECT_EQ(inside::references(call), 1u) << "its own and the pending one are given back";
+    call->release();
+    EXPECT_EQ(alive.use_count(), 1);
 }
 
 TEST_P(ContextWait, DeadlineOnThreadsWithoutRun) {

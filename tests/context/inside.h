@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 #include <dunlin/context.hpp>
@@ -18,14 +19,21 @@ using dunlin::detail::context_node;
 constexpr auto first_child();
 constexpr auto next_sibling();
 constexpr auto registered_calls();
+constexpr auto deadline_call();
+constexpr auto link_to_stop();
+constexpr auto call_references();
 
-template <auto First, auto Next, auto Calls>
+template <auto First, auto Next, auto Calls, auto Deadline, auto Stop, auto References>
 struct opener {
     friend constexpr auto first_child() { return First; }
     friend constexpr auto next_sibling() { return Next; }
     friend constexpr auto registered_calls() { return Calls; }
+    friend constexpr auto deadline_call() { return Deadline; }
+    friend constexpr auto link_to_stop() { return Stop; }
+    friend constexpr auto call_references() { return References; }
 };
-template struct opener<&context_node::first_child_, &context_node::next_, &context_node::calls_>;
+template struct opener<&context_node::first_child_, &context_node::next_, &context_node::calls_, &context_node::timer_call_, &context_node::stop_link_,
+    &dunlin::detail::timed_call::references_>;
 
 // The node that has the cancellation of `ctx`; null for the background.
 inline context_node* node(const dunlin::context& ctx) { return static_cast<context_node*>(dunlin::detail::done_channel(ctx)); }
@@ -45,6 +53,11 @@ inline std::size_t calls(const dunlin::context& ctx) {
     std::scoped_lock guard(n->lock);
     return (n->*registered_calls()).size();
 }
+
+// The timer of its deadline, and who holds that.
+inline dunlin::detail::timed_call* deadline(const dunlin::context& ctx) { return dunlin::detail::as_timed_call(node(ctx)->*deadline_call()); }
+inline std::uint32_t references(dunlin::detail::timed_call* call) { return (call->*call_references()).load(); }
+inline dunlin::detail::stop_link* stop_link(const dunlin::context& ctx) { return node(ctx)->*link_to_stop(); }
 
 // Entries in the heaps of all processors.
 inline std::size_t timers() {

@@ -304,6 +304,17 @@ int negative_wait_group() {
     return say("survived");
 }
 
+// go() counts a member up and down; its function has done so itself.
+int member_done_twice() {
+    dunlin::run([] {
+        dunlin::wait_group wg;
+        wg.go([wg]() mutable { wg.done(); });
+        wg.wait();
+        dunlin::sleep_for(10s);
+    });
+    return say("survived");
+}
+
 int negative_wait_group_caught() {
     dunlin::run([] {
         dunlin::wait_group wg;
@@ -595,6 +606,7 @@ int thread_unlocks() {
 
 constexpr support::scenario scenarios[] = {
     {"negative_wait_group", negative_wait_group},
+    {"member_done_twice", member_done_twice},
     {"negative_wait_group_caught", negative_wait_group_caught},
     {"negative_latch", negative_latch},
     {"semaphore_overflow", semaphore_overflow},

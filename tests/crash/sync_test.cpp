@@ -108,6 +108,13 @@ TEST_F(UncaughtOf, ASemaphoreOverItsMost) { expect_report("semaphore_overflow", 
 TEST_F(UncaughtOf, ACloseOfAClosedChannel) { expect_report("close_of_closed_channel", {"\"closer\"", "close of closed channel"}); }
 TEST_F(UncaughtOf, ASendOnAClosedChannel) { expect_report("send_on_closed_channel", {"send on closed channel"}); }
 
+TEST_F(UncaughtOf, AMemberDoneTwice) {
+    const auto r = sync_program({"member_done_twice"});
+    EXPECT_NE(r.status, 0) << r;
+    EXPECT_NE(r.err.find("dunlin::wait_group: negative wait_group counter (-1)"), std::string::npos) << r;
+    EXPECT_EQ(r.out, "") << r;
+}
+
 TEST_F(UncaughtOf, NoneWhenTheNegativeWaitGroupIsCaught) {
     const auto r = sync_program({"negative_wait_group_caught"});
     EXPECT_EQ(r.status, 0) << r;

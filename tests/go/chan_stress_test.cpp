@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "park/lot.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -48,6 +49,13 @@ namespace {
 
 class GoChanStress : public support::each_p {};
 EACH_P(GoChanStress);
+
+// Nodes of those who wait for a lock or a condition; they are on stacks, where counting objects does not see them.
+std::size_t waiting_in_the_lot() {
+    std::size_t count = 0;
+    for (const dunlin::park::lot_bucket& b : dunlin::park::the_lot) count += b.waiting.load();
+    return count;
+}
 
 void until_parked(std::size_t n) {
     support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
@@ -420,7 +428,7 @@ TEST_P(GoChanStress, select2) {
     });
 }
 
-// CHN-13, go1.24 test/fixedbugs/issue9110.go, without its condition variables.
+// CHN-13, go1.24 test/fixedbugs/issue9110.go: a select that ends by a close leaves nodes for the waits on a condition that come after it.
 TEST_P(GoChanStress, issue9110) {
     run([] {
         std::int64_t before = 0;
@@ -431,6 +439,26 @@ TEST_P(GoChanStress, issue9110) {
             until_parked(10);
             c.close();
             support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+
+            dunlin::mutex m;
+            dunlin::condition_variable changed;
+            dunlin::wait_group woken;
+            for (int k = 0; k < 10; ++k) {
+                woken.go([&] {
+                    std::unique_lock lock(m);
+                    changed.wait(lock);
+                });
+            }
+            until_parked(10);
+            EXPECT_EQ(waiting_in_the_lot(), 10u);
+            // One by one, and the rest together.
+            for (int k = 0; k < 5; ++k) changed.notify_one();
+            {
+                const std::scoped_lock lock(m);
+                changed.notify_all();
+            }
+            woken.wait();
+            EXPECT_EQ(waiting_in_the_lot(), 0u);
         }
         EXPECT_LT(live_objects - before, 20);
     });

@@ -61,8 +61,11 @@ TEST_P(GoContext, TestBackground) {
             expect_not_done(c, "background");
             EXPECT_FALSE(c.deadline());
             EXPECT_EQ(c.value<int>("key"), nullptr);
-            EXPECT_EQ(c, context::background());
         }
+        EXPECT_EQ(to_string(context::background()), "context.Background");
+        EXPECT_EQ(to_string(context::todo()), "context.TODO");
+        EXPECT_EQ(context::todo(), context::todo());
+        EXPECT_NE(context::todo(), context::background());
     });
 }
 
@@ -70,6 +73,7 @@ TEST_P(GoContext, TestBackground) {
 TEST_P(GoContext, TestWithCancel) {
     run([] {
         auto [c1, cancel] = dunlin::with_cancel(context::background());
+        EXPECT_EQ(to_string(c1), "context.Background.WithCancel");
         const context o{c1};
         const context c2 = dunlin::with_value(o, "k", 1);
         const context contexts[] = {c1, o, c2};
@@ -259,6 +263,7 @@ TEST_P(GoContext, TestValues) {
         check("c0", c0, "", "", "");
         const context c1 = c0.with_value(key1::one, std::string("c1k1"));
         check("c1", c1, "c1k1", "", "");
+        EXPECT_NE(to_string(c1).find("key1, c1k1)"), std::string::npos) << to_string(c1);
         const context c2 = c1.with_value(key2::one, std::string("c2k2"));
         check("c2", c2, "c1k1", "c2k2", "");
         const context c3 = c2.with_value(key2::three, std::string("c3k3"));

@@ -513,10 +513,20 @@ TEST_F(GoPreempt, OfProcessorsOnlyIfToldSo) {
 }
 
 TEST_F(GoPreempt, NotAtAllIfToldSo) {
-    const auto r = hand_off("loop_of_a_second", {{"DUNLIN_PREEMPTION", "off"}});
-    EXPECT_EQ(r.status, 0) << r;
-    EXPECT_EQ(r.out, "") << r;
-    EXPECT_EQ(r.err, "") << r;
+#if defined(__aarch64__)
+    // The emulator that this is run under has locks of its own, in which the hog's thread may sleep, and then it is one that blocks. Not each time.
+    constexpr int attempts = 5;
+#else
+    constexpr int attempts = 1;
+#endif
+    std::string out = "ticked\n";
+    for (int attempt = 0; attempt < attempts && out != ""; ++attempt) {
+        const auto r = hand_off("loop_of_a_second", {{"DUNLIN_PREEMPTION", "off"}});
+        EXPECT_EQ(r.status, 0) << r;
+        EXPECT_EQ(r.err, "") << r;
+        out = r.out;
+    }
+    EXPECT_EQ(out, "");
     // Who blocks its thread loses its processor nevertheless.
     const auto blocked = hand_off("blocked_and_ticks", {{"DUNLIN_PREEMPTION", "off"}});
     EXPECT_EQ(blocked.out, "ticked\n") << blocked;

@@ -423,13 +423,13 @@ TEST_P(Stream, AllCallsOnAClosedHandleFail) {
             EXPECT_EQ((s->read_some(&c, 1, ec), ec), is_closed);
             EXPECT_EQ((s->write_all("x", ec), ec), is_closed);
             EXPECT_EQ((s->close_write(ec), ec), is_closed);
-            EXPECT_EQ(s->local_address().to_string(), "");
-            EXPECT_EQ(s->remote_address().to_string(), "");
         }
+        EXPECT_EQ(never.local_address().to_string(), "");
+        EXPECT_EQ(never.remote_address().to_string(), "");
         char c;
         const std::string text = text_of([&] { never.read_some(&c, 1); });
         EXPECT_EQ(text.rfind("read a handle that was never opened: ", 0), 0u) << text;
-        EXPECT_EQ(text_of([&] { closed.read_some(&c, 1); }).rfind("read tcp: ", 0), 0u) << text_of([&] { closed.read_some(&c, 1); });
+        EXPECT_EQ(text_of([&] { closed.read_some(&c, 1); }).rfind("read tcp 127.0.0.1:", 0), 0u) << text_of([&] { closed.read_some(&c, 1); });
     });
 }
 

@@ -334,6 +334,33 @@ TEST_P(Descriptor, AWriteThatWasFrozenHindersNobody) {
     use_again(a, b, procs());
 }
 
+// Somebody who does nothing but enter and leave is frozen in one or the other most of the time.
+TEST_P(Descriptor, NobodyIsFrozenBetweenTakingATurnAndSayingSo) {
+    auto [a, b] = net::stream_pair();
+    const int rounds = support::rounds(20);
+    for (int i = 0; i < rounds; ++i) {
+        std::atomic<int> begun{0};
+        run([&begun, &a = a] {
+            for (const bool reads : {true, false}) {
+                dunlin::go([&begun, &a, reads] {
+                    ++begun;
+                    for (std::error_code ec;;) reads ? a.read_some(nullptr, 0, ec) : a.write_some(nullptr, 0, ec);
+                });
+            }
+            support::eventually([&] { return begun > 0; });
+        });
+        dunlin::run({.max_procs = procs()}, [&a = a] {
+            const auto limit = dunlin::with_timeout(dunlin::context::background(), 5s);
+            std::error_code ec;
+            a.read_some(nullptr, 0, limit, ec);
+            ASSERT_FALSE(ec) << "the reader's turn is lost: " << ec.message();
+            a.write_some(nullptr, 0, limit, ec);
+            ASSERT_FALSE(ec) << "the writer's turn is lost: " << ec.message();
+        });
+    }
+    close_quickly(a, b);
+}
+
 // A plain thread that reads stays, and one that waits for its turn behind a goroutine that was frozen gets it.
 TEST_P(Descriptor, AThreadGetsTheTurnOfAFrozenReader) {
     auto [a, b] = net::stream_pair();

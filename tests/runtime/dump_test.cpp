@@ -1,6 +1,7 @@
 // runtime::dump() and runtime::stats(): what they say about goroutines, at rest and under load.
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -72,6 +73,39 @@ TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
         // Labels are inherited.
         EXPECT_EQ(headers_of(text).size(), dunlin::runtime::num_goroutines());
         gate.done();
+    });
+}
+
+[[gnu::noinline]] void wait_in_a_guard(dunlin::mutex& m) {
+    const std::lock_guard guard(m);
+    asm volatile("" ::: "memory");
+}
+
+[[gnu::noinline]] void wait_in_a_lock_of_two(dunlin::mutex& a, dunlin::shared_mutex& b) {
+    const std::scoped_lock guard(a, b);
+    asm volatile("" ::: "memory");
+}
+
+TEST_P(Dump, LocksAreWaitedForWhereTheProgramTakesThem) {
+    run([] {
+        dunlin::mutex a, b;
+        dunlin::shared_mutex free;
+        std::unique_lock held_a(a), held_b(b);
+        dunlin::task_group group;
+        group.go({.name = "guard"}, [&] { wait_in_a_guard(a); });
+        group.go({.name = "two"}, [&] { wait_in_a_lock_of_two(b, free); });
+        support::eventually([] { return dunlin::runtime::stats().waiting == 2; });
+        const std::string text = dump();
+        held_a.unlock();
+        held_b.unlock();
+        group.wait();
+        const auto place = [&](const std::string& name) {
+            const std::string part = part_of(text, name);
+            const std::size_t at = part.find("waits at ");
+            return at == part.npos ? part : part.substr(at, part.find('\n', at) - at);
+        };
+        EXPECT_NE(place("guard").find("wait_in_a_guard"), std::string::npos) << text;
+        EXPECT_NE(place("two").find("wait_in_a_lock_of_two"), std::string::npos) << text;
     });
 }
 

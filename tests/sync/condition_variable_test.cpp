@@ -1,5 +1,6 @@
 // condition_variable and condition_variable_any.
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -129,6 +130,76 @@ TEST_P(ConditionVariable, ALimitEndsTheWait) {
         std::unique_lock<dunlin::mutex> not_held(m, std::defer_lock);
         EXPECT_THROW(c.wait(not_held), std::system_error);
         c.notify_all();
+    });
+}
+
+// The standard's waits with a stop_token, which ends them wherever it comes from.
+TEST_P(ConditionVariable, AStopRequestEndsTheWait) {
+    run([] {
+        dunlin::mutex m;
+        dunlin::condition_variable_any c;
+        const auto waits = [&](std::stop_token token) {
+            std::unique_lock lock(m);
+            EXPECT_FALSE(c.wait(lock, token, [] { return false; }));
+            EXPECT_TRUE(lock.owns_lock());
+            EXPECT_FALSE(c.wait_for(lock, token, 1h, [] { return false; })) << "stop was requested before";
+        };
+        for (const bool by_thread : {false, true}) {
+            std::stop_source stop;
+            dunlin::task_group group;
+            group.go([&] { waits(stop.get_token()); });
+            std::thread thread([&] { waits(stop.get_token()); });
+            dunlin::sleep_for(1ms);
+            if (by_thread) {
+                dunlin::blocking([&] { std::thread([&] { stop.request_stop(); }).join(); });
+            } else {
+                stop.request_stop();
+            }
+            group.wait();
+            dunlin::blocking([&] { thread.join(); });
+        }
+
+        std::stop_source never;
+        std::unique_lock lock(m);
+        EXPECT_FALSE(c.wait_for(lock, never.get_token(), 1ms, [] { return false; }));
+        EXPECT_FALSE(c.wait_until(lock, std::stop_token(), dunlin::clock::now() + 1ms, [] { return false; }));
+        EXPECT_TRUE(c.wait_until(lock, never.get_token(), dunlin::clock::now() - 1s, [] { return true; }));
+        for (const std::stop_token& token : {never.get_token(), std::stop_token()}) {
+            bool ready = false;
+            dunlin::go([&] {
+                const std::scoped_lock changing(m);
+                ready = true;
+                c.notify_one();
+            });
+            EXPECT_TRUE(c.wait(lock, token, [&] { return ready; }));
+        }
+    });
+}
+
+TEST_P(ConditionVariable, StopRequestsAndNotifiesRace) {
+    run([] {
+        dunlin::mutex m;
+        dunlin::condition_variable_any c;
+        const int rounds = support::rounds(1000);
+        for (int r = 0; r < rounds; ++r) {
+            std::stop_source stop;
+            bool ready = false;
+            dunlin::task_group group;
+            group.go([&] {
+                std::unique_lock lock(m);
+                EXPECT_TRUE(c.wait(lock, stop.get_token(), [&] { return ready; }) || stop.stop_requested());
+            });
+            group.go([&] {
+                if (r % 2 == 0) stop.request_stop();
+                {
+                    const std::scoped_lock lock(m);
+                    ready = true;
+                }
+                c.notify_one();
+                stop.request_stop();
+            });
+            group.wait();
+        }
     });
 }
 

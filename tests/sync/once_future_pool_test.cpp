@@ -144,6 +144,14 @@ TEST_P(Future, ErrorsAreTheStandards) {
         dunlin::promise<int> moved = std::move(p);
         expect_error(std::future_errc::no_state, [&] { p.set_value(3); });
         EXPECT_EQ(moved.get_future().get(), 1);
+        dunlin::promise<void> a, b;
+        dunlin::future<void> of_a = a.get_future();
+        swap(a, b);
+        a.swap(a);
+        expect_error(std::future_errc::future_already_retrieved, [&] { static_cast<void>(b.get_future()); });
+        b.set_value();
+        of_a.get();
+        static_cast<void>(a.get_future());
         dunlin::promise<std::unique_ptr<int>> u;
         u.set_value(std::make_unique<int>(5));
         EXPECT_EQ(*u.get_future().get(), 5);

@@ -83,6 +83,8 @@ TEST_P(SyncContext, EndsEachWait) {
         expect_cancelled("latch wait", [&](const dunlin::context& ctx) { l.wait(ctx); });
         l.count_down();
         l.wait(dunlin::context::background());
+        dunlin::latch of_many(20);
+        expect_cancelled("latch wait", [&](const dunlin::context& ctx) { of_many.arrive_and_wait(ctx); });
 
         dunlin::barrier<> b(20);
         expect_cancelled("barrier wait", [&](const dunlin::context& ctx) { b.arrive_and_wait(ctx); });

@@ -6,6 +6,7 @@
 
 struct settings {
     int procs;
+    int n; /* of grow-...: how many */
     bool quick;
 };
 

@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -62,6 +63,8 @@ void echo(const struct settings* s, int connections) {
     int listener = listen_on_loopback(&port);
     pthread_t server; /* the first thread waits for the load */
     if (pthread_create(&server, NULL, serve, &listener) != 0) fail("pthread_create");
-    const char* words[] = {"--connections", connections == 64 ? "64" : "1000", "--seconds", s->quick ? "0.1" : "1", NULL};
+    char number[16];
+    snprintf(number, sizeof number, "%d", connections);
+    const char* words[] = {"--connections", number, "--seconds", s->quick ? "0.1" : s->n != 0 ? "0.5" : "1", NULL};
     run_load("echo", port, words);
 }

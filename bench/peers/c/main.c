@@ -1,4 +1,4 @@
-/* c_bench NAME [--procs N] [--quick]: servers and loops straight on the system's calls, in one thread: what any runtime's network costs is measured by them.
+/* c_bench NAME [--procs N] [--n N] [--quick]: servers and loops straight on the system's calls, in one thread: what any runtime's network costs is measured by them.
  *
  * --procs is accepted as all peers do, and changes nothing.
  */
@@ -67,12 +67,13 @@ void run_load(const char* kind, int port, const char* const* words) {
 
 static void echo_64(const struct settings* s) { echo(s, 64); }
 static void echo_1000(const struct settings* s) { echo(s, 1000); }
+static void grow_echo(const struct settings* s) { echo(s, s->n); }
 
 int main(int argc, char** argv) {
     static const struct {
         const char* name;
         void (*run)(const struct settings*);
-    } all[] = {{"echo-64", echo_64}, {"echo-1000", echo_1000}, {"pipe-wake", pipe_wake}};
+    } all[] = {{"echo-64", echo_64}, {"echo-1000", echo_1000}, {"grow-echo", grow_echo}, {"pipe-wake", pipe_wake}};
     struct settings s = {.procs = 1};
     void (*run)(const struct settings*) = NULL;
     for (int i = 1; i < argc; ++i) {
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
         }
         if (strcmp(argv[i], "--quick") == 0) s.quick = true;
         if (strcmp(argv[i], "--procs") == 0 && i + 1 < argc) procs = s.procs = atoi(argv[++i]);
+        if (strcmp(argv[i], "--n") == 0 && i + 1 < argc) s.n = atoi(argv[++i]);
         for (size_t w = 0; w < sizeof all / sizeof all[0]; ++w) {
             if (strcmp(argv[i], all[w].name) == 0) {
                 workload_name = all[w].name;
@@ -90,7 +92,7 @@ int main(int argc, char** argv) {
         }
     }
     if (run == NULL) {
-        fputs("usage: c_bench NAME [--procs N] [--quick] | --list\n", stderr);
+        fputs("usage: c_bench NAME [--procs N] [--n N] [--quick] | --list\n", stderr);
         return 1;
     }
     run(&s);

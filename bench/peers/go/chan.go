@@ -167,6 +167,9 @@ func skynetNode(c chan int, number, size, div int) {
 
 func skynetChannels(s settings, r results) {
 	leaves := s.scaled(1000000)
+	if s.n != 0 {
+		leaves = s.n
+	}
 	r.add("time", nsPerOperation(1, func() {
 		c := make(chan int)
 		go skynetNode(c, 0, leaves, 10)

@@ -1,8 +1,11 @@
 package main
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// Sizes and shapes follow the public suite tzcnt/runtime-benchmarks.
+// The shapes are those of the public suite github.com/tzcnt/runtime-benchmarks; `suite-*` has its sizes too.
 
 func init() {
 	workloads["fib"] = func(s settings, r results) { fib(s, r, fibUnbuffered) }
@@ -19,6 +22,8 @@ func init() {
 	workloads["nqueens"] = func(s settings, r results) { nqueens(s, r, nqueensWaitGroup) }
 	workloads["nqueens-buffered"] = func(s settings, r results) { nqueens(s, r, nqueensBuffered) }
 	workloads["matmul"] = matmul
+	workloads["suite-nqueens"] = suiteNqueens
+	workloads["suite-matmul"] = suiteMatmul
 }
 
 func fib(s settings, r results, form func(int) int) {
@@ -121,7 +126,7 @@ func skynetBuffered(result chan<- int, number, leaves int) {
 	result <- sum
 }
 
-const boardMax = 12
+const boardMax = 14
 
 // board is the row of the queen in each column.
 type board [boardMax]int8
@@ -266,4 +271,49 @@ func matmul(s settings, r results) {
 			}
 		}
 	})/1e6, "ms")
+}
+
+// What follows is as in the suite: its sizes, a run that does not count, and one that does. Its fib and skynet are left out:
+// so many goroutines wait for each other at once that they need many gigabytes.
+
+func measureOnce(r results, run func()) {
+	start := time.Now()
+	run()
+	r.add("time", float64(time.Since(start))/1e6, "ms")
+}
+
+func suiteNqueens(s settings, r results) {
+	size, expected := 14, 365596
+	if s.quick {
+		size, expected = 11, 2680
+	}
+	run := func() { expect("suite-nqueens", nqueensWaitGroup(board{}, 0, size), expected) }
+	run()
+	measureOnce(r, run)
+}
+
+// suiteMatmul: the suite makes the matrices within the time that it measures, and checks the product after it.
+func suiteMatmul(s settings, r results) {
+	size := 2048
+	if s.quick {
+		size = 512
+	}
+	var c []int32
+	run := func() {
+		a, b := make([]int32, size*size), make([]int32, size*size)
+		c = make([]int32, size*size)
+		for i := range a {
+			a[i], b[i] = 1, 1
+		}
+		multiply(product{a, b, c, size, size})
+	}
+	check := func() {
+		for _, cell := range c {
+			expect("suite-matmul", int(cell), size)
+		}
+	}
+	run()
+	check()
+	measureOnce(r, run)
+	check()
 }

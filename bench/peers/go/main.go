@@ -1,4 +1,4 @@
-// The Go twins of dunlin's benchmarks: `go_bench NAME [--procs N] [--quick]`, `go_bench --list`.
+// The Go twins of dunlin's benchmarks: `go_bench NAME [--procs N] [--n N] [--quick]`, `go_bench --list`.
 //
 // Each metric of the workload is printed as one line of JSON, in the form of bench/registry.h.
 package main
@@ -14,6 +14,7 @@ import (
 // settings is what the command line says about one run of one workload.
 type settings struct {
 	procs int
+	n     int // how many of what grows; 0 where nothing does
 	quick bool
 }
 
@@ -73,10 +74,17 @@ func main() {
 				fail("--procs %s: not a number of processors", os.Args[i])
 			}
 			s.procs = n
+		case arg == "--n" && i+1 < len(os.Args):
+			i++
+			n, err := strconv.Atoi(os.Args[i])
+			if err != nil || n < 1 {
+				fail("--n %s: not a size", os.Args[i])
+			}
+			s.n = n
 		case name == "" && arg[0] != '-':
 			name = arg
 		default:
-			fail("%s: not understood; usage: go_bench NAME [--procs N] [--quick] | --list", arg)
+			fail("%s: not understood; usage: go_bench NAME [--procs N] [--n N] [--quick] | --list", arg)
 		}
 	}
 	run, known := workloads[name]

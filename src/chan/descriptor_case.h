@@ -1,0 +1,60 @@
+// descriptor_case.h - on_readable and on_writable as select() sees them: what has no channel, but a descriptor.
+//
+// Problem    Descriptors have no moment in common with channels, and whether one is ready only the kernel knows.
+// Protocol   look    note the last edge; ready if the kernel says so, which is asked only if there has been an edge since it was last known not to be
+//            queue   fails if there has been an edge since the look: then select() begins again. So no edge is lost.
+//            forget  off the queue, whether an edge has come or not
+// Place      The node lies in the case, as a channel's does.
+#pragma once
+
+#include <new>
+#include <poll.h>
+
+#include <dunlin/select.hpp>
+
+#include "platform/syscall.h"
+#include "poll/descriptor.h"
+
+namespace dunlin::detail {
+
+static_assert(sizeof(netpoll::poll_node) <= sizeof(case_base::node) && alignof(netpoll::poll_node) <= 8);
+
+inline bool has_descriptor(const case_base& c) noexcept { return c.kind == case_kind::readable || c.kind == case_kind::writable; }
+inline netpoll::descriptor* descriptor_of(const case_base& c) noexcept { return static_cast<netpoll::descriptor*>(c.slot); }
+inline netpoll::direction direction_of(const case_base& c) noexcept {
+    return c.kind == case_kind::readable ? netpoll::direction::read : netpoll::direction::write;
+}
+inline netpoll::poll_node& poll_node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node)); }
+
+// c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
+inline void look_at_descriptor(case_base& c) noexcept {
+    netpoll::descriptor* d = descriptor_of(c);
+    c.ok = true;
+    if (d == nullptr || !d->pollable() || !d->use()) return;
+    const netpoll::direction dir = direction_of(c);
+    c.edge = d->edges(dir);
+    c.ok = false;
+    if (!d->known_drained(dir, c.edge)) {
+        pollfd p{d->fd(), static_cast<short>(c.kind == case_kind::readable ? POLLIN | POLLRDHUP : POLLOUT), 0};
+        const timespec at_once{0, 0};
+        c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0, 0) > 0;
+        if (!c.ok) d->drained(dir, c.edge);
+    }
+    d->end_use();
+}
+
+inline void prepare_descriptor(case_base& c, park::waiter& w) noexcept {
+    auto* n = ::new (c.node) netpoll::poll_node(&w);
+    n->several = true;
+}
+
+// After prepare_descriptor() of all. False: it has become ready meanwhile.
+inline bool queue_for_descriptor(case_base& c) noexcept {
+    netpoll::descriptor* d = descriptor_of(c);
+    const netpoll::direction dir = direction_of(c);
+    return d->queue_for_edge(dir, c.edge, d->deadline_ns(dir), &poll_node_of(c)) == netpoll::queued::yes;
+}
+
+inline void forget_descriptor(case_base& c) noexcept { descriptor_of(c)->forget_edge(direction_of(c), &poll_node_of(c)); }
+
+}  // namespace dunlin::detail
