@@ -14,6 +14,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/stop_node.hpp>
 #include <dunlin/mutex.hpp>
 
 namespace dunlin {
@@ -37,10 +38,6 @@ private:
     void leave_queue() noexcept;
     alignas(8) unsigned char storage_[208];
 };
-
-// dunlin/context.hpp: done when stop is requested.
-DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
-DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
 
 DUNLIN_API void notify_condition(const void* condition, bool all) noexcept;
 DUNLIN_API void destroy_condition(const void* condition) noexcept;

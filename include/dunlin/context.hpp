@@ -21,6 +21,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/spawn.hpp>
+#include <dunlin/detail/stop_node.hpp>
 #include <dunlin/error.hpp>
 
 namespace dunlin {
@@ -150,10 +151,8 @@ DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_
 DUNLIN_API chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_value> value);
 DUNLIN_API chan_handle make_detached_node(const chan_handle& parent);
 DUNLIN_API chan_handle make_todo_node() noexcept;
-DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
 
 DUNLIN_API void cancel_node(chan_core* node, std::exception_ptr cause) noexcept;
-DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
 DUNLIN_API std::error_code error_of_node(chan_core* node) noexcept;
 DUNLIN_API std::string name_of_node(chan_core* node);
 DUNLIN_API std::exception_ptr cause_of_node(chan_core* node) noexcept;

@@ -210,7 +210,7 @@ public:
         requires(!std::same_as<std::remove_cvref_t<Case>, select_case> && !std::is_lvalue_reference_v<Case>)
     select_case(Case&& c) : body_(std::make_unique<body_of<Case>>(std::move(c))) {}
 
-    detail::case_base* prepare() noexcept { return body_->prepare(); }
+    detail::case_base* prepare() noexcept { return body_ != nullptr ? body_->prepare() : nullptr; }  // null: it was moved from
     void run() { body_->run(); }
 
 private:
@@ -249,6 +249,7 @@ std::size_t select(Cases&&... cases) {
 }
 
 /// The same for a list that is made at run time. The cases may be used again; a send that was taken has given its value away.
+/// Throws    As well std::invalid_argument for a case that was moved from.
 std::size_t DUNLIN_API select(std::span<select_case> cases);
 
 }  // namespace dunlin

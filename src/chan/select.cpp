@@ -329,7 +329,10 @@ std::size_t select_among(case_base* const* cases, std::size_t count) {
 std::size_t select(std::span<select_case> cases) {
     std::vector<detail::case_base*> list;
     list.reserve(cases.size());
-    for (select_case& c : cases) list.push_back(c.prepare());
+    for (select_case& c : cases) {
+        list.push_back(c.prepare());
+        if (list.back() == nullptr) throw std::invalid_argument("dunlin::select: case " + std::to_string(list.size() - 1) + " of the list was moved from");
+    }
     const std::size_t taken = detail::select_among(list.data(), list.size());
     cases[taken].run();
     return taken;

@@ -8,6 +8,7 @@
 #include <dunlin/go.hpp>
 
 #include "context/context_node.h"
+#include "platform/text.h"
 #include "sched/lifetime.h"
 #include "timer/timers.h"
 
@@ -311,23 +312,6 @@ void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) no
 
 namespace {
 
-// As Go's time.Duration: "1h2m3.5s", "12ms", "-3s"; no more than milliseconds of what is longer than a second.
-std::string duration_text(std::int64_t ns) {
-    std::string text = ns < 0 ? "-" : "";
-    const std::uint64_t all = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
-    char number[64];
-    if (all < 1'000'000'000) {
-        const bool ms = all >= 1'000'000, us = all >= 1'000;
-        std::snprintf(number, sizeof number, "%g%s", static_cast<double>(all) / (ms ? 1e6 : us ? 1e3 : 1), ms ? "ms" : us ? "us" : all != 0 ? "ns" : "s");
-        return text + number;
-    }
-    const std::uint64_t ms = all / 1'000'000, hours = ms / 3'600'000, minutes = ms / 60'000 % 60;
-    if (hours != 0) text += std::to_string(hours) + 'h';
-    if (hours != 0 || minutes != 0) text += std::to_string(minutes) + 'm';
-    std::snprintf(number, sizeof number, "%gs", static_cast<double>(ms % 60'000) / 1e3);
-    return text + number;
-}
-
 // "2026-11-22 02:30:00.123 +0000 UTC [9.99s]"
 std::string deadline_text(std::int64_t deadline_ns) {
     using std::chrono::milliseconds;
@@ -337,11 +321,11 @@ std::string deadline_text(std::int64_t deadline_ns) {
     const milliseconds since = now + std::chrono::floor<milliseconds>(std::chrono::nanoseconds(left));
     const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
     std::tm utc{};
-    if (gmtime_r(&seconds, &utc) == nullptr) return '[' + duration_text(left) + ']';
+    if (gmtime_r(&seconds, &utc) == nullptr) return '[' + platform::duration_text(left) + ']';
     char day[64], text[96];
     std::strftime(day, sizeof day, "%Y-%m-%d %H:%M:%S", &utc);
     std::snprintf(text, sizeof text, "%s.%03d +0000 UTC [", day, static_cast<int>(since.count() - std::int64_t{seconds} * 1000));
-    return text + duration_text(left) + ']';
+    return text + platform::duration_text(left) + ']';
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 //            waits for those who come too late: their connections are closed with the channel.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
 #include <memory>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,6 +18,7 @@
 
 #include "net/socket.h"
 #include "platform/clock.h"
+#include "platform/text.h"
 
 namespace dunlin::net {
 
@@ -177,18 +176,6 @@ stream dial_with(std::string_view network_name, std::string_view text, const wai
                                                          : connect_to_one_of(*n, addresses, limit, options, ec, where));
 }
 
-std::string duration_text(std::chrono::nanoseconds d) {
-    if (d.count() <= 0) return "0s";
-    char text[32];
-    const double seconds = std::chrono::duration<double>(d).count();
-    if (seconds >= 1) {
-        std::snprintf(text, sizeof text, "%.6gs", seconds);
-    } else {
-        std::snprintf(text, sizeof text, "%.6gms", seconds * 1e3);
-    }
-    return text;
-}
-
 stream checked(stream s, std::string_view network_name, std::string_view text, std::error_code ec, const std::string& after = {}) {
     if (!ec) return s;
     const bool timeout = ec == std::make_error_code(std::errc::timed_out) && !after.empty();
@@ -236,7 +223,7 @@ stream dial(std::string_view network_name, std::string_view text, const stream_o
 stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, const stream_options& options) {
     std::error_code ec;
     stream s = dial(network_name, text, timeout, ec, options);
-    return checked(std::move(s), network_name, text, ec, duration_text(timeout));
+    return checked(std::move(s), network_name, text, ec, platform::duration_text(std::max(timeout, std::chrono::nanoseconds{}).count()));
 }
 
 stream dial(std::string_view network_name, std::string_view text, const context& ctx, const stream_options& options) {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "platform/syscall.h"
 
@@ -87,6 +88,35 @@ void text_writer::flush() noexcept {
         used_ -= static_cast<std::size_t>(n);
     }
     used_ = 0;
+}
+
+namespace {
+
+// `value` of a unit of 10^digits: "12", "12.5".
+std::string decimal(std::uint64_t value, unsigned digits) {
+    std::uint64_t unit = 1;
+    for (unsigned i = 0; i < digits; ++i) unit *= 10;
+    std::string text = std::to_string(value / unit);
+    std::string rest = std::to_string(unit + value % unit);  // a one in front keeps the zeros
+    rest.erase(rest.find_last_not_of('0') + 1);
+    if (rest.size() > 1) text += '.' + rest.substr(1);
+    return text;
+}
+
+}  // namespace
+
+std::string duration_text(std::int64_t ns) {
+    const std::string sign = ns < 0 ? "-" : "";
+    const std::uint64_t all = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
+    if (all == 0) return "0s";
+    if (all < 1'000) return sign + decimal(all, 0) + "ns";
+    if (all < 1'000'000) return sign + decimal(all, 3) + "us";
+    if (all < 1'000'000'000) return sign + decimal(all, 6) + "ms";
+    const std::uint64_t ms = all / 1'000'000, hours = ms / 3'600'000, minutes = ms / 60'000 % 60;
+    std::string text = sign;
+    if (hours != 0) text += std::to_string(hours) + 'h';
+    if (hours != 0 || minutes != 0) text += std::to_string(minutes) + 'm';
+    return text + decimal(ms % 60'000, 3) + 's';
 }
 
 }  // namespace dunlin::platform

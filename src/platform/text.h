@@ -43,4 +43,7 @@ private:
     char buffer_[1024];
 };
 
+// As Go's time.Duration: "1h2m3.5s", "1.25ms", "-3s"; no more than milliseconds of what is longer than a second. In every locale.
+std::string duration_text(std::int64_t ns);
+
 }  // namespace dunlin::platform

@@ -365,13 +365,17 @@ void descriptor::forget_frozen_here() noexcept {
             }
             s.waiting = kept;
             const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
-            turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen;
+            // Read again: the first may be from an earlier turn of his. Pairs with the release of whoever froze him.
+            turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
+                           s.holder.load(std::memory_order_relaxed) == g;
         }
         if (turn_is_lost) leave(d);
     }
 }
 
 void descriptor::forget_frozen() noexcept {
+    static platform::futex_lock one_at_a_time;  // a turn ends once
+    std::scoped_lock guard(one_at_a_time);
     // Those of a slab that is added from now on are a plain thread's.
     records.lock.lock();
     record_store::slab* s = records.slabs;

@@ -121,7 +121,7 @@ public:
     static std::int64_t waiter_count() noexcept;
     static bool anybody_waits() noexcept { return waiter_count() > 0; }
     static descriptor* of_tag(std::uint64_t tag) noexcept;
-    // The world is stopped.
+    // Whoever else has stopped or not. By a thread without a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
@@ -136,7 +136,7 @@ private:
         std::atomic<std::uint32_t> drained{0};  // whoever has tried
         std::atomic<std::int64_t> deadline_ns{no_deadline_ns};
         std::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's.
-                                                         // Relaxed: read by others only when all have stopped (forget_frozen)
+                                                         // Relaxed: for others it counts only if he is frozen, after he has stored it
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
     };

@@ -95,4 +95,6 @@ void poller::forget_all() noexcept {
     if (auto* forget = also_forget.load(std::memory_order_relaxed)) forget();
 }
 
+void poller::forget_lost() noexcept { descriptor::forget_frozen(); }
+
 }  // namespace dunlin::netpoll

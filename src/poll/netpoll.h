@@ -20,6 +20,7 @@ public:
     unsigned deliver(const sched::event_batch& found) noexcept override;
     void interrupt() noexcept override;
     void forget_all() noexcept override;
+    void forget_lost() noexcept override;
 
 private:
     timers::timer_events timers_;

@@ -22,6 +22,7 @@
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/current.h"
+#include "sched/monitor.h"
 #include "sched/preempt.h"
 #include "sched/safe_place.h"
 #include "stack/sanitizer.h"
@@ -61,6 +62,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
     if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
     m->frozen.store(true, std::memory_order_release);
+    call_monitor_for_lost();
     for (;;) platform::futex_wait(never, 0);
 }
 

@@ -5,6 +5,7 @@
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
+#include "sched/monitor.h"
 #include "sched/processor.h"
 
 namespace dunlin::sched {
@@ -85,6 +86,7 @@ bool ask_for_it_back(machine* m) noexcept {
 
 void abandon(machine* m, goroutine* self) noexcept {
     self->state.store(goroutine_state::frozen, std::memory_order_release);
+    call_monitor_for_lost();
     m->leaving = nullptr;
     *m->exceptions = {};
     stack::before_last_switch(m->own_stack);

@@ -226,9 +226,9 @@ void end_idle_machines(unsigned count) noexcept {
     for (; count != 0; --count) {
         s.lock.lock();
         machine* m = pop_idle_machine();
+        if (m != nullptr) m->must_end = true;
         s.lock.unlock();
         if (m == nullptr) return;
-        m->must_end = true;
         m->wake_word.store(1, std::memory_order_release);
         platform::futex_wake(m->wake_word);
         s.hand_offs.threads_ended.add();

@@ -8,7 +8,7 @@
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
 // Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one: 0 % CPU in an idle process.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other.
+//            One of them sees the other. The same with lost_late, by whoever loses a goroutine whose run() has returned.
 #include "sched/monitor.h"
 
 #include <utility>
@@ -46,6 +46,7 @@ constexpr std::size_t trim_slots_max = 30'000;  // 50 ms of system calls at most
 
 std::atomic<unsigned> threads{0};
 std::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
+std::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
 std::atomic<std::int64_t> trace_period_ns{0};
 std::atomic<void (*)()> print_trace{nullptr};
 
@@ -165,7 +166,7 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
-    while (in_time && all_idle() && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
+    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
         const std::int64_t until = look_for_deadlock() ? platform::now_ns() + deadlock_again_ns : deadline_ns;
         platform::futex_wait_until(monitor_asleep, 1, until);
         in_time = deadline_ns == 0 || platform::now_ns() < deadline_ns;
@@ -218,6 +219,7 @@ void one_round(rounds& r) noexcept {
     pay_owed_wakes(r);
     feed_starved();
     freeze_again();
+    if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) s.events->forget_lost();
     trim_stacks(r, o.now_ns);
     end_spare_threads(r, o.now_ns);
     if (spare_is_overdue(o.now_ns) && work_anywhere()) wake_if_idle();
@@ -261,6 +263,11 @@ void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
     call_word.fetch_add(1, std::memory_order_release);
     platform::futex_wake(call_word);
+}
+
+void call_monitor_for_lost() noexcept {
+    lost_late.store(true, std::memory_order_seq_cst);
+    wake_monitor_if_asleep();
 }
 
 void set_trace_period(std::int64_t period_ms, void (*print)()) noexcept {

@@ -351,7 +351,7 @@ struct alignas(platform::false_sharing_range) machine {
     stray_notes notes;                          // monitor
 
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
-    bool must_end = false;                      // itself: its goroutine ended wired to it; whoever took it off the idle list for that
+    owned<bool> must_end;                       // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
     std::uint32_t id = 0;                       // constant
     owned<pid_t> tid;                           // constant; but the record may serve another thread later

@@ -341,6 +341,22 @@ TEST_P(Select, AnLvalueIsCopiedWhenTheCaseIsMade) {
     });
 }
 
+TEST_P(Select, ACaseThatWasMovedFromIsNamed) {
+    run([] {
+        const dunlin::chan<int> c(1);
+        std::vector<select_case> list;
+        for (int i = 0; i < 3; ++i) list.push_back(on_send(c, i));
+        const select_case elsewhere = std::move(list[1]);
+        try {
+            select(std::span(list));
+            ADD_FAILURE() << "it was taken for a case";
+        } catch (const std::invalid_argument& e) {
+            EXPECT_STREQ(e.what(), "dunlin::select: case 1 of the list was moved from");
+        }
+        EXPECT_EQ(c.len(), 0u);
+    });
+}
+
 TEST_P(Select, AListOwnsItsValueUntilItIsSent) {
     run([] {
         const dunlin::chan<owner> c(1);

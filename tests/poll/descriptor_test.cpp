@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <dunlin/net.hpp>
@@ -382,6 +383,42 @@ TEST_P(Descriptor, AThreadGetsTheTurnOfAFrozenReader) {
     b.write_all("x");
     thread->join();
     EXPECT_EQ(got, 1);
+}
+
+// It blocks in the kernel when run() returns and is lost when it comes out, while others already wait for its turn.
+TEST_P(Descriptor, ATurnThatIsLostOnlyLaterIsHandedOn) {
+    for (int i = 0; i < support::rounds(10); ++i) {
+        auto [a, b] = net::stream_pair();
+        int ends[2];
+        ASSERT_EQ(pipe(ends), 0);
+        std::atomic<bool> begun{false}, lost{true};
+        run([&, &a = a] {
+            dunlin::go([&] {
+                ASSERT_EQ(dunlin::io_access::of(a)->enter(direction::read), dunlin::netpoll::gate::entry::in);
+                begun = true;
+                char c;
+                ASSERT_EQ(read(ends[0], &c, 1), 1);
+                dunlin::yield();
+                lost = false;
+            });
+            support::eventually([&] { return begun.load(); });
+            dunlin::sleep_for(1ms);  // let it block
+        });
+        dunlin::run({.max_procs = procs()}, [&, &a = a, &b = b] {
+            dunlin::task<std::size_t> reader = dunlin::spawn([&a] {
+                char c;
+                return a.read_some(&c, 1);
+            });
+            b.write_all("x");
+            dunlin::sleep_for(i % 2 == 0 ? 1ms : 30ms);  // the monitor may be asleep by then
+            ASSERT_EQ(write(ends[1], "x", 1), 1);
+            EXPECT_EQ(reader.get(), 1u);
+        });
+        EXPECT_TRUE(lost);
+        close(ends[0]);
+        close(ends[1]);
+        close_quickly(a, b);
+    }
 }
 
 // ---- short reads ---------------------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ protected:
 EACH_P(HogStress);
 
 TEST_P(HogStress, ArithmeticGivesWhatItGivesWithoutPreemption) {
-    hog({{"arithmetic", hogs::arithmetic}});
+    hog({{"arithmetic", hogs::arithmetic}}, 4, 20);  // two rounds are over in 4 ms on a fast machine
     // Else this file tests nothing. With more processors than CPUs the hogs may be done before anybody has to wait for ten milliseconds.
     if (procs() == 1) {
         EXPECT_GT(taken_, 0u);

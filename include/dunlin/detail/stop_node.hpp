@@ -1,0 +1,16 @@
+// stop_node.hpp - what contexts have for those who wait for a std::stop_token. src/context/context.cpp
+#pragma once
+
+#include <stop_token>
+
+#include <dunlin/config.hpp>
+#include <dunlin/detail/chan_core.hpp>
+
+namespace dunlin::detail {
+
+// A context's node, done when `parent` is (null: the background) or stop is requested. The caller owns the reference.
+DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
+// Its channel: closed when it is done.
+DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
+
+}  // namespace dunlin::detail

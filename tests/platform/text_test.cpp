@@ -1,0 +1,26 @@
+#include "platform/text.h"
+
+#include <cstdint>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using dunlin::platform::duration_text;
+
+TEST(DurationText, HasTheUnitsOfGo) {
+    EXPECT_EQ(duration_text(0), "0s");
+    EXPECT_EQ(duration_text(7), "7ns");
+    EXPECT_EQ(duration_text(-7), "-7ns");
+    EXPECT_EQ(duration_text(1'000), "1us");
+    EXPECT_EQ(duration_text(1'050), "1.05us");
+    EXPECT_EQ(duration_text(50'000'000), "50ms");
+    EXPECT_EQ(duration_text(999'999'999), "999.999999ms");
+    EXPECT_EQ(duration_text(1'000'000'000), "1s");
+    EXPECT_EQ(duration_text(1'500'999'999), "1.5s");
+    EXPECT_EQ(duration_text(60'000'000'000), "1m0s");
+    EXPECT_EQ(duration_text(-3'723'045'000'000), "-1h2m3.045s");
+    EXPECT_EQ(duration_text(INT64_MIN), "-2562047h47m16.854s");
+}
+
+}  // namespace
