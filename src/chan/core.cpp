@@ -13,22 +13,6 @@ namespace dunlin::detail {
 
 // ---- the ring ----------------------------------------------------------------------------------------------------------------------------
 
-void chan_core::push(void* value) noexcept {
-    const std::size_t count = count_.load(std::memory_order_relaxed);
-    std::size_t at = first_ + count;
-    if (at >= capacity_) at -= capacity_;
-    move(element(at), value);
-    count_.store(count + 1, std::memory_order_relaxed);
-}
-
-void chan_core::pop(void* slot) noexcept {
-    std::byte* from = element(first_);
-    move(slot, from);
-    destroy_element(from);
-    if (++first_ == capacity_) first_ = 0;
-    count_.store(count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-}
-
 chan_core::~chan_core() {
     for (std::size_t left = count_.load(std::memory_order_relaxed); left != 0; --left) {
         destroy_element(element(first_));
@@ -58,44 +42,7 @@ bool chan_core::drop_buffered() noexcept {
 
 // ---- one operation, under the lock ---------------------------------------------------------------------------------------------------------
 
-bool chan_core::may_receive() noexcept {
-    if (DUNLIN_UNLIKELY(timer_ != nullptr)) timer_->look_at_clock();
-    return count_.load(std::memory_order_relaxed) != 0 || closed_.load(std::memory_order_relaxed) || !senders_.empty();
-}
-
-channel_status chan_core::send(void* value, park::wait_node*& woken) noexcept {
-    if (DUNLIN_UNLIKELY(closed_.load(std::memory_order_relaxed))) return channel_status::closed;
-    if (auto* peer = static_cast<chan_node*>(receivers_.pop_claimed())) {
-        move(peer->slot, value);
-        peer->ok = true;
-        woken = peer;
-        return channel_status::ok;
-    }
-    if (count_.load(std::memory_order_relaxed) == capacity_) return channel_status::would_block;
-    push(value);
-    return channel_status::ok;
-}
-
-channel_status chan_core::receive(void* slot, park::wait_node*& woken) noexcept {
-    if (DUNLIN_UNLIKELY(timer_ != nullptr)) timer_->look_at_clock();
-    if (count_.load(std::memory_order_relaxed) != 0) {
-        pop(slot);
-        // The buffer was full if a sender waits: its element follows.
-        if (auto* peer = static_cast<chan_node*>(senders_.pop_claimed())) {
-            push(peer->slot);
-            peer->ok = true;
-            woken = peer;
-        }
-        return channel_status::ok;
-    }
-    if (auto* peer = static_cast<chan_node*>(senders_.pop_claimed())) {
-        move(slot, peer->slot);
-        peer->ok = true;
-        woken = peer;
-        return channel_status::ok;
-    }
-    return closed_.load(std::memory_order_relaxed) ? channel_status::closed : channel_status::would_block;
-}
+[[gnu::noinline]] void chan_core::look_at_timer() noexcept { timer_->look_at_clock(); }
 
 bool chan_core::close(park::wait_node*& woken) noexcept {
     if (closed_.load(std::memory_order_relaxed)) return false;
@@ -108,16 +55,12 @@ bool chan_core::close(park::wait_node*& woken) noexcept {
     return true;
 }
 
-void chan_core::enqueue_receiver(chan_node* n) {
-    if (DUNLIN_UNLIKELY(timer_ != nullptr)) timer_->somebody_waits();
+void chan_core::enqueue_timer_receiver(chan_node* n) {
+    timer_->somebody_waits();
     receivers_.push_back(n);
 }
 
-void chan_core::forget_receiver(chan_node* n) noexcept {
-    if (!n->linked) return;
-    receivers_.remove(n);
-    if (DUNLIN_UNLIKELY(timer_ != nullptr) && receivers_.empty()) timer_->nobody_waits();
-}
+void chan_core::nobody_waits_for_timer() noexcept { timer_->nobody_waits(); }
 
 // ---- waiting -----------------------------------------------------------------------------------------------------------------------------
 
@@ -249,7 +192,7 @@ wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, co
     const channel_status status = c->send(value, woken);
     if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::send, value, m, limit, where);
     c->lock.unlock(m);
-    if (woken != nullptr) woken->who->wake();
+    if (woken != nullptr) woken->who->wake_from(m);
     leave_runtime(m);
     return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
 }
@@ -263,7 +206,7 @@ wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, 
     const channel_status status = c->receive(slot, woken);
     if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::receive, slot, m, limit, where);
     c->lock.unlock(m);
-    if (woken != nullptr) woken->who->wake();
+    if (woken != nullptr) woken->who->wake_from(m);
     leave_runtime(m);
     return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
 }
@@ -275,7 +218,7 @@ channel_status channel_try_send(chan_core* c, void* value) noexcept {
     c->lock.lock(inside.machine());
     const channel_status status = c->send(value, woken);
     c->lock.unlock(inside.machine());
-    if (woken != nullptr) woken->who->wake();
+    if (woken != nullptr) woken->who->wake_from(inside.machine());
     return status;
 }
 
@@ -286,7 +229,7 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
     c->lock.lock(inside.machine());
     const channel_status status = c->receive(slot, woken);
     c->lock.unlock(inside.machine());
-    if (woken != nullptr) woken->who->wake();
+    if (woken != nullptr) woken->who->wake_from(inside.machine());
     return status;
 }
 

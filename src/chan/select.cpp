@@ -297,7 +297,7 @@ std::size_t selection::run(std::size_t otherwise_index) {
             return taken;
         }
         unlock_all(m);
-        if (woken != nullptr) woken->who->wake();
+        if (woken != nullptr) woken->who->wake_from(m);
         leave_runtime(m);
         return taken;
     }

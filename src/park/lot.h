@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include "park/waiter.h"
+#include "platform/cpu.h"
 #include "platform/lock.h"
 
 namespace dunlin::park {
@@ -93,7 +94,7 @@ private:
 
 inline constexpr unsigned lot_bits = 14;
 // Constant-initialised, never destroyed. A page that no address has fallen into costs nothing.
-extern lot_bucket the_lot[1u << lot_bits];
+DUNLIN_HIDDEN extern lot_bucket the_lot[1u << lot_bits];
 
 inline lot_bucket& bucket_of(const void* address) noexcept {
     return the_lot[(reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u) >> (64 - lot_bits)];

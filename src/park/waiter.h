@@ -85,6 +85,15 @@ public:
         }
     }
 
+    // The same by whoever has been inside the runtime since before he claimed it, as enter() said; null: on a plain thread.
+    void wake_from(sched::machine* m) noexcept {
+        if (goroutine_ != nullptr && m != nullptr) {
+            sched::ready_inside_runtime(m, goroutine_);
+        } else {
+            wake();
+        }
+    }
+
     // For a waiter with several nodes: true for the first who asks. Acquire-release: the node's result is published by the wake, but whoever gives
     // up must see that another was first.
     bool decide(wait_node* by) noexcept {

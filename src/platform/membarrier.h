@@ -8,10 +8,12 @@
 
 #include <atomic>
 
+#include "platform/cpu.h"
+
 namespace dunlin::platform {
 
 // True after start-up when the kernel does the work; constant afterwards.
-extern bool asymmetric_barriers;
+DUNLIN_HIDDEN extern bool asymmetric_barriers;
 
 // Registers the process; call once before any worker runs. `allow` = false forces the symmetric form (tests).
 void init_barriers(bool allow = true) noexcept;

@@ -133,6 +133,12 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rar
         wake_for_run_next(p);
     }
 }
+
+// ready() by a machine that is inside the runtime and has claimed g's waiter there: nothing can have frozen g since.
+inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
+    transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+    push_run_next(processor_of(m), g);
+}
 // Puts a list at the tail of the global queue, takes the lock.
 void push_global(goroutine_list& list) noexcept;
 void push_global(goroutine* g) noexcept;

@@ -19,6 +19,6 @@ struct upward_hooks {
     void (*machine_thread)(bool begins) noexcept = nullptr;
 };
 
-extern upward_hooks hooks;
+DUNLIN_HIDDEN extern upward_hooks hooks;
 
 }  // namespace dunlin::sched

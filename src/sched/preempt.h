@@ -35,8 +35,8 @@ namespace dunlin::sched {
 
 // How far it goes. DUNLIN_PREEMPTION=signal (both steps), take (the first), off.
 enum class preemption : std::uint8_t { off, take, signal };
-extern preemption preemption_mode;  // constant after the start
-extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
+DUNLIN_HIDDEN extern preemption preemption_mode;  // constant after the start
+DUNLIN_HIDDEN extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
 
 // Step 2, by the monitor: sends the signal. m is a stray.
 void ask_to_stop(machine* m) noexcept;

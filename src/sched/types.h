@@ -450,6 +450,6 @@ struct scheduler {
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
 };
 
-extern scheduler the_scheduler;
+DUNLIN_HIDDEN extern scheduler the_scheduler;
 
 }  // namespace dunlin::sched

@@ -38,6 +38,7 @@
 #include <cstdint>
 #include <span>
 
+#include "platform/cpu.h"
 #include "platform/lock.h"
 #include "platform/memory.h"
 #include "stack/slot.h"
@@ -150,6 +151,6 @@ private:
 };
 
 // The one that goroutines use. Constant-initialised and never destroyed in effect: usable before and after main.
-extern arena stacks;
+DUNLIN_HIDDEN extern arena stacks;
 
 }  // namespace dunlin::stack
