@@ -29,7 +29,7 @@ struct case_base {
     case_kind kind;
     bool ok = false;             // the result: an element was moved; false: the channel was closed
     std::uint32_t edge = 0;      // readable, writable: the last one that was seen (src/chan/descriptor_case.h)
-    chan_core* core = nullptr;   // null: nil, never ready
+    chan_core* core = nullptr;   // of a receive or a send. Null: nil, never ready
     void* slot = nullptr;        // where the element is or shall be; the descriptor of readable and writable
     std::int64_t duration_ns = 0;
     std::source_location where;

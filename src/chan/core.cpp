@@ -142,8 +142,23 @@ enum class direction : bool { send, receive };
     }
 }
 
-// The slow half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the runtime.
-[[gnu::noinline]] wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m, const wait_limit* limit,
+// What is left of a wait with a limit. The node is queued, no lock held.
+[[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node, const wait_limit& limit) {
+    const end_of_wait end = wait_limited(w, limit);
+    if (end == end_of_wait::served) return node.ok ? wait_outcome::ok : wait_outcome::closed;
+    {
+        park::runtime_section inside;
+        c->lock.lock();
+        d == direction::send ? c->forget_sender(&node) : c->forget_receiver(&node);
+        c->lock.unlock();
+    }
+    if (end == end_of_wait::no_memory) throw std::bad_alloc();
+    return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
+}
+
+// The second half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the runtime. Inlined: a frame of its own
+// would be saved and restored around each switch.
+[[gnu::always_inline]] inline wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m, const wait_limit* limit,
     const std::source_location& where) {
     park::waiter w(m);
     chan_node node(&w);
@@ -163,20 +178,9 @@ enum class direction : bool { send, receive };
         }
     }
     c->lock.unlock(m);
-    if (limit == nullptr) {
-        w.wait();
-        return node.ok ? wait_outcome::ok : wait_outcome::closed;
-    }
-    const end_of_wait end = wait_limited(w, *limit);
-    if (end == end_of_wait::served) return node.ok ? wait_outcome::ok : wait_outcome::closed;
-    {
-        park::runtime_section inside;
-        c->lock.lock();
-        d == direction::send ? c->forget_sender(&node) : c->forget_receiver(&node);
-        c->lock.unlock();
-    }
-    if (end == end_of_wait::no_memory) throw std::bad_alloc();
-    return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
+    if (limit != nullptr) return wait_out_limit(c, d, w, node, *limit);
+    w.wait();
+    return node.ok ? wait_outcome::ok : wait_outcome::closed;
 }
 
 inline wait_outcome outcome_of(channel_status s) noexcept { return s == channel_status::ok ? wait_outcome::ok : wait_outcome::closed; }
