@@ -134,7 +134,8 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rar
     }
 }
 
-// ready() by a machine that is inside the runtime and has claimed g's waiter there: nothing can have frozen g since.
+// ready() by a machine that is inside the runtime and has claimed g's waiter there: g is not frozen since, because the end of run() first stops the world,
+// and so waits until this machine comes out.
 inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     push_run_next(processor_of(m), g);
