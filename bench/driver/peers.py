@@ -27,7 +27,11 @@ def build_step(command, cwd=ROOT, env=None):
 
 
 def output_of(command, cwd=ROOT):
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    """Empty if the program fails or is not there: a bare system has no git."""
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

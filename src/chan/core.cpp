@@ -254,7 +254,11 @@ void* allocate(std::size_t bytes, std::size_t align) {
 }
 
 void deallocate(void* p, std::size_t align) noexcept {
-    align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(p) : ::operator delete(p, std::align_val_t{align});
+    if (align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) {  // as an expression with ?: clang 16 calls both
+        ::operator delete(p);
+    } else {
+        ::operator delete(p, std::align_val_t{align});
+    }
 }
 
 }  // namespace

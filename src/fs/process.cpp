@@ -30,6 +30,7 @@
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "platform/valgrind.h"
+#include "sched/current.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -172,6 +173,7 @@ public:
         need(posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1));  // the program's own may not be O_CLOEXEC
     }
     int run(int& pid, char* const* arguments, char* const* environment) const noexcept {
+        const platform::ordinary_thread as_elsewhere(sched::current_machine() != nullptr);
         return posix_spawnp(&pid, arguments[0], &actions_, &attributes_, arguments, environment);
     }
 

@@ -135,9 +135,14 @@ thread_use this_thread_use() noexcept {
     return {static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec, static_cast<std::uint64_t>(used.ru_nvcsw)};
 }
 
+int current_cpu() noexcept { return sched_getcpu(); }
+
 void use_exact_timers() noexcept { raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1); }
 
-void use_short_turns() noexcept {
+namespace {
+
+// 0: the kernel's own.
+void set_turn_ns(std::uint64_t ns) noexcept {
     // linux/sched/types.h, which cannot be included beside <sched.h>.
     struct {
         std::uint32_t size, policy;
@@ -148,8 +153,24 @@ void use_short_turns() noexcept {
     } attributes{};
     constexpr std::uint32_t other = 0;
     if (raw_syscall(SYS_sched_getattr, 0, syscall_arg(&attributes), sizeof attributes, 0) != 0 || attributes.policy != other) return;
-    attributes.runtime = 100'000;
+    attributes.runtime = ns;
     raw_syscall(SYS_sched_setattr, 0, syscall_arg(&attributes), 0);
+}
+
+}  // namespace
+
+void use_short_turns() noexcept { set_turn_ns(100'000); }
+
+ordinary_thread::ordinary_thread(bool ours) noexcept : ours_(ours) {
+    if (!ours_) return;
+    raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 0);
+    set_turn_ns(0);
+}
+
+ordinary_thread::~ordinary_thread() {
+    if (!ours_) return;
+    use_exact_timers();
+    use_short_turns();
 }
 
 stack_bounds thread_stack() noexcept {

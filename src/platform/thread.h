@@ -15,6 +15,7 @@ int start_thread(void (*main)(void*), void* argument, const char* name) noexcept
 void remember_signal_mask() noexcept;
 
 pid_t thread_id() noexcept;
+int current_cpu() noexcept;  // a hint: it may be on another one by now
 bool is_main_thread() noexcept;
 
 // Threads of this process, from /proc/self/status; 0 when it cannot be told.
@@ -42,6 +43,18 @@ void use_exact_timers() noexcept;
 // The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux 6.12 and later; elsewhere
 // nothing). Its share of the CPU stays the same.
 void use_short_turns() noexcept;
+
+// Takes both back from construction to destruction, if the calling thread is one of the runtime's (`ours`): a process that is started meanwhile has neither.
+class ordinary_thread {
+public:
+    explicit ordinary_thread(bool ours) noexcept;
+    ~ordinary_thread();
+    ordinary_thread(const ordinary_thread&) = delete;
+    ordinary_thread& operator=(const ordinary_thread&) = delete;
+
+private:
+    bool ours_;
+};
 
 // The calling thread's stack as it was created.
 struct stack_bounds {

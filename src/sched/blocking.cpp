@@ -36,7 +36,7 @@ void hand_on_at_once(machine* m) noexcept {
     m->taken.store(1, std::memory_order_relaxed);
     p->counts.hand_offs.add();
     if (the_scheduler.idle_machine_count < 2) want_spare_machine();  // in time for the next one
-    start_machine(p, false);
+    start_machine(p, false, wake_place::here);
 }
 
 void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {

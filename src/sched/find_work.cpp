@@ -10,7 +10,7 @@
 //              5. poll: whoever's descriptor has become ready, unless somebody sleeps in the poller
 //              6. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
 //              7. a preempted goroutine gets the processor, on its own thread (preempt.h); else
-//                 watch for a few microseconds, since falling asleep and being woken costs more than that
+//                 watch for a few microseconds if another processor runs, since falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if nobody else does; else until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
@@ -23,6 +23,7 @@
 #include "sched/goroutine.h"
 #include "sched/global_queue.h"
 #include "sched/hooks.h"
+#include "sched/monitor.h"
 #include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
@@ -57,15 +58,28 @@ inline void advance_tick(processor* p) noexcept {
     return g;
 }
 
-// Readies what is due here. False: the world stops, and whoever asked for work shall find none.
-[[gnu::noinline]] bool look_at_events(processor* p) noexcept {
+// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once (wake.h, left out).
+unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
+    m->chooses = true;
+    const unsigned count = the_scheduler.events->collect(from, now);
+    m->chooses = false;
+    return count;
+}
+
+// Readies what is due here. False: the world stops, and whoever asked for work shall find none. `chooses`: the caller is about to choose what to run.
+[[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
     if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
     p->events_due.store(false, std::memory_order_relaxed);
     event_source* events = the_scheduler.events;
     const std::int64_t deadline = events->next_deadline(p);
     if (deadline == 0) return true;
     const std::int64_t now = platform::now_ns();
-    if (now >= deadline) events->collect(p, now);
+    if (now < deadline) return true;
+    if (chooses) {
+        collect_before_choosing(current_machine(), p, now);
+    } else {
+        events->collect(p, now);
+    }
     return true;
 }
 
@@ -82,7 +96,7 @@ goroutine* find_local(machine*, processor* p) noexcept {
     const std::uint64_t executed = p->counts.switches.get();
     p->counts.switches.add();
     if (DUNLIN_UNLIKELY(executed % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed))) {
-        if (!look_at_events(p)) return nullptr;
+        if (!look_at_events(p, true)) return nullptr;
     }
     const std::uint8_t over = p->slice_over.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(over == 3)) return nullptr;  // find_work() knows whose turn it is
@@ -96,6 +110,8 @@ goroutine* find_local(machine*, processor* p) noexcept {
         }
         // The chain of those who ready each other has had its time: it queues like everybody else.
         push_local(p, g);
+        submit_barrier();
+        wake_if_idle();
     }
     if (DUNLIN_UNLIKELY(over != 0)) {
         p->slice_over.store(0, std::memory_order_relaxed);
@@ -122,7 +138,7 @@ bool may_rotate(processor* p) noexcept {
     return true;
 }
 
-bool look_around(processor* p) noexcept { return !look_at_events(p); }
+bool look_around(processor* p) noexcept { return !look_at_events(p, false); }
 
 goroutine* take_global(processor* p) noexcept {
     scheduler& s = the_scheduler;
@@ -245,12 +261,11 @@ goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept
 }
 
 // Timers of others: theirs may be busy for long.
-bool collect_from(processor* victim) noexcept {
-    event_source* events = the_scheduler.events;
-    const std::int64_t deadline = events->next_deadline(victim);
+bool collect_from(machine* m, processor* victim) noexcept {
+    const std::int64_t deadline = the_scheduler.events->next_deadline(victim);
     if (deadline == 0) return false;
     const std::int64_t now = platform::now_ns();
-    return now >= deadline && events->collect(victim, now) != 0;
+    return now >= deadline && collect_before_choosing(m, victim, now) != 0;
 }
 
 goroutine* steal(machine* m, processor* p) noexcept {
@@ -262,7 +277,7 @@ goroutine* steal(machine* m, processor* p) noexcept {
             if (s.stopping.load(std::memory_order_relaxed)) return nullptr;
             processor* victim = s.processor_at(order.position());
             if (victim == p) continue;
-            if (last && collect_from(victim)) {
+            if (last && collect_from(m, victim)) {
                 if (goroutine* g = find_local(m, p)) return g;
             }
             if (victim->state.load(std::memory_order_relaxed) != processor_state::running) continue;
@@ -317,6 +332,8 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
     if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // who has the work waits for our CPU
+    // Nobody else runs: what may come now comes from outside, rarely within microseconds, and from a descriptor it would not be seen here.
+    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) + 1 >= s.max_procs.load(std::memory_order_relaxed)) return false;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     const std::int64_t until = platform::now_ns() + watch_ns;
     unsigned looks = 0;
@@ -352,7 +369,7 @@ goroutine* retire(machine* m) noexcept {
     return nullptr;
 }
 
-// After R3 has found something, or, without a search, with something in hand.
+// After R3 has found something; or, without a search, with something in hand: who comes for that wakes the monitor after he has delivered it.
 bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -360,8 +377,16 @@ bool come_back(machine* m, bool to_search = true) noexcept {
     s.lock.unlock();
     if (p == nullptr) return false;
     give(p, m);
-    if (to_search) start_spinning(m);
+    if (to_search) {
+        start_spinning(m);
+        wake_monitor_if_asleep();
+    }
     return true;
+}
+
+void collect_everywhere(machine* m) noexcept {
+    const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) collect_from(m, the_scheduler.processor_at(i));
 }
 
 // Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine has a processor again.
@@ -379,11 +404,20 @@ bool sleep_for_events(machine* m) noexcept {
     event_batch found;
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
-    s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
-    // Whoever searched and finds wakes another (F2 of wake.h). Who comes with events in hand does not search, and deliver() wakes others if there are several:
-    // a second thread for each event would cost more than the event.
-    const bool back = come_back(m, found.count == 0);
+    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has stood still.
+    const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
+    if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
+    // Whoever searched and finds wakes another (F2 of wake.h). Who comes with events or a deadline in hand does not search, and wakes another only if they are
+    // several: a second thread for each event would cost more than the event.
+    const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
+    const bool back = come_back(m, !in_hand);
+    if (back && due) collect_everywhere(m);
     s.events->deliver(found);
+    if (back && in_hand) {
+        wake_monitor_if_asleep();
+        const std::int64_t next = due ? earliest_deadline() : 0;
+        if (next != 0 && next - now < monitor_sleeps_at_most_ns) wake_if_idle();  // to sleep here
+    }
     return back;
 }
 
@@ -446,7 +480,7 @@ goroutine* find_work(machine* m) noexcept {
         if (!s.stopping.load(std::memory_order_relaxed)) {
             g = find_local(m, p);
             if (!g) {
-                look_at_events(p);
+                look_at_events(p, true);
                 g = find_local(m, p);
             }
             if (!g && s.global_size.load(std::memory_order_relaxed) != 0) g = take_global(p);
@@ -466,6 +500,7 @@ goroutine* find_work(machine* m) noexcept {
         }
         if (g) {
             stop_spinning(m);
+            if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();  // wake.h, left out
             return g;
         }
         if (m->p.load(std::memory_order_relaxed) != nullptr) continue;
@@ -502,7 +537,7 @@ void ready_polled(goroutine_list& list) noexcept {
         push_local(p, g);
     }
     submit_barrier();
-    if (p->queue.size() > 1) wake_if_idle();
+    if (p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr) > 1) wake_if_idle();
 }
 
 }  // namespace dunlin::sched

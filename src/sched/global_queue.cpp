@@ -48,12 +48,36 @@ void global_queue::drop_first_block() noexcept {
     }
 }
 
-// Rare (a processor goes away, a world ends): the old contents are taken out and put in again behind the new.
-void global_queue::push_front(goroutine_list& list) noexcept {
+bool global_queue::make_room_in_front() noexcept {
+    if (first_ != nullptr && first_ == last_ && begin_ == end_) {
+        begin_ = end_ = block_items;
+        return true;
+    }
+    block* b = take_block();
+    if (b == nullptr) return false;
+    if (last_ == nullptr) {
+        last_ = b;
+        end_ = block_items;
+    }
+    b->next = first_;
+    first_ = b;
+    begin_ = block_items;
+    return true;
+}
+
+// A thread that blocks while no other is ready brings its processor's whole queue, so this must not depend on how many are here.
+void global_queue::push_front(goroutine* g) noexcept {
+    if (begin_ == 0 && !make_room_in_front()) return rebuild_behind(g);
+    first_->items[--begin_] = g;
+    ++size_;
+}
+
+// No memory: the contents are taken out and put in again behind it.
+void global_queue::rebuild_behind(goroutine* g) noexcept {
     goroutine_list all;
-    while (goroutine* g = list.pop_front()) all.push_back(g);
-    while (goroutine* g = pop_front()) all.push_back(g);
-    while (goroutine* g = all.pop_front()) push_back(g);
+    all.push_back(g);
+    while (goroutine* other = pop_front()) all.push_back(other);
+    while (goroutine* next = all.pop_front()) push_back(next);
 }
 
 }  // namespace dunlin::sched

@@ -67,13 +67,13 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
 // ---- taking and handing on -----------------------------------------------------------------------------------------------------------
 
 // p has no machine and is ours.
-void hand_on(processor* p, const outlook& o) noexcept {
+void hand_on(processor* p, const outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size.load(std::memory_order_relaxed) != 0;
     p->slice_over.store(0, std::memory_order_relaxed);
     if (!s.stopping.load(std::memory_order_relaxed)) {
-        if (wanted && start_idle_machine(p, false)) return;
-        if (resume_one_with(p)) return;
+        if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
+        if (resume_one_with(p, free_cpu)) return;
     }
     s.lock.lock();
     const bool stopping = s.stopping.load(std::memory_order_relaxed);
@@ -142,10 +142,6 @@ void sample(monitor_notes& n, const machine* m, std::int64_t now) noexcept {
     n.sampled_sleeps = platform::thread_sleeps(m->tid);
 }
 
-void look_again_at(std::int64_t when_ns, outlook& o) noexcept {
-    if (o.look_again_ns == 0 || when_ns < o.look_again_ns) o.look_again_ns = when_ns;
-}
-
 void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = m->blocking_tick;
@@ -153,7 +149,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.blocking_tick = tick;
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
-        if (o.somebody_waits) look_again_at(o.now_ns + blocking_grace_ns, o);
+        if (o.somebody_waits) o.look_again_at(o.now_ns + blocking_grace_ns);
         return;
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
@@ -188,7 +184,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
     const std::int64_t due = n.slice_began_ns + (urgent ? short_slice_ns : slice_ns);
     if (o.now_ns < due) {
-        return look_again_at(due, o);
+        return o.look_again_at(due);
     }
     if (g->flags & goroutine::pinned) {
         m->preempt_later.store(true, std::memory_order_relaxed);
@@ -198,6 +194,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     const std::int64_t computed = platform::thread_cpu_ns(m->tid) - n.sampled_cpu_ns;
     if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
     if (!can_hand_on(o)) return;
+    int free_cpu = any_cpu;
     const bool stoppable = preemption_mode == preemption::signal && computed >= computing_ns && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
     if (!take(p, m, age < slice_ns ? age : 0, true)) return;
     s.hand_offs.from_hogs.add();
@@ -211,8 +208,10 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
+        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one of them may be old.
+        if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
     }
-    hand_on(p, o);
+    hand_on(p, o, free_cpu);
     if (o.urgent) {
         o.urgent = false;
         s.urgent.store(false, std::memory_order_relaxed);
@@ -225,9 +224,9 @@ void look_again_if_it_waits(const machine* m, outlook& o) noexcept {
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
-        look_again_at(o.now_ns + blocking_grace_ns, o);
+        o.look_again_at(o.now_ns + blocking_grace_ns);
     } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && !platform::thread_is_running(m->tid)) {
-        look_again_at(o.now_ns + asleep_grace_ns, o);
+        o.look_again_at(o.now_ns + asleep_grace_ns);
     }
 }
 
@@ -323,6 +322,7 @@ void look_at_processors(outlook& o) noexcept {
         if (p->notes.slice_began_ns == o.now_ns) all_stuck = false;
     }
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    o.only_hogs = all_stuck && o.preempted != 0 && runnable == 0 && !due && !s.events->anybody_waits();
     if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);
     if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
 }
@@ -375,7 +375,7 @@ void look_at_stray(machine* m, outlook& o) noexcept {
         ask_to_stop(m);
         if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
         n.next_look_ns = o.now_ns + ask_again_ns;
-        return look_again_at(n.next_look_ns, o);
+        return o.look_again_at(n.next_look_ns);
     }
     n.cpu_ns = cpu;
     n.since_ns = o.now_ns;
@@ -403,6 +403,7 @@ void look_at_strays(outlook& o) noexcept {
     scheduler& s = the_scheduler;
     look_at_stopped_world(o.now_ns);
     o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
+    if (stopping_since_ns != 0) o.only_hogs = false;
     if (s.strays_unlisted.load(std::memory_order_relaxed) && s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
         for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);
@@ -412,7 +413,10 @@ void look_at_strays(outlook& o) noexcept {
         machine* m = *link;
         if (m->stray.load(std::memory_order_relaxed)) {
             look_at_stray(m, o);
-            if (m->notes.wait_ns <= longest_stop_wait_ns) o.stuck = true;
+            if (m->notes.wait_ns <= longest_stop_wait_ns) {
+                o.stuck = true;
+                o.only_hogs = false;
+            }
             link = &m->notes.next;
         } else {
             *link = m->notes.next;

@@ -14,7 +14,12 @@ struct outlook {
     bool urgent = false;            // work was brought from outside while nobody came to look
     bool effect = false;            // something was done: the next round soon
     bool stuck = false;             // a processor makes no progress although somebody waits: the next round soon
-    std::int64_t look_again_ns = 0; // a slice ends then, or a short one; 0: no such moment
+    bool only_hogs = false;         // no processor makes progress, only preempted goroutines wait for one, and nobody computes without
+    std::int64_t look_again_ns = 0; // a slice ends then, or a short one, or a deadline comes that nobody watches; 0: no such moment
+
+    void look_again_at(std::int64_t when_ns) noexcept {
+        if (look_again_ns == 0 || when_ns < look_again_ns) look_again_ns = when_ns;
+    }
 };
 
 // One look at every processor: slices, blocking calls, threads that sleep in the kernel, goroutines that compute.

@@ -72,6 +72,7 @@ bool ask_for_it_back(machine* m) noexcept {
             s.hand_offs.returns_idle.add();
             s.lock.unlock();
             give(p, m);
+            wake_monitor_if_asleep();
             return m;
         }
         s.hand_offs.returns_queued.add();

@@ -89,6 +89,7 @@ void thread_main(void* raw) noexcept {
     const platform::stack_bounds bounds = platform::thread_stack();
     m->own_stack = {bounds.low, bounds.size, stack::thread_fiber()};
     platform::use_exact_timers();
+    platform::use_short_turns();  // docs/decisions/026-short-turns.md
     platform::use_signal_stack();
     hooks.machine_thread(true);
     look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
@@ -165,11 +166,24 @@ void report_no_thread(int error) noexcept {
     out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
-machine* pop_idle_machine() noexcept {
+// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although that one is busy and another is
+// not, where the CPUs are few. So `here` is for a waker that is about to sleep, `elsewhere` for one that goes on.
+machine* pop_idle_machine(wake_place place) noexcept {
+    constexpr int looks = 4;
     scheduler& s = the_scheduler;
-    machine* m = s.idle_machines;
+    machine** link = &s.idle_machines;
+    if (place != wake_place::anywhere) {
+        const int cpu = platform::current_cpu();
+        machine** m = link;
+        for (int i = 0; i < looks && *m != nullptr; ++i, m = &(*m)->idle_next) {
+            if (((*m)->slept_on_cpu == cpu) != (place == wake_place::here)) continue;
+            link = m;
+            break;
+        }
+    }
+    machine* m = *link;
     if (m == nullptr) return nullptr;
-    s.idle_machines = m->idle_next;
+    *link = m->idle_next;
     m->idle_next = nullptr;
     s.idle_machine_count = s.idle_machine_count - 1;
     return m;
@@ -201,10 +215,10 @@ machine* machine_list::pop_front() noexcept {
     return m;
 }
 
-bool start_idle_machine(processor* p, bool spinning) noexcept {
+bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    machine* m = pop_idle_machine();
+    machine* m = pop_idle_machine(place);
     s.lock.unlock();
     if (m == nullptr) return false;
     m->handed_p = p;
@@ -225,7 +239,7 @@ void end_idle_machines(unsigned count) noexcept {
     scheduler& s = the_scheduler;
     for (; count != 0; --count) {
         s.lock.lock();
-        machine* m = pop_idle_machine();
+        machine* m = pop_idle_machine(wake_place::anywhere);
         if (m != nullptr) m->must_end = true;
         s.lock.unlock();
         if (m == nullptr) return;
@@ -235,9 +249,9 @@ void end_idle_machines(unsigned count) noexcept {
     }
 }
 
-void start_machine(processor* p, bool spinning) noexcept {
+void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     scheduler& s = the_scheduler;
-    if (start_idle_machine(p, spinning)) return;
+    if (start_idle_machine(p, spinning, place)) return;
     if (resume_one_with(p)) {
         want_spare_machine();
         if (!spinning) return;
@@ -262,6 +276,7 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     m->idle_next = s.idle_machines;
     s.idle_machines = m;
     s.idle_machine_count = s.idle_machine_count + 1;
+    m->slept_on_cpu = platform::current_cpu();
     check_for_deadlock();
     s.lock.unlock();
     while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);

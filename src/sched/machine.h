@@ -64,9 +64,12 @@ void give(processor* p, machine* m) noexcept;
 // Takes m's processor away, by m itself, inside the runtime.
 processor* release_processor(machine* m) noexcept;
 
+// Where a thread shall start that is woken: the kernel starts it where it slept, mostly. `here`: its waker is about to sleep. `elsewhere`: he goes on.
+enum class wake_place : std::uint8_t { anywhere, here, elsewhere };
+
 // A machine for `p`: an idle one, else a preempted one, else p goes to the idle list and a thread is made, which will look for it. `spinning`: the
 // caller has already counted it. Never allocates, never waits.
-void start_machine(processor* p, bool spinning) noexcept;
+void start_machine(processor* p, bool spinning, wake_place place) noexcept;
 
 // Takes an idle processor for m, which is new and has none, if there is work for it; or sleeps for the timers, if nobody does. find_work.cpp.
 void look_for_a_processor(machine* m) noexcept;
@@ -75,7 +78,7 @@ void look_for_a_processor(machine* m) noexcept;
 void sleep_until_handed_a_processor(machine* m) noexcept;
 
 // The same with an idle machine only; false if there is none.
-bool start_idle_machine(processor* p, bool spinning) noexcept;
+bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 
 // Makes a machine without a processor, which looks for one. False, and a report, if no thread can be had. The thread maker only.
 bool make_spare_machine() noexcept;

@@ -1,10 +1,11 @@
 // monitor.cpp - what must be done on time although every processor may be busy with one goroutine.
 //
-// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll if nobody does, take processors from threads that block
-//            or compute and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try again, give back
-//            the memory of stacks and the threads that nobody used, print the trace. Then sleep until something is due: a timer of a busy processor, the
-//            end of a slice; 1 ms while somebody waits for a processor that is stuck, and twice as long after each 50 rounds without effect, at
-//            most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep (call_monitor).
+// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll or send somebody if nobody does, take processors
+//            from threads that block or compute and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try
+//            again, give back the memory of stacks and the threads that nobody used, print the trace. Then sleep until something is due: a timer of a
+//            busy processor, the end of a slice; 1 ms while somebody waits for a processor that is stuck (3 ms if they are all hogs), and twice as long
+//            after each 50 rounds without effect, at most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep
+//            (call_monitor).
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
 // Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one: 0 % CPU in an idle process.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
@@ -33,7 +34,8 @@ namespace {
 
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t shortest_ns = 1 * ms;
-constexpr std::int64_t longest_ns = 10 * ms;
+constexpr std::int64_t longest_ns = monitor_sleeps_at_most_ns;
+constexpr std::int64_t hogs_only_ns = 3 * ms;
 constexpr unsigned rounds_before_doubling = 50;
 constexpr unsigned idle_rounds_before_sleep = 10;
 constexpr std::int64_t poll_after_ns = 5 * ms;
@@ -88,22 +90,29 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     return wake_at;
 }
 
-// With every processor busy nobody polls; and an idle one's machine sleeps elsewhere if it went to sleep before anybody waited for a descriptor.
-void look_at_descriptors(rounds& r, std::int64_t now) noexcept {
+// With every processor busy nobody polls. With an idle one nobody may sleep in the poller: its machine sleeps elsewhere if it went to sleep before anybody
+// waited, and whoever slept there has left with something in hand (find_work.cpp), which may keep him busy.
+void look_at_poller(rounds& r, outlook& o) noexcept {
     scheduler& s = the_scheduler;
-    if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
+    if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
+    const bool somebody_idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0;
+    const std::int64_t deadline = somebody_idle ? earliest_deadline() : 0;
+    if (deadline != 0 && deadline <= o.now_ns) return wake_if_idle();
+    if (deadline != 0) o.look_again_at(deadline);
+    if (!s.events->anybody_waits()) return;
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
     if (std::exchange(r.polls, polls) != polls) {
-        r.polled_ns = now;
+        r.polled_ns = o.now_ns;
         return;
     }
-    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0) return wake_if_idle();
+    if (somebody_idle) return wake_if_idle();
     // Processors that come by the scheduler poll by themselves before long; those that do not need it in each round.
-    if (!s.all_stuck.load(std::memory_order_relaxed) && now - r.polled_ns < poll_after_ns) return;
+    if (!s.all_stuck.load(std::memory_order_relaxed) && o.now_ns - r.polled_ns < poll_after_ns) return;
     // The only one who readies without being counted as awake: check_for_deadlock() looks at this after it has found nobody.
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
+    r.polls = s.polls.load(std::memory_order_relaxed);  // ours is none of theirs
     if (delivered == 0) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
@@ -198,7 +207,9 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
         r.period_ns *= 2;
     }
     const std::int64_t now = platform::now_ns();
-    std::int64_t wake_at = now + r.period_ns;
+    // Among hogs nobody is in a hurry: the ends of their slices, timers and whoever brings work from outside are times of their own.
+    const bool in_no_hurry = o.only_hogs && !the_scheduler.monitor_attentive.load(std::memory_order_relaxed);
+    std::int64_t wake_at = now + (in_no_hurry ? hogs_only_ns : r.period_ns);
     // A processor that is stuck does not look at its timers.
     const std::int64_t timer_from = the_scheduler.all_stuck.load(std::memory_order_relaxed) ? o.now_ns : now + shortest_ns;
     if (next_timer > timer_from && next_timer < wake_at) wake_at = next_timer;
@@ -213,7 +224,7 @@ void one_round(rounds& r) noexcept {
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     const std::uint32_t calls = call_word.load(std::memory_order_acquire);
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
-    look_at_descriptors(r, o.now_ns);
+    look_at_poller(r, o);
     look_at_processors(o);
     look_at_strays(o);
     pay_owed_wakes(r);

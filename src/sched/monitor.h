@@ -10,6 +10,9 @@ namespace dunlin::sched {
 // Starts it once; false if there is no thread for it.
 bool start_monitor() noexcept;
 
+// While a processor runs. A deadline that is further away it has seen in time.
+inline constexpr std::int64_t monitor_sleeps_at_most_ns = 10'000'000;
+
 // 0 or 1: for the deadlock check's arithmetic.
 unsigned monitor_threads() noexcept;
 

@@ -34,7 +34,7 @@ void give_processor_away(machine* m) noexcept {
     if (!busy) put_idle_processor(p, false);
     s.lock.unlock();
     if (busy) {
-        start_machine(p, false);
+        start_machine(p, false, wake_place::here);
         return;
     }
     // R2 and R3 of wake.h, for a machine that cannot come back itself.

@@ -8,8 +8,10 @@
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/machine.h"
+#include "sched/monitor.h"
 #include "sched/processor.h"
 #include "sched/safe_place.h"
+#include "sched/wake.h"
 #include "stack/signal_frame.h"
 
 namespace dunlin::sched {
@@ -25,26 +27,39 @@ constexpr std::int64_t stop_patience_ns = 300'000;
 
 void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
 
-// Under the lock.
-machine* pop_preempted(scheduler& s) noexcept {
+// With as many processors as CPUs the kernel leaves a CPU idle for a millisecond now and then, and starts a thread where it slept although another runs there.
+bool cpus_are_scarce(const scheduler& s) noexcept {
+    return s.max_procs.load(std::memory_order_relaxed) >= s.cpus.load(std::memory_order_relaxed);
+}
+
+// Under the lock. The first, or the second if that one stopped on `cpu`, which is free. Nobody is passed over twice.
+machine* pop_preempted(scheduler& s, int cpu) noexcept {
     machine* m = s.preempted.pop_front();
     if (m == nullptr) return nullptr;
+    machine* second = s.preempted.head;
+    if (second != nullptr && m->slice_used_ns == 0 && m->slept_on_cpu != cpu && second->slept_on_cpu == cpu && !m->passed_over && cpus_are_scarce(s)) {
+        m->passed_over = true;
+        s.preempted.pop_front();
+        s.preempted.push_front(m);
+        m = second;
+    }
     // Each turn that is missed makes a debt smaller, so this ends.
     while (m->debt_ns >= slice_ns && s.preempted.size != 0) {
         m->debt_ns -= slice_ns;
         s.preempted.push_back(m);
         m = s.preempted.pop_front();
     }
+    m->passed_over = false;
     size_changed(s);
     s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
     return m;
 }
 
 // Whose turn it is, off the queue; null: nobody's, or the world stops and nobody has a turn.
-machine* take_next_in_turn() noexcept {
+machine* take_next_in_turn(int cpu) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    machine* m = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s);
+    machine* m = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s, cpu);
     s.lock.unlock();
     return m;
 }
@@ -84,6 +99,7 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     if (p == nullptr) {
         transition<goroutine_state::running, goroutine_state::preempted>(g->state);
         m->resume_word.store(0, std::memory_order_release);
+        m->slept_on_cpu = platform::current_cpu();
         const std::int64_t computed = platform::this_thread_use().cpu_ns - m->stray_cpu_ns;
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
@@ -97,8 +113,10 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         s.hand_offs.preemptions.add();
     }
     s.lock.unlock();
-    if (p != nullptr) give(p, m);
-    return p == nullptr;
+    if (p == nullptr) return true;
+    give(p, m);
+    wake_monitor_if_asleep();
+    return false;
 }
 
 // The monitor may wait for it. Release pairs with the acquire in wait_until_stopped(): what is handed on next comes after what this thread did last.
@@ -159,16 +177,18 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     return true;
 }
 
-bool resume_one_with(processor* p) noexcept {
-    machine* m = take_next_in_turn();
+bool resume_one_with(processor* p, int cpu) noexcept {
+    machine* m = take_next_in_turn(cpu);
     if (m != nullptr) resume(m, p);
     return m != nullptr;
 }
 
 bool give_turn_to_preempted(machine* m) noexcept {
-    machine* next = take_next_in_turn();
-    if (next != nullptr) resume(next, release_processor(m));
-    return next != nullptr;
+    machine* next = take_next_in_turn(platform::current_cpu());
+    if (next == nullptr) return false;
+    wake_if_idle();  // m does not come for its run_next now (wake.h, left out)
+    resume(next, release_processor(m));
+    return true;
 }
 
 void thaw_preempted() noexcept {
@@ -189,7 +209,7 @@ void thaw_preempted() noexcept {
 
 void abandon_preempted() noexcept {
     scheduler& s = the_scheduler;
-    while (machine* m = pop_preempted(s)) {
+    while (machine* m = pop_preempted(s, any_cpu)) {
         if (!m->stopped_in_library) {
             m->frozen.store(true, std::memory_order_release);
             continue;

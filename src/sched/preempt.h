@@ -21,8 +21,9 @@
 // System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
 //            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
 //            handler sees that and has the call made again (repair_call).
-// Turns      Everybody else first, then the preempted in order; but after their share of the time (hand_off.cpp, whose_turn) it is the turn of one
-//            of them even if others are runnable always. A goroutine that was stopped early, for somebody just woken, goes first and has the rest of its slice.
+// Turns      Everybody else first, then the preempted in order (but for one place, see pop_preempted); but after their share of the time (hand_off.cpp,
+//            whose_turn) it is the turn of one of them even if others are runnable always. A goroutine that was stopped early, for somebody just
+//            woken, goes first and has the rest of its slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching; docs/decisions/014-preemption.md.
 // Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp, tests/model/stray_model_test.cpp
 #pragma once
@@ -48,8 +49,9 @@ void wait_until_stopped(machine* m) noexcept;
 // Step 2, in the handler. False: the signal was not ours.
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
 
-// The next preempted machine gets p, which the caller has for himself; false if there is none.
-bool resume_one_with(processor* p) noexcept;
+// The next preempted machine gets p, which the caller has for himself; false if there is none. `cpu`: the one that has become free by that, if known.
+inline constexpr int any_cpu = -2;
+bool resume_one_with(processor* p, int cpu = any_cpu) noexcept;
 // The same with m's own processor, which m has not any more then.
 bool give_turn_to_preempted(machine* m) noexcept;
 

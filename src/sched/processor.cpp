@@ -57,7 +57,6 @@ processor* take_idle_processor(const processor* preferred) noexcept {
     p->idle_next = nullptr;
     p->state.store(processor_state::running, std::memory_order_relaxed);
     s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
-    wake_monitor_if_asleep();
     return p;
 }
 
@@ -79,11 +78,9 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
 
 void drain_to_global(processor* p) noexcept {
     scheduler& s = the_scheduler;
-    goroutine_list all;
-    if (goroutine* g = p->run_next.load(std::memory_order_acquire)) all.push_back(g);
+    while (goroutine* g = p->queue.pop_youngest_if([](const goroutine*) { return true; })) s.global.push_front(g);
+    if (goroutine* g = p->run_next.load(std::memory_order_acquire)) s.global.push_front(g);
     p->run_next.store(nullptr, std::memory_order_relaxed);
-    while (goroutine* g = p->queue.pop()) all.push_back(g);
-    s.global.push_front(all);
     s.global_size.store(s.global.size(), std::memory_order_relaxed);
 }
 
@@ -97,6 +94,7 @@ void stop_world() noexcept {
     s.stopping.store(true, std::memory_order_seq_cst);
     while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
     s.lock.unlock();
+    wake_monitor_if_asleep();
     // A machine that sleeps for timers has no processor and finds none when it wakes. Those with one:
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
@@ -156,7 +154,7 @@ void start_world() noexcept {
         processor* p = with_work;
         with_work = p->idle_next;
         p->idle_next = nullptr;
-        start_machine(p, false);
+        start_machine(p, false, wake_place::anywhere);
     }
     // What waits in the global queue, or on the timers of a processor that has died.
     retire_barrier();

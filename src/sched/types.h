@@ -168,7 +168,7 @@ public:
     std::size_t size() const noexcept { return size_; }
     void push_back(goroutine* g) noexcept;
     goroutine* pop_front() noexcept;
-    void push_front(goroutine_list& list) noexcept;  // the whole list before all others, order kept
+    void push_front(goroutine* g) noexcept;
 
 private:
     static constexpr std::size_t block_items = 511;
@@ -180,6 +180,8 @@ private:
 
     block* take_block() noexcept;
     bool add_block_behind() noexcept;
+    bool make_room_in_front() noexcept;
+    void rebuild_behind(goroutine* g) noexcept;
     void drop_first_block() noexcept;
 
     block* first_ = nullptr;     // from items[begin_] on
@@ -318,6 +320,7 @@ struct alignas(platform::false_sharing_range) machine {
 
     owned<processor*> last_p;                   // itself, or who gives it one: where to look whether a taker has given up
     owned<bool> spinning;                       // itself
+    bool chooses = false;                       // itself: it fires timers, and chooses what to run next (find_work.cpp)
     std::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
 
     std::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
@@ -330,6 +333,8 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
     owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
 
+    owned<int> slept_on_cpu;                    // itself: where it was when it went onto the list of the idle or of the preempted; a hint
+    bool passed_over = false;                   // scheduler lock: another preempted one has had its turn (preempt.cpp)
     machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
     machine* all_next = nullptr;                // constant after it is linked
     goroutine* locked_g = nullptr;              // itself: lock_os_thread()
@@ -439,7 +444,7 @@ struct scheduler {
     bool main_returned = false;                 // lock: and will not wait much longer
     bool deadlock_suspected = false;            // lock: only a foreign thread spoke against it; the monitor looks again
     bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
-    std::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and whoever comes out of an idle sleep
+    std::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and whoever has slept in its stead
 
     // Who sleeps with the timers (find_work.cpp).
     alignas(platform::false_sharing_range) std::atomic<std::uint32_t> poller_claimed{0};

@@ -2,6 +2,7 @@
 
 #include "platform/clock.h"
 #include "sched/machine.h"
+#include "sched/monitor.h"
 #include "sched/processor.h"
 
 namespace dunlin::sched {
@@ -18,7 +19,14 @@ void wake_one() noexcept {
     if (p == nullptr) s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
     s.lock.unlock();
     if (p == nullptr) return;
-    start_machine(p, true);  // W3
+    start_machine(p, true, wake_place::elsewhere);  // W3
+    wake_monitor_if_asleep();
+}
+
+void wake_one_for_run_next(const processor* p) noexcept {
+    const machine* m = current_machine();
+    if (m != nullptr && m->chooses && p->queue.size() == 0) return;
+    wake_one();
 }
 
 namespace {
@@ -37,7 +45,7 @@ void owe_wake_slow(processor* p) noexcept {
     // Read mostly: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
-        wake_one();
+        wake_one_for_run_next(p);
     } else if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
     }

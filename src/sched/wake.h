@@ -34,6 +34,12 @@
 //            finds a run_next, or a queue, that has not moved between two rounds, wakes a
 //            machine, and resets the count; so does a thief. W1 then holds after 2 ms at the latest, instead of at once, and only for
 //            goroutines that were mispredicted.
+// Left out   Timers fire on a machine that is about to choose what to run (find_work.cpp). It comes for its own run_next at once, so while its queue is
+//            empty nobody is woken for that. Where it does not come for it after all (a chain's slice is over, or it is a preempted goroutine's
+//            turn) it wakes somebody then, as F2 does.
+//            Whoever slept in the poller comes back with something in hand without having searched, so nobody has relied on him, and he wakes nobody
+//            for the first that he has made runnable. Nobody sleeps in the poller then: he wakes somebody if another deadline is near, else the
+//            monitor does when one has come, or when descriptors have not been polled between two rounds.
 // Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here everyone re-scans and the submitter may
 //            skip when nothing is idle, which is the common case in a busy program. Hand g to a parked thread: locality is lost. Wake on
 //            every submit: threads start and find nothing. A full fence in S2: 5 of the 20 ns that a spawn and its join take, against 7 to 11 us
@@ -61,6 +67,8 @@ inline void retire_barrier() noexcept { platform::heavy_barrier(); }
 
 // W1 to W3.
 void wake_one() noexcept;
+// The same for somebody in p's run_next, or in its queue, unless it is left out.
+void wake_one_for_run_next(const processor* p) noexcept;
 
 // run_next was fetched by its own machine.
 void kept_run_next_late(processor* p) noexcept;
@@ -97,7 +105,7 @@ inline void wake_if_idle() noexcept {
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
     if (DUNLIN_LIKELY(idle_count(word) == 0 || spinning_count(word) != 0)) return;
     if (p->kept_in_a_row < kept_before_owing) {
-        wake_one();
+        wake_one_for_run_next(p);
     } else {
         owe_wake(p);
     }

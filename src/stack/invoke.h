@@ -14,6 +14,9 @@ void dunlin_invoke(void (*entry)(void*), void* frame);
 
 // Where the unwinder keeps its state meanwhile. Not on the stack: the frames that run below reuse what lies beneath them.
 struct exit_request {
+    // Taken for the head of a C++ exception by a terminate handler that asks for its type, where the exit would leave a noexcept function: clang's code has
+    // begun to catch it then. Zeros say that it has none.
+    alignas(16) unsigned char head[128] = {};
     alignas(16) unsigned char storage[64];
 };
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <string>
+#include <sys/prctl.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -120,6 +121,16 @@ TEST_P(Process, InheritsNoSignalMask) {
         EXPECT_NE(mask.find("SigBlk:\t0000000000000000"), std::string::npos) << mask;
         const auto ignored = std::stoull(mask.substr(mask.find("SigIgn:") + 7), nullptr, 16);
         EXPECT_EQ(ignored >> (SIGPIPE - 1) & 1, 0u);
+    });
+}
+
+// The runtime's threads have settings of their own (docs/decisions/026-short-turns.md); this one can be read without tools.
+TEST_P(Process, InheritsNoTimerSlack) {
+    const auto slack_ns = [] { return prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); };
+    const std::string ours = std::to_string(slack_ns()) + "\n";
+    run([&] {
+        EXPECT_EQ(process::run({"cat", "/proc/self/timerslack_ns"}).output, ours);
+        EXPECT_EQ(slack_ns(), 1) << "the goroutine's thread has its own again";
     });
 }
 

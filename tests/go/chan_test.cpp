@@ -157,14 +157,14 @@ struct test_chan {
 
     static void what_is_sent_is_received(std::ptrdiff_t capacity) {
         constexpr int pairs = 4;
-        const int each = support::rounds(1000);
+        constexpr int each = support::rounds(1000);
         dunlin::chan<T> c(capacity);
         dunlin::chan<std::map<int, int>> done;
         for (int p = 0; p < pairs; ++p) {
-            dunlin::go([c, each] {
+            dunlin::go([c] {
                 for (int i = 0; i < each; ++i) c.send(e::make(i));
             });
-            dunlin::go([c, done, each] {
+            dunlin::go([c, done] {
                 std::map<int, int> times;
                 for (int i = 0; i < each; ++i) ++times[e::number(*c.recv())];
                 done.send(std::move(times));

@@ -27,7 +27,7 @@ namespace {
 
 // Six vectors that are in registers and nowhere else from the first step to the last.
 #define VECTOR_KERNEL(function, bytes, ...)                                                                                         \
-    __VA_ARGS__ [[gnu::noinline]] std::uint64_t function(int seed) {                                                                \
+    [[gnu::noinline]] __VA_ARGS__ std::uint64_t function(int seed) {                                                                \
         typedef double vector __attribute__((vector_size(bytes)));                                                                  \
         vector a = vector{} + (1.0 + seed), b = a * 1.25, c = a * 1.5, d = a * 1.75, e = a * 2.25, f = a * 2.75;                    \
         for (unsigned i = 0; i < bytes / 8; ++i) a[i] += i;                                                                         \

@@ -125,7 +125,8 @@ private:
         std::minstd_rand random(31);
         std::array<dunlin::chan<int>, sizeof...(I)> mine{channels_[first + I]...};
         std::array<int, sizeof...(I)> next{};
-        for (std::size_t left = sizeof...(I); left != 0;) {
+        std::size_t left = sizeof...(I);
+        while (left != 0) {
             yields(random);
             const auto advance = [&](std::size_t i) {
                 ++sent_;

@@ -1,5 +1,6 @@
 // sleep_for and sleep_until: never early, in order, for any duration, whatever the processors do.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <random>
@@ -133,7 +134,7 @@ struct hesitant_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<hesitant_clock>;
-    static constexpr bool is_steady = false;
+    [[maybe_unused]] static constexpr bool is_steady = false;
     static inline std::atomic<int> looks{0};
     static time_point now() { return time_point(duration(std::max(0, looks.fetch_add(1) - 5))); }
 };
@@ -232,6 +233,30 @@ TEST_P(Sleep, EndsOnAnotherProcessorWhileItsOwnComputes) {
             // No call into the runtime from here: whoever wakes it runs elsewhere.
             while (!woken.load()) {}
             wg.wait();
+        }
+    });
+}
+
+// Who slept for the timers comes back with the first of them and runs its goroutine: somebody must watch the second. One that is near he leaves to another
+// machine, one that is further away than the monitor sleeps he leaves to that.
+TEST_P(Sleep, EndsBesideOneThatWokeBeforeAndComputes) {
+    if (procs() == 1) GTEST_SKIP() << "there is no other";
+    run([] {
+        for (int round = 0; round < support::rounds(20); ++round) {
+            const std::chrono::nanoseconds second = round % 2 == 0 ? 1500us : 15ms;
+            std::atomic<bool> woken = false;
+            dunlin::task_group group;
+            group.go([&woken] {
+                dunlin::sleep_for(1ms);
+                const auto begin = clock::now();
+                while (!woken && clock::now() - begin < 10s) {}
+                EXPECT_TRUE(woken) << "nobody looked at the other's timer";
+            });
+            group.go([&woken, second] {
+                dunlin::sleep_for(second);
+                woken = true;
+            });
+            group.wait();
         }
     });
 }

@@ -24,7 +24,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
+#if defined(__clang__)
+#define NOT_INLINED [[gnu::noinline]]
+#else
 #define NOT_INLINED [[gnu::noinline, gnu::noclone]]
+#endif
 
 // Frames of unequal size, each written and read: what valgrind takes for left or for not there would be an error.
 NOT_INLINED long use_stack(int depth) {
