@@ -29,12 +29,14 @@ struct call_entry : timers::timer_entry {
 
 constexpr std::int64_t try_again_ns = 1'000'000;
 
+struct releaser {
+    timed_call* call;
+    ~releaser() { call->release(); }
+};
+
 void run_call(void* raw) {
     timed_call* call = *static_cast<timed_call**>(raw);
-    struct releaser {
-        timed_call* c;
-        ~releaser() { c->release(); }
-    } guard{call};
+    releaser guard{call};
     call->run();
 }
 
@@ -58,6 +60,9 @@ void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
     if (sched::start_inside_runtime(run_call, call)) return;
     // No memory for a goroutine. It stays due, unless it has been set anew meanwhile.
+    // Once it is armed again somebody may stop it and let go of it before this is out of the lock.
+    call->reference();
+    releaser keep{call};
     auto& p = timed_call_access::of(call);
     std::unique_lock guard(p.lock);
     if (e->armed.load(std::memory_order_relaxed)) {

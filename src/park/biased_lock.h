@@ -5,7 +5,7 @@
 //            exclusion enough: one thread at a time has the processor, and cannot lose it inside.
 // Data       bias_: the processor that may enter without the lock below it, or null      sections (a processor's): the biased locks that its machine is in
 // Protocol   enter on P, bias_ == P                   enter otherwise
-//            B1  section = this                       R1  take the lock below (an ordinary one)
+//            B1  section = this                       R1  take the lock below (mortal_lock.h)
 //            B2  light barrier                        R2  bias_ is another processor Q: bias_ = null
 //            B3  bias_ == P: in                       R3  heavy barrier (membarrier: every thread executes a fence)
 //                else section = null, enter otherwise R4  wait while one of Q's sections is this one
@@ -21,6 +21,8 @@
 //            program's channels are of another kind, and no more are given.
 // Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in which everybody takes them, as with
 //            any locks. Channels take the first places, heaps of timers, whose locks are taken under theirs, the last.
+// End        The lock below may be destroyed by whoever has just had it, and leaving with the bias touches the processor only: so may this one. Others may
+//            be on their way out, but must not be on their way in.
 // Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m` null).
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp
 #pragma once
@@ -28,8 +30,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "platform/lock.h"
 #include "platform/membarrier.h"
+#include "platform/mortal_lock.h"
 #include "sched/current.h"
 #include "sched/machine.h"
 #include "sched/types.h"
@@ -93,7 +95,7 @@ private:
     static constexpr std::uint32_t born = ~std::uint32_t{0};  // on_end_ of one that was born with its bias and still has it
 
     std::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
-    platform::futex_lock lock_;
+    platform::mortal_lock lock_;
     sched::processor* last_ = nullptr;              // lock_: who came last
     std::uint32_t on_end_ = 0;                      // lock_: how often
     std::uint32_t wanted_ = first_bias_after;       // lock_

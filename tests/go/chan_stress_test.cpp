@@ -663,4 +663,20 @@ TEST_P(GoChanStress, EveryElementIsDestroyedOnce) {
     EXPECT_EQ(counted::sources, counted::sinks);
 }
 
+// No equivalent in Go: a channel ends with its last handle, here while its user's thread is still on its way out of it.
+TEST_P(GoChanStress, AChannelMayEndAsSoonAsItsLastValueIsThere) {
+    run([] {
+        for (int i = 0; i < support::rounds(20'000); ++i) {
+            const std::ptrdiff_t capacity = i % 2;
+            dunlin::chan<int> asked, done(capacity);
+            dunlin::go([&] { done.send(asked.recv().value()); });
+            asked.send(i);
+            // Not parked: who is woken knows that the other is through.
+            std::optional<int> got;
+            while (!(got = done.try_recv())) dunlin::yield();
+            ASSERT_EQ(got, i);
+        }
+    });
+}
+
 }  // namespace
