@@ -1,6 +1,9 @@
 #include "platform/mortal_lock.h"
 
+#include <algorithm>
+
 #include "platform/check.h"
+#include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/futex.h"
 
@@ -9,39 +12,24 @@ namespace dunlin::platform {
 namespace {
 
 constexpr int spin_rounds = 100;  // as the futex_lock's (lock.cpp)
+constexpr std::int64_t first_sleep_ns = 20'000;
+constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
 }  // namespace
 
 [[gnu::noinline, gnu::cold]] void mortal_lock::lock_slow() noexcept {
-    std::uint32_t word;
-    for (int round = 0; round < spin_rounds; ++round) {  // L2
-        word = word_.load(std::memory_order_relaxed);
-        if ((word & held) == 0 && word_.compare_exchange_weak(word, word | held, std::memory_order_acquire, std::memory_order_relaxed)) return;
-        pause();
-    }
-    word = word_.fetch_add(one_waiter, std::memory_order_relaxed) + one_waiter;  // L3
+    std::int64_t sleep_ns = first_sleep_ns;
     for (;;) {
-        if ((word & held) == 0) {  // L4
-            const std::uint32_t mine = ((word & ~on_the_way) | held) - one_waiter;
-            if (word_.compare_exchange_weak(word, mine, std::memory_order_acquire, std::memory_order_relaxed)) return;
-            continue;
+        for (int round = 0; round < spin_rounds; ++round) {
+            // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS.
+            if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+            pause();
         }
-        const std::uint32_t seen = word & ~on_the_way;  // L5
-        if (word != seen && !word_.compare_exchange_weak(word, seen, std::memory_order_relaxed)) continue;
-        futex_wait(word_, seen);
-        word = word_.load(std::memory_order_relaxed);
+        futex_wait_until(held_, 1, now_ns() + sleep_ns);  // if it is still held; nobody wakes
+        sleep_ns = std::min(2 * sleep_ns, longest_sleep_ns);
     }
 }
 
-[[gnu::noinline, gnu::cold]] void mortal_lock::unlock_slow(std::uint32_t word) noexcept {
-    bool wakes;
-    std::uint32_t next;
-    do {  // U2
-        if ((word & held) == 0) fatal("a lock of the runtime was unlocked while nobody held it");
-        wakes = word >= one_waiter && (word & on_the_way) == 0;
-        next = (word & ~held) | (wakes ? on_the_way : 0);
-    } while (!word_.compare_exchange_weak(word, next, std::memory_order_release, std::memory_order_relaxed));
-    if (wakes) futex_wake(word_, 1);  // U3
-}
+[[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept { fatal("a lock of the runtime was unlocked while nobody held it"); }
 
 }  // namespace dunlin::platform
