@@ -1,7 +1,8 @@
 // find_work.cpp - what runs next, and what a machine does that finds nothing.
 //
 // Order      find_local     on the leaving goroutine's stack, never blocks:
-//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue)
+//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and then, once in a millisecond,
+//                 the poller, for the same reason
 //              2. due timers of this processor: every 16th time, and when the monitor says so
 //              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
 //              4. the local queue, first in first out
@@ -36,6 +37,7 @@ namespace {
 
 // Break-even of a sleep and a wake is about 17 us of CPU; see docs/decisions/006-spinning.md.
 constexpr std::int64_t watch_ns = 20'000;
+constexpr std::int64_t poll_every_ns = 1'000'000;
 
 // Under the lock.
 inline void global_size_changed(scheduler& s) noexcept { s.global_size.store(s.global.size(), std::memory_order_relaxed); }
@@ -83,15 +85,31 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     return true;
 }
 
+// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own stack: find_work() comes here again.
+[[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
+    const scheduler& s = the_scheduler;
+    p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
+    const std::int64_t now = platform::now_ns();
+    if (now < p->next_poll_ns) return false;
+    p->next_poll_ns = now + poll_every_ns;
+    const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
+    if (std::exchange(p->polls_seen, polls) != polls) return false;
+    p->poll_first = s.events->anybody_waits();
+    return p->poll_first;
+}
+
 }  // namespace
 
 // ---- local and global queue ----------------------------------------------------------------------------------------------------------
 
 goroutine* find_local(machine*, processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(tick % global_tick == 0) && the_scheduler.global_size.load(std::memory_order_relaxed) != 0 &&
-        !the_scheduler.stopping.load(std::memory_order_relaxed) && !turn_of_preempted(p)) {
-        if (goroutine* g = take_one_global(p)) return g;
+    if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
+        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
+            !turn_of_preempted(p)) {
+            if (goroutine* g = take_one_global(p)) return g;
+        }
+        if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
     }
     const std::uint64_t executed = p->counts.switches.get();
     p->counts.switches.add();
@@ -476,6 +494,7 @@ goroutine* find_work(machine* m) noexcept {
             stop_spinning(m);
             if (give_turn_to_preempted(m)) continue;
         }
+        if (DUNLIN_UNLIKELY(std::exchange(p->poll_first, false))) poll_here();
         goroutine* g = nullptr;
         if (!s.stopping.load(std::memory_order_relaxed)) {
             g = find_local(m, p);

@@ -18,6 +18,7 @@
 #include "sched/hand_off.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "platform/clock.h"
 #include "platform/thread.h"
@@ -36,6 +37,7 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
+constexpr std::int64_t longest_trust_ns = 7 * ms;    // less than the longest rounds: a call that lasts is noticed in the next of those, or the second of shorter ones
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
@@ -172,6 +174,7 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     if (!take(p, m, 0, false)) return;
     the_scheduler.hand_offs.from_blocked.add();
     o.effect = true;
+    p->notes.short_calls = 0;
     note_stray(m);
     hand_on(p, o);
 }
@@ -218,14 +221,20 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     }
 }
 
-// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones when we look.
-void look_again_if_it_waits(const machine* m, outlook& o) noexcept {
+// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones when we look. One whose calls are
+// short, though each is met, is looked at more rarely: under strace every call sleeps, and each look is three more.
+void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noexcept {
+    if (std::exchange(n.seen_in_call, false)) {
+        n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
+        if (n.short_calls < 8) ++n.short_calls;
+    }
     if (m == nullptr || !o.somebody_waits) return;
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
         o.look_again_at(o.now_ns + blocking_grace_ns);
-    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && !platform::thread_is_running(m->tid)) {
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns && !platform::thread_is_running(m->tid)) {
+        n.seen_in_call = true;
         o.look_again_at(o.now_ns + asleep_grace_ns);
     }
 }
@@ -235,7 +244,7 @@ void look_at(processor* p, outlook& o) noexcept {
     const std::uint64_t progress = progress_of(p);
     monitor_notes& n = p->notes;
     if (m == nullptr || m != n.owner || progress != n.progress) {
-        if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(m, o);
+        if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(n, m, o);
     }
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;  // it searches

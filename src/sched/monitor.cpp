@@ -38,7 +38,7 @@ constexpr std::int64_t longest_ns = monitor_sleeps_at_most_ns;
 constexpr std::int64_t hogs_only_ns = 3 * ms;
 constexpr unsigned rounds_before_doubling = 50;
 constexpr unsigned idle_rounds_before_sleep = 10;
-constexpr std::int64_t poll_after_ns = 5 * ms;
+constexpr std::int64_t poll_after_ns = 10 * ms;
 constexpr std::int64_t deadlock_again_ns = 250 * ms;  // 20 us of reading /proc: 0.01 % of a CPU
 constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
 constexpr std::int64_t end_threads_after_ns = 1000 * ms;
@@ -58,7 +58,7 @@ struct rounds {
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
     std::uint64_t polls = 0;  // so many there had been in the last round
-    std::int64_t polled_ns = 0;  // when that last changed
+    std::int64_t polled_ns = 0;  // when that last changed, or the monitor polled
     std::int64_t next_trim_ns = 0;
     std::int64_t next_trace_ns = 0;
     std::int64_t next_thread_end_ns = 0;
@@ -106,18 +106,20 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
         return;
     }
     if (somebody_idle) return wake_if_idle();
-    // Processors that come by the scheduler poll by themselves before long; those that do not need it in each round.
-    if (!s.all_stuck.load(std::memory_order_relaxed) && o.now_ns - r.polled_ns < poll_after_ns) return;
+    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in each round.
+    const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
+    if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
     // The only one who readies without being counted as awake: check_for_deadlock() looks at this after it has found nobody.
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
     r.polls = s.polls.load(std::memory_order_relaxed);  // ours is none of theirs
-    if (delivered == 0) return;
+    r.polled_ns = o.now_ns;
+    if (delivered == 0 || !all_stuck) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
     // They were woken from outside (hand_off.cpp): who has computed for a millisecond makes room.
-    if (s.all_stuck.load(std::memory_order_relaxed)) s.urgent.store(true, std::memory_order_relaxed);
+    s.urgent.store(true, std::memory_order_relaxed);
 }
 
 // The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from a queue, the processor does not

@@ -242,6 +242,10 @@ struct monitor_notes {
     std::int64_t stuck_since_ns = 0;
     std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
     std::uint32_t blocking_tick = 0;
+    // It was seen in a call that then ended by itself, so many times in a row; until when nobody looks for such calls.
+    bool seen_in_call = false;
+    std::uint8_t short_calls = 0;
+    std::int64_t trusted_until_ns = 0;
     // First look at a machine that is stuck: its CPU time, and how often it had slept by then.
     bool sampled = false;
     std::int64_t sampled_ns = 0;
@@ -269,6 +273,10 @@ struct alignas(platform::false_sharing_range) processor {
     owned<std::uint32_t> free_goroutine_count;  // owner
     std::uint64_t next_id = 0;                  // owner: ids left in the batch
     std::uint64_t last_id = 0;
+    std::uint32_t looked_at_tick = 1;           // owner: the tick of the last look whether to poll
+    bool poll_first = false;                    // owner: find_work() polls before it looks anywhere else
+    std::int64_t next_poll_ns = 0;              // owner: no such look before this
+    std::uint64_t polls_seen = 0;               // owner: so many polls there had been
 
     run_queue queue;
 
