@@ -10,12 +10,18 @@ class wait_queue {
 public:
     bool empty() const noexcept { return head_ == nullptr; }
     wait_node* front() const noexcept { return head_; }
+    // Without the lock: who may have been the first, for a prefetch.
+    const wait_node* peek() const noexcept { return head_; }
 
     void push_back(wait_node* w) noexcept {
         w->linked = true;
         w->next = nullptr;
         w->prev = tail_;
-        (tail_ ? tail_->next : head_) = w;
+        if (tail_ != nullptr) {
+            tail_->next = w;
+        } else {
+            head_ = w;
+        }
         tail_ = w;
     }
 
@@ -23,7 +29,8 @@ public:
         w->linked = true;
         w->prev = nullptr;
         w->next = head_;
-        (head_ ? head_->prev : tail_) = w;
+        wait_node* second = head_;
+        (second ? second->prev : tail_) = w;
         head_ = w;
     }
 
@@ -35,7 +42,11 @@ public:
 
     // w is on this queue.
     void remove(wait_node* w) noexcept {
-        (w->prev ? w->prev->next : head_) = w->next;
+        if (w->prev != nullptr) {
+            w->prev->next = w->next;
+        } else {
+            head_ = w->next;
+        }
         (w->next ? w->next->prev : tail_) = w->prev;
         w->next = w->prev = nullptr;
         w->linked = false;
@@ -61,7 +72,7 @@ public:
     }
 
 private:
-    wait_node* head_ = nullptr;
+    sched::owned<wait_node*> head_;  // the thing's lock, but for peek()
     wait_node* tail_ = nullptr;
 };
 

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "park/wait_queue.h"
@@ -112,6 +113,13 @@ public:
     void forget_edge(direction d, poll_node* n) noexcept;
     // The poller's: those who are to be woken go to the end of a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
+    // Ask for the memory that edge() will touch: the record, and when that has come, its first waiter. A guess, since nobody has the lock.
+    void prefetch() const noexcept {
+        for (std::size_t at = 0; at < sizeof *this; at += platform::cache_line) platform::prefetch(reinterpret_cast<const std::byte*>(this) + at);
+    }
+    void prefetch_waiter() const noexcept {
+        if (const park::wait_node* n = side_[index(direction::read)].waiting.peek()) platform::prefetch(n);
+    }
 
     // ---- deadlines, in ns of the monotonic clock
     std::int64_t deadline_ns(direction d) const noexcept { return side_[index(d)].deadline_ns.load(std::memory_order_relaxed); }

@@ -37,7 +37,8 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
-constexpr std::int64_t longest_trust_ns = 7 * ms;    // less than the longest rounds: a call that lasts is noticed in the next of those, or the second of shorter ones
+// Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
+constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
