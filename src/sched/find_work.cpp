@@ -94,7 +94,7 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     p->next_poll_ns = now + poll_every_ns;
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
     if (std::exchange(p->polls_seen, polls) != polls) return false;
-    p->poll_first = s.events->anybody_waits();
+    p->poll_first = s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->anybody_waits();
     return p->poll_first;
 }
 
@@ -494,7 +494,10 @@ goroutine* find_work(machine* m) noexcept {
             stop_spinning(m);
             if (give_turn_to_preempted(m)) continue;
         }
-        if (DUNLIN_UNLIKELY(std::exchange(p->poll_first, false))) poll_here();
+        if (DUNLIN_UNLIKELY(std::exchange(p->poll_first, false))) {
+            poll_here();
+            p->polls_seen = s.polls.load(std::memory_order_relaxed);
+        }
         goroutine* g = nullptr;
         if (!s.stopping.load(std::memory_order_relaxed)) {
             g = find_local(m, p);

@@ -273,7 +273,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 [[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
     goroutine* next = find_local(m, p);
     if (next != nullptr || the_scheduler.global_size.load(std::memory_order_relaxed) == 0) return next;
-    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) return nullptr;
+    if (DUNLIN_UNLIKELY(find_work_is_due(p))) return nullptr;
     return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
 }
 
@@ -509,7 +509,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
     }
     if (may_rotate(p) && (next = p->queue.rotate(self)) != nullptr) return true;
     next = find_local(m, p);
-    if (next != nullptr) {
+    if (next != nullptr || DUNLIN_UNLIKELY(find_work_is_due(p))) {
         push_local(p, self);
         return true;
     }

@@ -94,6 +94,8 @@ machine* leave_queued(machine* m, goroutine* self) noexcept;
 
 // Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nobody.
 inline bool turn_of_preempted(const processor* p) noexcept { return p->slice_over.load(std::memory_order_relaxed) == 3; }
+// What only find_work() does, on the machine's own stack, is due: find_local() finds nobody although there may be somebody.
+inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 
 // Ends the current goroutine: destructors run, then it is dead.
 [[noreturn]] void exit_goroutine();

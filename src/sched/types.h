@@ -276,7 +276,7 @@ struct alignas(platform::false_sharing_range) processor {
     std::uint32_t looked_at_tick = 1;           // owner: the tick of the last look whether to poll
     bool poll_first = false;                    // owner: find_work() polls before it looks anywhere else
     std::int64_t next_poll_ns = 0;              // owner: no such look before this
-    std::uint64_t polls_seen = 0;               // owner: so many polls there had been
+    std::uint64_t polls_seen = 0;               // owner: so many polls there had been then, its own included
 
     run_queue queue;
 

@@ -1,4 +1,5 @@
 // Records of descriptors: who waits, what wakes them, and what happens to those whose run() has returned.
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 #include <atomic>
@@ -8,11 +9,13 @@
 #include <fcntl.h>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include <dunlin/fs.hpp>
 #include <dunlin/net.hpp>
 
 #include "net/pairs.h"
@@ -528,6 +531,39 @@ TEST_P(Descriptor, NoEdgeIsLostBetweenReads) {
             wg.wait();
         }
     });
+}
+
+// A processor that always has something to run is not found by whoever polls when there is nothing: it comes to poll itself, every millisecond. The monitor
+// would after ten.
+TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
+    std::vector<std::chrono::nanoseconds> late;
+    dunlin::run({.max_procs = 1}, [&] {
+        auto [reader, writer] = dunlin::fs::pipe();
+        std::atomic<bool> stop{false};
+        dunlin::task_group group;
+        for (int i = 0; i < 3; ++i) {
+            group.go([&] {
+                while (!stop) dunlin::yield();
+            });
+        }
+        // Another thread writes the time.
+        std::jthread outside([&] {
+            for (int i = 0; i < 40; ++i) {
+                std::this_thread::sleep_for(5ms);
+                const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+                EXPECT_EQ(::write(writer.native_handle(), &now, sizeof now), static_cast<ssize_t>(sizeof now));
+            }
+        });
+        for (int i = 0; i < 40; ++i) {
+            std::chrono::steady_clock::rep sent = 0;
+            ASSERT_EQ(reader.read_some(std::as_writable_bytes(std::span(&sent, 1))), sizeof sent);
+            late.push_back(std::chrono::steady_clock::now().time_since_epoch() - std::chrono::nanoseconds(sent));
+        }
+        stop = true;
+        group.wait();
+    });
+    std::nth_element(late.begin(), late.begin() + 20, late.end());
+    EXPECT_LT(late[20], 2500us);
 }
 
 }  // namespace
