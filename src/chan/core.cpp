@@ -142,8 +142,9 @@ enum class direction : bool { send, receive };
     }
 }
 
-// What is left of a wait with a limit. The node is queued, no lock held.
+// What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: who serves this wait may let both go.
 [[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node, const wait_limit& limit) {
+    const chan_handle context_stays(limit.done);
     const end_of_wait end = wait_limited(w, limit);
     if (end == end_of_wait::served) return node.ok ? wait_outcome::ok : wait_outcome::closed;
     {
@@ -177,8 +178,12 @@ enum class direction : bool { send, receive };
             throw;
         }
     }
+    if (limit != nullptr) {
+        chan_handle::reference(limit->done);
+        c->lock.unlock(m);
+        return wait_out_limit(c, d, w, node, *limit);
+    }
     c->lock.unlock(m);
-    if (limit != nullptr) return wait_out_limit(c, d, w, node, *limit);
     w.wait();
     return node.ok ? wait_outcome::ok : wait_outcome::closed;
 }
@@ -298,6 +303,14 @@ void throw_send_on_closed() { throw channel_closed("send on closed channel"); }
 
 std::size_t channel_length(chan_core* c) noexcept { return c != nullptr ? c->length() : 0; }
 std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr ? c->capacity() : 0; }
-bool channel_is_closed(const chan_core* c) noexcept { return c != nullptr && c->is_closed(); }
+
+bool channel_is_closed(chan_core* c) noexcept {
+    if (c == nullptr || !c->is_closed()) return false;
+    // Whoever closes it may be inside still, and the answer be all that the caller waits for before he lets the channel go.
+    park::runtime_section inside;
+    c->lock.lock(inside.machine());
+    c->lock.unlock(inside.machine());
+    return true;
+}
 
 }  // namespace dunlin::detail

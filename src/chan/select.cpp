@@ -68,8 +68,17 @@ private:
     void lock_all(sched::machine* m) noexcept {
         for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, place_of(i));
     }
-    void unlock_all(sched::machine* m) noexcept {
-        for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.unlock(m, place_of(i));
+    // `taken`, or null, last: whoever is served by it may let all of them go.
+    void unlock_all(sched::machine* m, const chan_core* taken = nullptr) noexcept {
+        std::size_t last = channel_count_;
+        for (std::size_t i = 0; i < channel_count_; ++i) {
+            if (channels_[i] == taken) {
+                last = i;
+            } else {
+                channels_[i]->lock.unlock(m, place_of(i));
+            }
+        }
+        if (last != channel_count_) channels_[last]->lock.unlock(m, place_of(last));
     }
     static bool ready(case_base& c) noexcept {
         if (has_descriptor(c)) return c.ok;
@@ -297,7 +306,7 @@ std::size_t selection::run(std::size_t otherwise_index) {
             if (taken == no_case) continue;
             return taken;
         }
-        unlock_all(m);
+        unlock_all(m, has_channel(*cases_[taken]) ? cases_[taken]->core : nullptr);
         if (woken != nullptr) woken->who->wake_from(m);
         leave_runtime(m);
         return taken;

@@ -128,6 +128,9 @@ void timed_call::drop() noexcept {
 
 bool timed_call::reset(std::int64_t due_ns) {
     if (sched::current_machine() == nullptr) sched::start_runtime();
+    // Once it is armed its function may run, and let go of it, before this is out of the lock.
+    reference();
+    releaser keep{this};
     auto& p = timed_call_access::of(this);
     bool was;
     try {

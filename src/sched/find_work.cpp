@@ -105,11 +105,11 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
 goroutine* find_local(machine*, processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
+        if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
         if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
             !turn_of_preempted(p)) {
             if (goroutine* g = take_one_global(p)) return g;
         }
-        if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
     }
     const std::uint64_t executed = p->counts.switches.get();
     p->counts.switches.add();

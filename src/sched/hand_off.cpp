@@ -120,6 +120,10 @@ std::uint64_t progress_of(const processor* p) noexcept {
 // True: its goroutine was resumed in the midst of a computation, so it is known to be one that computes.
 bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t now) noexcept {
     monitor_notes& n = p->notes;
+    if (n.owner != m) {
+        n.seen_in_call = false;
+        n.trusted_until_ns = 0;
+    }
     n.owner = m;
     n.progress = progress;
     n.stuck_since_ns = now;

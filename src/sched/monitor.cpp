@@ -58,7 +58,8 @@ struct rounds {
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
     std::uint64_t polls = 0;  // so many there had been in the last round
-    std::int64_t polled_ns = 0;  // when that last changed, or the monitor polled
+    std::int64_t polled_ns = 0;  // when that last changed, or that of the monitor's last poll that need not be followed by another
+    std::uint32_t ticks = 0;     // of all processors, when that was looked at
     std::int64_t next_trim_ns = 0;
     std::int64_t next_trace_ns = 0;
     std::int64_t next_thread_end_ns = 0;
@@ -90,6 +91,13 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     return wake_at;
 }
 
+bool ticks_go_on(rounds& r) noexcept {
+    const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+    std::uint32_t ticks = 0;
+    for (std::uint32_t i = 0; i < made; ++i) ticks += the_scheduler.processor_at(i)->tick.load(std::memory_order_relaxed);
+    return std::exchange(r.ticks, ticks) != ticks;
+}
+
 // With every processor busy nobody polls. With an idle one nobody may sleep in the poller: its machine sleeps elsewhere if it went to sleep before anybody
 // waited, and whoever slept there has left with something in hand (find_work.cpp), which may keep him busy.
 void look_at_poller(rounds& r, outlook& o) noexcept {
@@ -106,7 +114,9 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
         return;
     }
     if (somebody_idle) return wake_if_idle();
-    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in each round.
+    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in each round, and so do chains of
+    // goroutines that ready each other or run each other in place, whose tick stands still.
+    const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
     // The only one who readies without being counted as awake: check_for_deadlock() looks at this after it has found nobody.
@@ -114,12 +124,12 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
     r.polls = s.polls.load(std::memory_order_relaxed);  // ours is none of theirs
-    r.polled_ns = o.now_ns;
-    if (delivered == 0 || !all_stuck) return;
+    if (delivered == 0 || by_themselves) r.polled_ns = o.now_ns;
+    if (delivered == 0 || (by_themselves && !all_stuck)) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
     // They were woken from outside (hand_off.cpp): who has computed for a millisecond makes room.
-    s.urgent.store(true, std::memory_order_relaxed);
+    if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
 }
 
 // The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from a queue, the processor does not

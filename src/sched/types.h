@@ -242,7 +242,7 @@ struct monitor_notes {
     std::int64_t stuck_since_ns = 0;
     std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
     std::uint32_t blocking_tick = 0;
-    // It was seen in a call that then ended by itself, so many times in a row; until when nobody looks for such calls.
+    // It was seen in a call that then ended by itself, so many times since one had to be taken; until when nobody looks for such calls.
     bool seen_in_call = false;
     std::uint8_t short_calls = 0;
     std::int64_t trusted_until_ns = 0;

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "park/waiter.h"
-#include "platform/lock.h"
+#include "platform/mortal_lock.h"
 
 namespace dunlin::detail {
 
@@ -26,7 +26,7 @@ struct pool_core::box {
 };
 
 struct alignas(platform::false_sharing_range) pool_core::shelf {
-    platform::futex_lock lock;
+    platform::mortal_lock lock;         // whoever got the last object may destroy the pool
     std::atomic<std::size_t> count{0};  // lock to write; who looks for one may have a look
     box* fresh = nullptr;               // lock
     box* old = nullptr;                 // lock

@@ -28,6 +28,22 @@ void wait_for(const std::atomic<int>& runs, int n) {
     support::eventually([&] { return runs.load() >= n; });
 }
 
+// Due at once, its function runs before reset() has returned.
+TEST_P(AfterFunc, ItsFunctionMayDestroyItWhileItIsBeingReset) {
+    run([] {
+        for (int i = 0; i < support::rounds(5000); ++i) {
+            auto* t = new timer;
+            std::atomic<int> runs{0};
+            *t = after_func(1h, [&runs, t] {
+                delete t;
+                runs.fetch_add(1);
+            });
+            EXPECT_TRUE(t->reset(0ns));
+            wait_for(runs, 1);
+        }
+    });
+}
+
 TEST_P(AfterFunc, RunsOnceInAGoroutineOfItsOwn) {
     run([] {
         std::atomic<int> runs{0};

@@ -679,4 +679,22 @@ TEST_P(GoChanStress, AChannelMayEndAsSoonAsItsLastValueIsThere) {
     });
 }
 
+// The same for whoever has seen that it is closed, and for a select that sends.
+TEST_P(GoChanStress, AChannelMayEndAsSoonAsItIsSeenClosed) {
+    run([] {
+        for (int i = 0; i < support::rounds(20'000); ++i) {
+            dunlin::chan<int> asked, first(1), second;
+            dunlin::go([&] {
+                asked.recv();
+                dunlin::select(dunlin::on_send(first, 1), dunlin::on_recv(second));
+            });
+            dunlin::chan<int> gone;
+            dunlin::go([&] { gone.close(); });
+            asked.send(i);
+            while (!first.try_recv()) dunlin::yield();
+            while (!gone.closed()) dunlin::yield();
+        }
+    });
+}
+
 }  // namespace

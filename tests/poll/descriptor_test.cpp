@@ -535,13 +535,13 @@ TEST_P(Descriptor, NoEdgeIsLostBetweenReads) {
 
 // A processor that always has something to run is not found by whoever polls when there is nothing: it comes to poll itself, every millisecond. The monitor
 // would after ten.
-TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
+std::chrono::nanoseconds median_delay_among(int yielding) {
     std::vector<std::chrono::nanoseconds> late;
     dunlin::run({.max_procs = 1}, [&] {
         auto [reader, writer] = dunlin::fs::pipe();
         std::atomic<bool> stop{false};
         dunlin::task_group group;
-        for (int i = 0; i < 3; ++i) {
+        for (int i = 0; i < yielding; ++i) {
             group.go([&] {
                 while (!stop) dunlin::yield();
             });
@@ -556,14 +556,22 @@ TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
         });
         for (int i = 0; i < 40; ++i) {
             std::chrono::steady_clock::rep sent = 0;
-            ASSERT_EQ(reader.read_some(std::as_writable_bytes(std::span(&sent, 1))), sizeof sent);
+            EXPECT_EQ(reader.read_some(std::as_writable_bytes(std::span(&sent, 1))), sizeof sent);
             late.push_back(std::chrono::steady_clock::now().time_since_epoch() - std::chrono::nanoseconds(sent));
         }
         stop = true;
         group.wait();
     });
     std::nth_element(late.begin(), late.begin() + 20, late.end());
-    EXPECT_LT(late[20], 2500us);
+    return late[20];
+}
+
+TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
+    EXPECT_LT(median_delay_among(3), 2500us);
+    // More than a local queue holds. Where a switch is slow the reader's turn comes late by that alone.
+    if (!support::sanitized) {
+        EXPECT_LT(median_delay_among(600), 2500us);
+    }
 }
 
 }  // namespace

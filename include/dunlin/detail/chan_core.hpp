@@ -72,7 +72,7 @@ DUNLIN_API channel_status channel_try_receive(chan_core* c, void* slot) noexcept
 DUNLIN_API void channel_close(chan_core* c);  // throws channel_closed
 DUNLIN_API std::size_t channel_length(chan_core* c) noexcept;
 DUNLIN_API std::size_t channel_capacity(const chan_core* c) noexcept;
-DUNLIN_API bool channel_is_closed(const chan_core* c) noexcept;
+DUNLIN_API bool channel_is_closed(chan_core* c) noexcept;
 
 [[noreturn]] DUNLIN_API void throw_send_on_closed();
 // The channel that closes when the context is done; null if it never will.
