@@ -316,6 +316,8 @@ private:
 /// A channel: values of type T go from those who send to those who receive, in order. A counted handle: copies are the same channel, which
 /// lives as long as any of them. From goroutines and plain threads, in any mix.
 ///
+/// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other party be inside its operation still.
+///
 /// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides are held).
 template <class T>
 class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {

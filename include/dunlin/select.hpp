@@ -233,6 +233,8 @@ private:
 ///
 /// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every moment one case is ready,
 /// `otherwise` is not taken. A channel may stand in several cases.
+/// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. Whoever is served by one of its cases while
+///           it waits knows that this channel is done with, not the others.
 /// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel; std::invalid_argument for more than 65536 cases or two otherwise();
 ///           std::bad_alloc; what the handler throws.
