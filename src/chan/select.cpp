@@ -70,7 +70,7 @@ private:
     }
     // `taken`, or null, last: whoever is served by it may let all of them go.
     void unlock_all(sched::machine* m, const chan_core* taken = nullptr) noexcept {
-        std::size_t last = channel_count_;
+        std::size_t last = 0;
         for (std::size_t i = 0; i < channel_count_; ++i) {
             if (channels_[i] == taken) {
                 last = i;
@@ -78,7 +78,7 @@ private:
                 channels_[i]->lock.unlock(m, place_of(i));
             }
         }
-        if (last != channel_count_) channels_[last]->lock.unlock(m, place_of(last));
+        if (taken != nullptr) channels_[last]->lock.unlock(m, place_of(last));
     }
     static bool ready(case_base& c) noexcept {
         if (has_descriptor(c)) return c.ok;

@@ -14,11 +14,12 @@ public:
     const wait_node* peek() const noexcept { return head_; }
 
     void push_back(wait_node* w) noexcept {
+        wait_node* const before = tail_;
         w->linked = true;
         w->next = nullptr;
-        w->prev = tail_;
-        if (tail_ != nullptr) {
-            tail_->next = w;
+        w->prev = before;
+        if (before != nullptr) {
+            before->next = w;
         } else {
             head_ = w;
         }
@@ -36,18 +37,25 @@ public:
 
     wait_node* pop_front() noexcept {
         wait_node* w = head_;
-        if (w != nullptr) remove(w);
+        if (w == nullptr) return nullptr;
+        wait_node* second = w->next;
+        head_ = second;
+        (second ? second->prev : tail_) = nullptr;
+        w->next = nullptr;  // w->prev is null: it was the first
+        w->linked = false;
         return w;
     }
 
     // w is on this queue.
     void remove(wait_node* w) noexcept {
-        if (w->prev != nullptr) {
-            w->prev->next = w->next;
+        wait_node* const before = w->prev;
+        wait_node* const after = w->next;
+        if (before != nullptr) {
+            before->next = after;
         } else {
-            head_ = w->next;
+            head_ = after;
         }
-        (w->next ? w->next->prev : tail_) = w->prev;
+        (after ? after->prev : tail_) = before;
         w->next = w->prev = nullptr;
         w->linked = false;
     }
