@@ -1,6 +1,7 @@
 #include "platform/lock.h"
 
 #include "platform/check.h"
+#include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/futex.h"
 #include "platform/membarrier.h"
@@ -12,24 +13,30 @@ namespace {
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
 constexpr int spin_rounds = 100;
+constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
 
 }  // namespace
 
 [[gnu::noinline, gnu::cold]] void futex_lock::lock_slow() noexcept {
     for (int round = 0; round < spin_rounds; ++round) {
-        // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS. Relaxed:
-        // a hint.
-        if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) {
-            return;
-        }
+        // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS. Relaxed: a hint.
+        if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+        // Somebody sleeps, and it has not been unlocked since: its owner does not run.
+        if (wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
     }
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3
+    std::int64_t limit_ns = first_sleep_ns;
     do {
         const std::uint32_t seen = waiters_.fetch_and(~on_the_way, std::memory_order_seq_cst) & ~on_the_way;  // L4
-        heavy_barrier();                                // L5
+        const bool for_good = limit_ns > longest_sleep_ns;
+        if (for_good) heavy_barrier();                  // L5
         if (try_lock()) break;                          // L6
-        futex_wait(waiters_, seen);                     // L7
+        if (for_good) {
+            futex_wait(waiters_, seen);                 // L7
+        } else if (!futex_wait_until(waiters_, seen, now_ns() + limit_ns)) {
+            limit_ns *= 2;
+        }
     } while (!try_lock());
     std::uint32_t word = waiters_.load(std::memory_order_relaxed);
     while (!waiters_.compare_exchange_weak(word, (word & ~on_the_way) - 1, std::memory_order_relaxed)) {  // L8

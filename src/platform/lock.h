@@ -14,7 +14,7 @@
 //            L2  spin a while on L1                     U2  light barrier (membarrier.h: for the compiler only)
 //            L3  count += 1                             U3  nobody counted, or one is on his way: done
 //            L4  on the way = 0, remember the word      U4  CAS: on the way = 1, woken += 1; wake one
-//            L5  heavy barrier (every thread fences)
+//            L5  heavy barrier (every thread fences); not at first, see below
 //            L6  CAS held 0 -> 1: have it, L8
 //            L7  the word is as remembered: sleep (the kernel looks again); CAS as L6; failed: L4
 //            L8  have it: on the way = 0 and count -= 1, in one step
@@ -26,6 +26,10 @@
 //            word includes it, and then it was cleared): so the word has changed since S remembered it, and S does not sleep, or has been woken, or
 //            another was, who is awake: he gets the lock and wakes the next one in his unlock, or clears the mark himself (L4), with a barrier of his own.
 //            Without the mark every unlock would be a system call for as long as the one that was woken first takes to get a processor.
+// At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a hundred come for the lock there are a
+//            hundred of them. So L5 is left out at first and the sleep ends by itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. What an
+//            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's store buffer, costs a millisecond.
+//            Where the sleeper of the last paragraph is woken and has no barrier of his own, his sleep has an end: S waits for that.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for any other lock.
 // Rejected   One word with 0, 1 and 2 for "locked, and somebody sleeps" (Drepper, "Futexes Are Tricky"): the unlock must be an exchange, 4.3 of 9 ns.
 //            Ticket lock: a preempted thread stops all that come after it. Spinning only: with more threads than processors the owner

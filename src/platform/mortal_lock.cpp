@@ -11,7 +11,7 @@ namespace dunlin::platform {
 
 namespace {
 
-constexpr int spin_rounds = 100;  // as the futex_lock's (lock.cpp)
+constexpr int first_spin_rounds = 100, longest_spin_rounds = 1600;  // the first as the futex_lock's (lock.cpp)
 constexpr std::int64_t first_sleep_ns = 20'000;
 constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
@@ -19,7 +19,8 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
 [[gnu::noinline, gnu::cold]] void mortal_lock::lock_slow() noexcept {
     std::int64_t sleep_ns = first_sleep_ns;
-    for (;;) {
+    // Longer each time: where others take the lock again and again, for long, only who watches sees it free.
+    for (int spin_rounds = first_spin_rounds;; spin_rounds = std::min(2 * spin_rounds, longest_spin_rounds)) {
         for (int round = 0; round < spin_rounds; ++round) {
             // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS.
             if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;

@@ -41,7 +41,8 @@ void hand_on_at_once(machine* m) noexcept {
 
 void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
-    if (lasted ? before < highest : before > 0) score.store(static_cast<unsigned char>(lasted ? before + 1 : before - 1), std::memory_order_relaxed);
+    const int after = lasted ? std::min(before + 2, int{highest}) : std::max(before - 1, 0);
+    if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
 
 }  // namespace

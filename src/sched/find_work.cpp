@@ -475,8 +475,12 @@ bool work_anywhere() noexcept {
 // ---- the search ----------------------------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
-    retire_barrier();
-    if (work_anywhere() && come_back(m)) return;
+    // No barrier, which is an interrupt on every CPU, if there is none: whoever puts one aside from now on looks for work himself (R2 and R3) or asks for
+    // another machine. What was put aside before this one was asked for is seen here: asking releases, the thread maker acquires.
+    if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
+        retire_barrier();
+        if (work_anywhere() && come_back(m)) return;
+    }
     sleep_for_events(m);
 }
 

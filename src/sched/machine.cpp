@@ -166,30 +166,59 @@ void report_no_thread(int error) noexcept {
     out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
+template <machine* machine::*next, machine** machine::*link>
+void insert(machine*& first, machine* m) noexcept {
+    m->*next = first;
+    m->*link = &first;
+    if (first != nullptr) first->*link = &(m->*next);
+    first = m;
+}
+
+template <machine* machine::*next, machine** machine::*link>
+void unlink(machine* m) noexcept {
+    *(m->*link) = m->*next;
+    if (m->*next != nullptr) (m->*next)->*link = m->*link;
+    m->*next = nullptr;
+}
+
 // Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although that one is busy and another is
 // not, where the CPUs are few. So `here` is for a waker that is about to sleep, `elsewhere` for one that goes on.
-machine* pop_idle_machine(wake_place place) noexcept {
+machine* choose_idle_machine(wake_place place) noexcept {
     constexpr int looks = 4;
-    scheduler& s = the_scheduler;
-    machine** link = &s.idle_machines;
-    if (place != wake_place::anywhere) {
-        const int cpu = platform::current_cpu();
-        machine** m = link;
-        for (int i = 0; i < looks && *m != nullptr; ++i, m = &(*m)->idle_next) {
-            if (((*m)->slept_on_cpu == cpu) != (place == wake_place::here)) continue;
-            link = m;
-            break;
-        }
+    const idle_machine_list& idle = the_scheduler.idle_machines;
+    if (place == wake_place::anywhere) return idle.newest;
+    const int cpu = platform::current_cpu();
+    if (place == wake_place::here) {
+        machine* m = idle.newest_on[static_cast<unsigned>(cpu) % idle.cpus];
+        return m != nullptr ? m : idle.newest;
     }
-    machine* m = *link;
+    machine* m = idle.newest;
+    for (int i = 0; i < looks && m != nullptr; ++i, m = m->idle_next) {
+        if (m->slept_on_cpu != cpu) return m;
+    }
+    return idle.newest;
+}
+
+machine* pop_idle_machine(wake_place place) noexcept {
+    scheduler& s = the_scheduler;
+    machine* m = choose_idle_machine(place);
     if (m == nullptr) return nullptr;
-    *link = m->idle_next;
-    m->idle_next = nullptr;
+    s.idle_machines.remove(m);
     s.idle_machine_count = s.idle_machine_count - 1;
     return m;
 }
 
 }  // namespace
+
+void idle_machine_list::push(machine* m) noexcept {
+    insert<&machine::idle_next, &machine::idle_link>(newest, m);
+    insert<&machine::same_cpu_next, &machine::same_cpu_link>(newest_on[static_cast<unsigned>(m->slept_on_cpu) % cpus], m);
+}
+
+void idle_machine_list::remove(machine* m) noexcept {
+    unlink<&machine::idle_next, &machine::idle_link>(m);
+    unlink<&machine::same_cpu_next, &machine::same_cpu_link>(m);
+}
 
 void machine_list::push_back(machine* m) noexcept {
     m->idle_next = nullptr;
@@ -273,10 +302,9 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
 void sleep_until_handed_a_processor(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    m->idle_next = s.idle_machines;
-    s.idle_machines = m;
-    s.idle_machine_count = s.idle_machine_count + 1;
     m->slept_on_cpu = platform::current_cpu();
+    s.idle_machines.push(m);
+    s.idle_machine_count = s.idle_machine_count + 1;
     check_for_deadlock();
     s.lock.unlock();
     while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);

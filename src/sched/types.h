@@ -344,6 +344,9 @@ struct alignas(platform::false_sharing_range) machine {
     owned<int> slept_on_cpu;                    // itself: where it was when it went onto the list of the idle or of the preempted; a hint
     bool passed_over = false;                   // scheduler lock: another preempted one has had its turn (preempt.cpp)
     machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
+    machine** idle_link = nullptr;              // scheduler lock: what points to it on the list of the idle
+    machine* same_cpu_next = nullptr;           // scheduler lock: the same two for the idle of one CPU
+    machine** same_cpu_link = nullptr;
     machine* all_next = nullptr;                // constant after it is linked
     goroutine* locked_g = nullptr;              // itself: lock_os_thread()
     // Without a processor (hand_off.h, preempt.h).
@@ -380,6 +383,16 @@ struct machine_list {  // linked by idle_next
     void push_back(machine* m) noexcept;
     void push_front(machine* m) noexcept;
     machine* pop_front() noexcept;
+};
+
+// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those whose numbers agree modulo cpus).
+struct idle_machine_list {
+    static constexpr unsigned cpus = 64;
+    machine* newest = nullptr;
+    machine* newest_on[cpus] = {};
+
+    void push(machine* m) noexcept;
+    void remove(machine* m) noexcept;
 };
 
 // ---- scheduler -----------------------------------------------------------------------------------------------------------------------
@@ -426,7 +439,6 @@ struct scheduler {
     global_queue global;                        // lock
     std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
-    machine* idle_machines = nullptr;           // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
     std::atomic<std::uint32_t> machine_count{0};  // lock
     std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
@@ -442,6 +454,7 @@ struct scheduler {
     std::uint32_t condemned_machines = 0;       // lock
     std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
     std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
+    idle_machine_list idle_machines;            // lock
 
     // World stop (processor.cpp).
     std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again

@@ -15,6 +15,7 @@ struct config {
     bool symmetric = false;          // no membarrier: U2 is a fence, and L4 one in the sleeper only
     bool count_after_sleep = false;  // L3 after L7
     bool relaxed_unlock = false;     // U1 does not release
+    bool limited_first = false;      // a sleep with an end and without L5 before the one for good
     bool keep_mark = false;          // L4 and L8 leave "on the way" as it is
     bool remember_after = false;     // L4 clears, and remembers the word in a later step, after L5
     std::vector<const char*> without = {};
@@ -71,6 +72,22 @@ private:
             }},
         };
         if (!c_.count_after_sleep) p += {count};
+        if (c_.limited_first) {
+            p += {
+                {"F4", "on the way = 0, remember", [this](turn& t) {
+                    t.update(waiters_, [&](value old) {
+                        t.local(remembered) = static_cast<value>(old & ~on_the_way);
+                        return std::optional<value>(t.local(remembered));
+                    });
+                }},
+                {"F6", "CAS held 0 -> 1", try_to_get_in},
+                {"F7", "the word is as remembered: sleep", [=, this](turn& t) {
+                    if (t.load_in_kernel(waiters_) == t.local(remembered)) t.guarded(asleep_) |= my_bit;
+                }},
+                {"F7'", "woken, or it has lasted", [=, this](turn& t) { t.guarded(asleep_) &= static_cast<value>(~my_bit); }},
+                {"F7'", "CAS held 0 -> 1", try_to_get_in},
+            };
+        }
         p += {{"L4", "on the way = 0, remember", [this](turn& t) {
             t.update(waiters_, [&](value old) {
                 t.local(remembered) = static_cast<value>(c_.keep_mark ? old : old & ~on_the_way);
@@ -146,6 +163,17 @@ TEST(LockModel, OneOwnerAtATimeAndNoSleeperIsForgotten) {
     }
     EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::sequential}));
     EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::tso}));
+}
+
+TEST(LockModel, ASleepWithAnEndNeedsNoBarrierAndNobodyElseIsForgottenForIt) {
+    for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
+        for (const bool symmetric : {false, true}) {
+            EXPECT_TRUE(is_a_lock({.threads = 2, .rounds = 2, .mem = mem, .symmetric = symmetric, .limited_first = true}));
+        }
+    }
+    EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::sequential, .limited_first = true}));
+    EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::tso, .limited_first = true}));
+    EXPECT_TRUE(fails({.limited_first = true, .without = {"L5"}}, forgotten));
 }
 
 // The unlock is still in its thread's buffer, and that thread has already seen that nobody sleeps.
