@@ -6,10 +6,13 @@
 //                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: two stores.
 //                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
-// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it is 1, and from then
-//            on calls are timed: up when it took longer than what handing on costs, down when not. From 2 on it is handed on at once.
+// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. Two up when the monitor takes the processor from one, so that a hundred
+//            that look up a name do not each wait for the monitor. Above 0 calls are timed: two up when it took longer than what handing on costs, one
+//            down when not. From 2 on it is handed on at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
 #include "sched/blocking.h"
+
+#include <algorithm>
 
 #include "platform/clock.h"
 #include "sched/goroutine.h"
@@ -39,15 +42,15 @@ void hand_on_at_once(machine* m) noexcept {
     start_machine(p, false, wake_place::here);
 }
 
-void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
+}  // namespace
+
+void learn_from_call(std::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
     const int after = lasted ? std::min(before + 2, int{highest}) : std::max(before - 1, 0);
     if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
 
-}  // namespace
-
-blocking_entry begin_blocking(const std::atomic<unsigned char>& score) noexcept {
+blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
     blocking_entry entry;
     machine* m = current_machine();
     if (m == nullptr) return entry;
@@ -57,6 +60,7 @@ blocking_entry begin_blocking(const std::atomic<unsigned char>& score) noexcept 
     entry.reason_before = self->reason.load(std::memory_order_relaxed);
     self->waits_since_ns = the_scheduler.coarse_now_ns.load(std::memory_order_relaxed);
     m->blocking_tick = m->blocking_tick + 1;
+    m->blocking_score = &score;
     self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
     p->counts.blocking_calls.add();
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != 0)) {
@@ -73,9 +77,10 @@ void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry
     bool lasted = m->taken.load(std::memory_order_relaxed) != 0;
     if (entry.began_ns != 0) lasted = platform::now_ns() - entry.began_ns >= worth_handing_on_ns;
     // Before it queues for a processor, which may take long: others are in this place meanwhile.
-    if (DUNLIN_UNLIKELY(lasted || entry.began_ns != 0)) learn(score, lasted);
+    if (DUNLIN_UNLIKELY(lasted || entry.began_ns != 0)) learn_from_call(score, lasted);
     m->current.load(std::memory_order_relaxed)->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
+    if (DUNLIN_UNLIKELY(entry.reason_before == wait_reason::blocking_call)) m->blocking_score = nullptr;  // back in an outer one, perhaps on another machine
     leave(m);
 }
 

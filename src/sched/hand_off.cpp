@@ -22,6 +22,7 @@
 
 #include "platform/clock.h"
 #include "platform/thread.h"
+#include "sched/blocking.h"
 #include "sched/event_source.h"
 #include "sched/global_queue.h"
 #include "sched/machine.h"
@@ -39,6 +40,7 @@ constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
 // Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
+constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
@@ -96,6 +98,13 @@ bool can_hand_on(const outlook& o) noexcept {
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
+// Under the retake lock of the processor that m has just lost. If m's goroutine is still in a call, that lock keeps it there: enter_slow() wants it.
+void teach_place(const machine* m) noexcept {
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    std::atomic<unsigned char>* score = m->blocking_score;
+    if (g != nullptr && score != nullptr && g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) learn_from_call(*score, true);
+}
+
 // `used_ns` of its slice are to be counted when its turn comes again.
 bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcept {
     p->retake.lock();
@@ -105,6 +114,7 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcep
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
         // Before the lock is free: enter_slow() clears it after it has had the lock. Release: who sees it (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
+        if (!computes) teach_place(m);
     }
     p->retake.unlock();
     return taken;
@@ -161,7 +171,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
     if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
-    if (o.somebody_waits && !can_hand_on(o)) return;
+    if (o.somebody_waits && !can_hand_on(o)) return o.look_again_at(o.now_ns + thread_made_ns);
     if (!take(p, m, 0, false)) return;
     the_scheduler.hand_offs.from_blocking.add();
     o.effect = true;

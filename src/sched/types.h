@@ -364,6 +364,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
     std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
+    owned<std::atomic<unsigned char>*> blocking_score;  // itself: of the place of the call it is in; null if not known
     stray_notes notes;                          // monitor
 
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
