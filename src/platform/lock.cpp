@@ -12,7 +12,7 @@ namespace {
 
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
-constexpr int spin_rounds = 100;
+constexpr int spin_rounds = 100, enough_rounds = 20;
 constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
 
 }  // namespace
@@ -21,8 +21,8 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
     for (int round = 0; round < spin_rounds; ++round) {
         // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS. Relaxed: a hint.
         if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
-        // Somebody sleeps, and it has not been unlocked since: its owner does not run.
-        if (wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
+        // Somebody sleeps or is about to, and it has not been unlocked since: most likely its owner does not run.
+        if (round >= enough_rounds && wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
     }
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3

@@ -11,7 +11,7 @@
 //
 // Protocol   lock                                       unlock
 //            L1  CAS held 0 -> 1: have it               U1  held = 0 (release)
-//            L2  spin a while on L1                     U2  light barrier (membarrier.h: for the compiler only)
+//            L2  spin a while on L1, see below          U2  light barrier (membarrier.h: for the compiler only)
 //            L3  count += 1                             U3  nobody counted, or one is on his way: done
 //            L4  on the way = 0, remember the word      U4  CAS: on the way = 1, woken += 1; wake one
 //            L5  heavy barrier (every thread fences); not at first, see below
@@ -28,8 +28,9 @@
 //            Without the mark every unlock would be a system call for as long as the one that was woken first takes to get a processor.
 // At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a hundred come for the lock there are a
 //            hundred of them. So L5 is left out at first and the sleep ends by itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. What an
-//            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's store buffer, costs a millisecond.
+//            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's store buffer, costs the rest of that sleep.
 //            Where the sleeper of the last paragraph is woken and has no barrier of his own, his sleep has an end: S waits for that.
+//            L2 ends early when somebody sleeps already: the owner has most likely lost its CPU, and perhaps to the one that spins.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for any other lock.
 // Rejected   One word with 0, 1 and 2 for "locked, and somebody sleeps" (Drepper, "Futexes Are Tricky"): the unlock must be an exchange, 4.3 of 9 ns.
 //            Ticket lock: a preempted thread stops all that come after it. Spinning only: with more threads than processors the owner

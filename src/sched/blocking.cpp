@@ -3,12 +3,12 @@
 // Problem    A call may take 100 ns or a second, and nobody knows before. Handing the processor on costs 5 to 10 us and a thread's wake-up; keeping it
 //            costs the others the whole time of the call.
 // Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick) and leaves the runtime with its
-//                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: two stores.
+//                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: a few stores.
 //                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
-// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. Two up when the monitor takes the processor from one, so that a hundred
-//            that look up a name do not each wait for the monitor. Above 0 calls are timed: two up when it took longer than what handing on costs, one
-//            down when not. From 2 on it is handed on at once.
+// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it leaves word which place
+//            that was (slow_place), and the next call there makes it 2: a hundred that look up a name do not each wait for the monitor. Above 0 calls are
+//            timed: two up when one took longer than what handing on costs, one down when not. From 2 on it is handed on at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
 #include "sched/blocking.h"
 
@@ -38,17 +38,22 @@ void hand_on_at_once(machine* m) noexcept {
     processor* p = release_processor(m);
     m->taken.store(1, std::memory_order_relaxed);
     p->counts.hand_offs.add();
-    if (the_scheduler.idle_machine_count < 2) want_spare_machine();  // in time for the next one
+    if (spare_machines() < 2) want_spare_machine();  // in time for the next one
     start_machine(p, false, wake_place::here);
 }
 
-}  // namespace
-
-void learn_from_call(std::atomic<unsigned char>& score, bool lasted) noexcept {
+void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
     const int after = lasted ? std::min(before + 2, int{highest}) : std::max(before - 1, 0);
     if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
+
+void learn_from_monitor(std::atomic<unsigned char>& score) noexcept {
+    the_scheduler.slow_place.store(nullptr, std::memory_order_relaxed);
+    if (score.load(std::memory_order_relaxed) == 0) learn(score, true);
+}
+
+}  // namespace
 
 blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
     blocking_entry entry;
@@ -60,9 +65,10 @@ blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
     entry.reason_before = self->reason.load(std::memory_order_relaxed);
     self->waits_since_ns = the_scheduler.coarse_now_ns.load(std::memory_order_relaxed);
     m->blocking_tick = m->blocking_tick + 1;
-    m->blocking_score = &score;
+    m->blocking_place = &score;
     self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
     p->counts.blocking_calls.add();
+    if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) learn_from_monitor(score);
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != 0)) {
         entry.began_ns = platform::now_ns();
         if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
@@ -74,13 +80,10 @@ blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
 void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry) noexcept {
     machine* m = current_machine();
     if (m == nullptr) return;
-    bool lasted = m->taken.load(std::memory_order_relaxed) != 0;
-    if (entry.began_ns != 0) lasted = platform::now_ns() - entry.began_ns >= worth_handing_on_ns;
     // Before it queues for a processor, which may take long: others are in this place meanwhile.
-    if (DUNLIN_UNLIKELY(lasted || entry.began_ns != 0)) learn_from_call(score, lasted);
+    if (DUNLIN_UNLIKELY(entry.began_ns != 0)) learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
     m->current.load(std::memory_order_relaxed)->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
-    if (DUNLIN_UNLIKELY(entry.reason_before == wait_reason::blocking_call)) m->blocking_score = nullptr;  // back in an outer one, perhaps on another machine
     leave(m);
 }
 

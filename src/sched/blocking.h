@@ -17,9 +17,6 @@ struct blocking_entry {
 blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept;
 void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry) noexcept;
 
-// A call of this place has lasted, or has not.
-void learn_from_call(std::atomic<unsigned char>& score, bool lasted) noexcept;
-
 // A no_preempt scope. begin: false if the goroutine is in one already, or this is a plain thread.
 bool begin_no_preempt() noexcept;
 void end_no_preempt() noexcept;

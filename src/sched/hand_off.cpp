@@ -1,7 +1,7 @@
 // hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of libc's.
 //
 // Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes while others wait.
-// Looks      Each round (1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and in-place joins tell whether its
+// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and in-place joins tell whether its
 //            machine has come to the scheduler since the last look. If so all is well. If not, it is stuck, and:
 //              in blocking()             taken at the second look if somebody waits, after 10 ms if nobody does (so that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
@@ -22,7 +22,6 @@
 
 #include "platform/clock.h"
 #include "platform/thread.h"
-#include "sched/blocking.h"
 #include "sched/event_source.h"
 #include "sched/global_queue.h"
 #include "sched/machine.h"
@@ -40,7 +39,7 @@ constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
 // Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
-constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread
+constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
@@ -94,15 +93,8 @@ void hand_on(processor* p, const outlook& o, int free_cpu = any_cpu) noexcept {
 // True: there is somebody to hand p on to.
 bool can_hand_on(const outlook& o) noexcept {
     const scheduler& s = the_scheduler;
-    if (s.idle_machine_count < 2) want_spare_machine();
+    if (spare_machines() < 2) want_spare_machine();
     return s.idle_machine_count != 0 || o.preempted != 0;
-}
-
-// Under the retake lock of the processor that m has just lost. If m's goroutine is still in a call, that lock keeps it there: enter_slow() wants it.
-void teach_place(const machine* m) noexcept {
-    const goroutine* g = m->current.load(std::memory_order_relaxed);
-    std::atomic<unsigned char>* score = m->blocking_score;
-    if (g != nullptr && score != nullptr && g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) learn_from_call(*score, true);
 }
 
 // `used_ns` of its slice are to be counted when its turn comes again.
@@ -114,7 +106,6 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcep
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
         // Before the lock is free: enter_slow() clears it after it has had the lock. Release: who sees it (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
-        if (!computes) teach_place(m);
     }
     p->retake.unlock();
     return taken;
@@ -171,8 +162,13 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
     if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
-    if (o.somebody_waits && !can_hand_on(o)) return o.look_again_at(o.now_ns + thread_made_ns);
+    if (o.somebody_waits && !can_hand_on(o)) {
+        if (lasts < shortest_look_ns) o.look_again_at(o.now_ns + thread_made_ns);
+        return;
+    }
+    const void* place = m->blocking_place;
     if (!take(p, m, 0, false)) return;
+    the_scheduler.slow_place.store(place, std::memory_order_relaxed);
     the_scheduler.hand_offs.from_blocking.add();
     o.effect = true;
     hand_on(p, o);
@@ -248,7 +244,9 @@ void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noex
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
         o.look_again_at(o.now_ns + blocking_grace_ns);
-    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns && !platform::thread_is_running(m->tid)) {
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0) {
+        if (o.now_ns < n.trusted_until_ns) return o.look_again_at(n.trusted_until_ns);  // the next round may be long after it
+        if (platform::thread_is_running(m->tid)) return;
         n.seen_in_call = true;
         o.look_again_at(o.now_ns + asleep_grace_ns);
     }

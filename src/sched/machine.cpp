@@ -92,6 +92,7 @@ void thread_main(void* raw) noexcept {
     platform::use_short_turns();  // docs/decisions/026-short-turns.md
     platform::use_signal_stack();
     hooks.machine_thread(true);
+    the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
     look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
@@ -118,12 +119,13 @@ machine* take_ended_record() noexcept {
 }
 
 // Under no lock. Returns 0 or an error number: no thread or no memory.
-int make_machine() noexcept {
+int make_machine(bool must_be) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     const std::uint32_t count = s.machine_count.load(std::memory_order_relaxed);
     if (count >= max_machines) {
         s.lock.unlock();
+        if (!must_be) return EAGAIN;
         platform::fatal("thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
     }
     // Counted before the thread exists: the deadlock check must not overlook a machine that is on its way.
@@ -141,9 +143,11 @@ int make_machine() noexcept {
     int error = ENOMEM;
     if (m != nullptr) {
         m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
+        s.coming_machines.fetch_add(1, std::memory_order_relaxed);
         error = platform::start_thread(thread_main, m, "dunlin-m");
+        if (error == 0) return 0;
+        s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
     }
-    if (error == 0) return 0;
     s.lock.lock();
     s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
     if (m != nullptr) {
@@ -258,9 +262,9 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept 
     return true;
 }
 
-bool make_spare_machine() noexcept {
-    const int error = make_machine();
-    if (error != 0) report_no_thread(error);
+bool make_spare_machine(bool must_be) noexcept {
+    const int error = make_machine(must_be);
+    if (error != 0 && must_be) report_no_thread(error);
     return error == 0;
 }
 

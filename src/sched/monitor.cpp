@@ -247,7 +247,7 @@ void one_round(rounds& r) noexcept {
     end_spare_threads(r, o.now_ns);
     if (spare_is_overdue(o.now_ns) && work_anywhere()) wake_if_idle();
     trace(r, o.now_ns);
-    r.idle = all_idle() ? r.idle + 1 : 0;
+    r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
         const std::int64_t end_threads_at = r.next_thread_end_ns;
         if (sleep_until_busy(end_threads_at)) r = {};  // else it is time to end threads

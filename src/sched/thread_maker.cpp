@@ -37,8 +37,9 @@ void maker_main(void*) {
     std::int64_t last_ns = 0;
     for (;;) {
         while (k.wanted.load(std::memory_order_acquire) == 0) platform::futex_wait(k.wanted, 0);
-        // Before it is made: who asks from now on may have put his processor aside after the new one has looked.
-        k.wanted.store(0, std::memory_order_relaxed);
+        // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of
+        // those too that found an earlier one; and seq_cst: before the counts below are read.
+        k.wanted.exchange(0, std::memory_order_seq_cst);
         if (the_scheduler.idle_machine_count >= enough_spares) {
             // Some have become idle meanwhile. One of them may have looked for work before that was there.
             submit_barrier();
@@ -48,13 +49,11 @@ void maker_main(void*) {
         // One at a time, but many if one call after the other lasts and each needs a thread for those who wait.
         const std::int64_t now = platform::now_ns();
         batch = now - last_ns < soon_ns ? std::min(2 * batch, largest_batch) : 1;
-        const std::uint32_t wanted = std::max(std::min(batch, waiting_goroutines()), 1u);
-        for (std::uint32_t made = 0; made < wanted && (made == 0 || the_scheduler.idle_machine_count < wanted); ++made) {
-            if (make_spare_machine()) continue;
-            k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_relaxed);
-            break;
-        }
+        const std::uint32_t enough = std::min(batch, waiting_goroutines());
+        bool made = make_spare_machine(true);
         last_ns = platform::now_ns();
+        if (!made) k.not_before_ns.store(last_ns + pause_after_failure_ns, std::memory_order_relaxed);
+        while (made && spare_machines() < enough) made = make_spare_machine(false);
     }
 }
 
@@ -73,6 +72,8 @@ void want_spare_machine() noexcept {
     if (DUNLIN_UNLIKELY(not_before != 0) && platform::now_ns() < not_before) return;
     if (k.wanted.exchange(1, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);
 }
+
+bool spare_is_owed() noexcept { return the_maker.not_before_ns.load(std::memory_order_relaxed) != 0; }
 
 bool spare_is_overdue(std::int64_t now_ns) noexcept {
     maker& k = the_maker;

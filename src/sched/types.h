@@ -364,7 +364,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
     std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
-    owned<std::atomic<unsigned char>*> blocking_score;  // itself: of the place of the call it is in; null if not known
+    owned<const void*> blocking_place;          // itself: where its last blocking() was; an address to compare, no more
     stray_notes notes;                          // monitor
 
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
@@ -431,6 +431,7 @@ struct scheduler {
     std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
     std::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
     std::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
+    std::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; begin_blocking() looks whether that is its own, and clears it
     std::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
@@ -441,6 +442,7 @@ struct scheduler {
     std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
+    std::atomic<std::uint32_t> coming_machines{0};  // made, but have not yet looked for work
     std::atomic<std::uint32_t> machine_count{0};  // lock
     std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
     goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack

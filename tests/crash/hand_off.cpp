@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -12,7 +13,9 @@
 #include <sstream>
 #include <string>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
@@ -207,6 +210,61 @@ int no_more_threads() {
     return 0;
 }
 
+std::size_t address_space_bytes() {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Every thread blocks, the only processor lies idle, and the one who would release them waits for a thread: there is room for one only later.
+int threads_come_back() {
+    static int ends[2];
+    if (pipe(ends) != 0) return 1;
+    const auto wait_for_byte = [] {
+        dunlin::blocking([] {
+            char byte;
+            while (read(ends[0], &byte, 1) != 1) {
+            }
+        });
+    };
+    const auto release = [](int n) {
+        for (int i = 0; i < n; ++i) {
+            if (write(ends[1], "x", 1) != 1) std::abort();
+        }
+    };
+    dunlin::run({.max_procs = 1}, [&] {
+        // The place learns that its calls last, and there are stacks for all that come.
+        dunlin::wait_group first;
+        for (int i = 0; i < 40; ++i) first.go([] { dunlin::yield(); });
+        for (int i = 0; i < 4; ++i) first.go(wait_for_byte);
+        dunlin::sleep_for(20ms);
+        release(4);
+        first.wait();
+        std::thread later([] {
+            usleep(300'000);
+            const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+            setrlimit(RLIMIT_AS, &none);
+        });
+        const rlimit little{address_space_bytes() + (64 << 10), RLIM_INFINITY};
+        setrlimit(RLIMIT_AS, &little);
+        // A channel: who waits for a group runs what has not begun by himself, the last one first.
+        constexpr int waiters = 20;
+        dunlin::chan<int> done(waiters);
+        for (int i = 0; i < waiters; ++i) {
+            dunlin::go([&] {
+                wait_for_byte();
+                done.send(1);
+            });
+        }
+        dunlin::go([&] { release(waiters); });
+        dunlin::go([] {});  // this one has its turn first
+        for (int i = 0; i < waiters; ++i) done.recv();
+        later.join();
+    });
+    std::printf("released\n");
+    return 0;
+}
+
 // ---- idle -------------------------------------------------------------------------------------------------------------------------------------
 
 double cpu_ns() {
@@ -251,6 +309,7 @@ constexpr support::scenario all[] = {
     {"own_handler_after", own_handler_after},
     {"own_handler_after_another_signal", own_handler_after_another_signal},
     {"no_more_threads", no_more_threads},
+    {"threads_come_back", threads_come_back},
     {"idle_after_hand_offs", idle_after_hand_offs},
 };
 

@@ -687,6 +687,14 @@ TEST_F(GoSyscall, WithoutMoreThreadsItGoesOnAndSaysSoOnce) {
     EXPECT_NE(r.err.find("no more threads"), std::string::npos) << r;
 }
 
+TEST_F(GoSyscall, WhoWaitsForAThreadHasOneWhenThereAreThreadsAgain) {
+    if (support::sanitized) GTEST_SKIP() << "sanitizers need address space";
+    const auto r = support::run_child("hand_off", {"threads_come_back"});
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "released\n") << r;
+    EXPECT_NE(r.err.find("no more threads"), std::string::npos) << r;
+}
+
 TEST_F(GoSyscall, AnIdleProcessUsesNoCpuWhateverItsThreadsSleepIn) {
     if (support::sanitized) GTEST_SKIP() << "the sanitizer's own thread uses some";
     const auto r = support::run_child("hand_off", {"idle_after_hand_offs"});
