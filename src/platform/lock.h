@@ -28,7 +28,7 @@
 //            Without the mark every unlock would be a system call for as long as the one that was woken first takes to get a processor.
 // At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a hundred come for the lock there are a
 //            hundred of them. So L5 is left out at first and the sleep ends by itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. What an
-//            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's store buffer, costs the rest of that sleep.
+//            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer, costs the rest of that sleep.
 //            Where the sleeper of the last paragraph is woken and has no barrier of his own, his sleep has an end: S waits for that.
 //            L2 ends early when somebody sleeps already: the owner has most likely lost its CPU, and perhaps to the one that spins.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for any other lock.
