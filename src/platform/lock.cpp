@@ -12,7 +12,7 @@ namespace {
 
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
-constexpr int spin_rounds = 100, enough_rounds = 20;
+constexpr int spin_rounds = 100, enough_rounds = 20;  // enough where somebody sleeps already: only a section that is under way should end
 constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
 
 }  // namespace

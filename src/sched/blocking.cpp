@@ -6,9 +6,10 @@
 //                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: a few stores.
 //                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
-// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it leaves word which place
-//            that was (slow_place), and the next call there makes it 2: a hundred that look up a name do not each wait for the monitor. Above 0 calls are
-//            timed: two up when one took longer than what handing on costs, one down when not. From 2 on it is handed on at once.
+// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it leaves word which
+//            place that was (slow_place), and the next call there, or the end of this one, makes it 2: a hundred that look up a name do not each wait for
+//            the monitor. Above 0 calls are timed: two up when one took longer than what handing on costs, one down when not. From 2 on it is handed on
+//            at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
 #include "sched/blocking.h"
 
@@ -81,7 +82,11 @@ void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry
     machine* m = current_machine();
     if (m == nullptr) return;
     // Before it queues for a processor, which may take long: others are in this place meanwhile.
-    if (DUNLIN_UNLIKELY(entry.began_ns != 0)) learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
+    if (DUNLIN_UNLIKELY(entry.began_ns != 0)) {
+        learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
+    } else if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) {
+        learn_from_monitor(score);
+    }
     m->current.load(std::memory_order_relaxed)->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
     leave(m);

@@ -163,7 +163,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
     if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
     if (o.somebody_waits && !can_hand_on(o)) {
-        if (lasts < shortest_look_ns) o.look_again_at(o.now_ns + thread_made_ns);
+        if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
     const void* place = m->blocking_place;

@@ -154,6 +154,7 @@ int make_machine(bool must_be) noexcept {
         m->ended = true;  // the record waits for the next one
         ++s.ended_machines;
     }
+    check_for_deadlock();  // the others may have gone to sleep meanwhile
     s.lock.unlock();
     return error;
 }

@@ -187,7 +187,7 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
-    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
+    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && !spare_is_owed() && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
         const std::int64_t until = look_for_deadlock() ? platform::now_ns() + deadlock_again_ns : deadline_ns;
         platform::futex_wait_until(monitor_asleep, 1, until);
         in_time = deadline_ns == 0 || platform::now_ns() < deadline_ns;
@@ -229,6 +229,9 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     return wake_at;
 }
 
+// Whoever was to sleep until the earliest deadline found no thread.
+bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
+
 void one_round(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     outlook o;
@@ -245,7 +248,7 @@ void one_round(rounds& r) noexcept {
     if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) s.events->forget_lost();
     trim_stacks(r, o.now_ns);
     end_spare_threads(r, o.now_ns);
-    if (spare_is_overdue(o.now_ns) && work_anywhere()) wake_if_idle();
+    if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
     trace(r, o.now_ns);
     r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {

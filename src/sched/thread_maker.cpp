@@ -6,6 +6,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/machine.h"
+#include "sched/monitor.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -28,7 +29,7 @@ std::uint32_t waiting_goroutines() noexcept {
     std::size_t count = s.global_size.load(std::memory_order_relaxed);
     const std::uint32_t procs = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < procs; ++i) count += s.processor_at(i)->queue.size();
-    return static_cast<std::uint32_t>(std::min<std::size_t>(count, largest_batch));
+    return static_cast<std::uint32_t>(std::min<std::size_t>(count, max_machines));
 }
 
 void maker_main(void*) {
@@ -49,11 +50,14 @@ void maker_main(void*) {
         // One at a time, but many if one call after the other lasts and each needs a thread for those who wait.
         const std::int64_t now = platform::now_ns();
         batch = now - last_ns < soon_ns ? std::min(2 * batch, largest_batch) : 1;
-        const std::uint32_t enough = std::min(batch, waiting_goroutines());
         bool made = make_spare_machine(true);
         last_ns = platform::now_ns();
-        if (!made) k.not_before_ns.store(last_ns + pause_after_failure_ns, std::memory_order_relaxed);
-        while (made && spare_machines() < enough) made = make_spare_machine(false);
+        if (!made) {
+            // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
+            k.not_before_ns.store(last_ns + pause_after_failure_ns, std::memory_order_seq_cst);
+            wake_monitor_if_asleep();
+        }
+        for (std::uint32_t more = 1; made && more < batch && spare_machines() < waiting_goroutines(); ++more) made = make_spare_machine(false);
     }
 }
 
@@ -73,7 +77,7 @@ void want_spare_machine() noexcept {
     if (k.wanted.exchange(1, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);
 }
 
-bool spare_is_owed() noexcept { return the_maker.not_before_ns.load(std::memory_order_relaxed) != 0; }
+bool spare_is_owed() noexcept { return the_maker.not_before_ns.load(std::memory_order_seq_cst) != 0; }
 
 bool spare_is_overdue(std::int64_t now_ns) noexcept {
     maker& k = the_maker;
