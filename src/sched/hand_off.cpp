@@ -244,9 +244,7 @@ void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noex
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
         o.look_again_at(o.now_ns + blocking_grace_ns);
-    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0) {
-        if (o.now_ns < n.trusted_until_ns) return o.look_again_at(n.trusted_until_ns);  // the next round may be long after it
-        if (platform::thread_is_running(m->tid)) return;
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns && !platform::thread_is_running(m->tid)) {
         n.seen_in_call = true;
         o.look_again_at(o.now_ns + asleep_grace_ns);
     }
