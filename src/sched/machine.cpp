@@ -119,13 +119,12 @@ machine* take_ended_record() noexcept {
 }
 
 // Under no lock. Returns 0 or an error number: no thread or no memory.
-int make_machine(bool must_be) noexcept {
+int make_machine() noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     const std::uint32_t count = s.machine_count.load(std::memory_order_relaxed);
     if (count >= max_machines) {
         s.lock.unlock();
-        if (!must_be) return EAGAIN;
         platform::fatal("thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
     }
     // Counted before the thread exists: the deadlock check must not overlook a machine that is on its way.
@@ -263,9 +262,9 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept 
     return true;
 }
 
-bool make_spare_machine(bool must_be) noexcept {
-    const int error = make_machine(must_be);
-    if (error != 0 && must_be) report_no_thread(error);
+bool make_spare_machine() noexcept {
+    const int error = make_machine();
+    if (error != 0) report_no_thread(error);
     return error == 0;
 }
 

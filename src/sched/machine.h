@@ -80,8 +80,8 @@ void sleep_until_handed_a_processor(machine* m) noexcept;
 // The same with an idle machine only; false if there is none.
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 
-// Makes a machine without a processor, which looks for one. False if no thread can be had, and then, if `must_be`, a report. The thread maker only.
-bool make_spare_machine(bool must_be) noexcept;
+// Makes a machine without a processor, which looks for one. False, and a report, if no thread can be had. The thread maker only.
+bool make_spare_machine() noexcept;
 
 // Machines that have nothing to do, or will have nothing to do as soon as their thread runs. A hint.
 inline std::uint32_t spare_machines() noexcept {

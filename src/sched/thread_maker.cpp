@@ -1,7 +1,5 @@
 #include "sched/thread_maker.h"
 
-#include <algorithm>
-
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
@@ -13,8 +11,7 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr std::uint32_t enough_spares = 2, largest_batch = 16;
-constexpr std::int64_t soon_ns = 1'000'000;
+constexpr std::uint32_t enough_spares = 2;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 
 struct maker {
@@ -24,18 +21,8 @@ struct maker {
 };
 maker the_maker;
 
-std::uint32_t waiting_goroutines() noexcept {
-    const scheduler& s = the_scheduler;
-    std::size_t count = s.global_size.load(std::memory_order_relaxed);
-    const std::uint32_t procs = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < procs; ++i) count += s.processor_at(i)->queue.size();
-    return static_cast<std::uint32_t>(std::min<std::size_t>(count, max_machines));
-}
-
 void maker_main(void*) {
     maker& k = the_maker;
-    std::uint32_t batch = 1;
-    std::int64_t last_ns = 0;
     for (;;) {
         while (k.wanted.load(std::memory_order_acquire) == 0) platform::futex_wait(k.wanted, 0);
         // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of
@@ -47,17 +34,10 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // One at a time, but many if one call after the other lasts and each needs a thread for those who wait.
-        const std::int64_t now = platform::now_ns();
-        batch = now - last_ns < soon_ns ? std::min(2 * batch, largest_batch) : 1;
-        bool made = make_spare_machine(true);
-        last_ns = platform::now_ns();
-        if (!made) {
-            // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
-            k.not_before_ns.store(last_ns + pause_after_failure_ns, std::memory_order_seq_cst);
-            wake_monitor_if_asleep();
-        }
-        for (std::uint32_t more = 1; made && more < batch && spare_machines() < waiting_goroutines(); ++more) made = make_spare_machine(false);
+        if (make_spare_machine()) continue;
+        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
+        k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
+        wake_monitor_if_asleep();
     }
 }
 

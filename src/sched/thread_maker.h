@@ -13,7 +13,7 @@ namespace dunlin::sched {
 bool start_thread_maker() noexcept;
 
 // Asks for one more machine, and does not wait. It looks for a processor and work before it sleeps. Requests that come before the last one has been
-// begun are one request. If they come one after the other several are made, up to 16, while there are fewer spare ones than goroutines that wait.
+// begun are one request.
 void want_spare_machine() noexcept;
 
 // After a failure no thread is made for a tenth of a second. True, once: that time is over. The monitor then looks who wants one.
