@@ -166,7 +166,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
-    const void* place = m->blocking_place;
+    const void* place = m->blocking_place;  // afterwards the thread may be in another call
     if (!take(p, m, 0, false)) return;
     the_scheduler.slow_place.store(place, std::memory_order_relaxed);
     the_scheduler.hand_offs.from_blocking.add();

@@ -92,7 +92,7 @@ void thread_main(void* raw) noexcept {
     platform::use_short_turns();  // docs/decisions/026-short-turns.md
     platform::use_signal_stack();
     hooks.machine_thread(true);
-    the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+    the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);  // relaxed: no request depends on the count, only how many there are
     look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain

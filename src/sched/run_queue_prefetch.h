@@ -22,7 +22,7 @@ inline void run_queue::prefetch_behind(std::uint64_t w) const noexcept {
     platform::prefetch(far->inline_frame);
     const goroutine* near = slots_[(head(w) + stack_ahead) % capacity].load(std::memory_order_relaxed);
     if (void* sp = near->stack_hint()) {
-#pragma GCC unroll 8
+#pragma GCC unroll 8  // eight instructions instead of a loop of 32: this is done for every goroutine that runs
         for (std::size_t at = 0; at < parked_frames_bytes; at += platform::cache_line) platform::prefetch(static_cast<const std::byte*>(sp) + at);
     }
 }

@@ -18,7 +18,8 @@ void want_spare_machine() noexcept;
 
 // After a failure no thread is made for a tenth of a second. True, once: that time is over. The monitor then looks who wants one.
 bool spare_is_overdue(std::int64_t now_ns) noexcept;
-// It is not over yet: the monitor must not go to sleep.
+// It is not over yet: the monitor must not go to sleep. Seq_cst, after its monitor_asleep = 1; pairs with the maker's store before he looks whether it
+// sleeps. Without it a failure just then is seen by nobody, and whoever needs the thread waits for ever.
 bool spare_is_owed() noexcept;
 
 // 0 or 1, for the deadlock check.

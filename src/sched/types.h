@@ -431,7 +431,7 @@ struct scheduler {
     std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
     std::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
     std::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
-    std::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; begin_blocking() looks whether that is its own, and clears it
+    std::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; a hint, cleared by who finds that it is his place (blocking.cpp)
     std::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
