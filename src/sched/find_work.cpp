@@ -371,8 +371,8 @@ bool watch_for_work(const processor* p) noexcept {
 
 // ---- retiring ------------------------------------------------------------------------------------------------------------------------
 
-// R1: this machine gives its processor up, unless the global queue has something after all.
-goroutine* retire(machine* m) noexcept {
+// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last one.
+goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     if ((s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) {
@@ -383,6 +383,7 @@ goroutine* retire(machine* m) noexcept {
     const bool was_spinning = m->spinning;
     m->spinning = false;
     put_idle_processor(p, was_spinning);
+    all_idle = every_processor_is_idle();
     s.lock.unlock();
     return nullptr;
 }
@@ -416,7 +417,7 @@ bool sleep_for_events(machine* m) noexcept {
     std::uint32_t unclaimed = 0;
     if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
     s.poll_until_ns.store(0, std::memory_order_seq_cst);  // 0 reads as "unknown": an adder then always interrupts
-    retire_barrier();
+    if (!every_processor_is_idle()) retire_barrier();
     const std::int64_t deadline = earliest_deadline();
     s.poll_until_ns.store(deadline, std::memory_order_seq_cst);
     event_batch found;
@@ -503,6 +504,7 @@ goroutine* find_work(machine* m) noexcept {
             p->polls_seen = s.polls.load(std::memory_order_relaxed);
         }
         goroutine* g = nullptr;
+        bool all_idle = false;
         if (!s.stopping.load(std::memory_order_relaxed)) {
             g = find_local(m, p);
             if (!g) {
@@ -520,9 +522,9 @@ goroutine* find_work(machine* m) noexcept {
                 stop_spinning(m);
                 if (give_turn_to_preempted(m)) continue;
             }
-            if (!g) g = retire(m);
+            if (!g) g = retire(m, all_idle);
         } else {
-            retire(m);
+            retire(m, all_idle);
         }
         if (g) {
             stop_spinning(m);
@@ -530,7 +532,7 @@ goroutine* find_work(machine* m) noexcept {
             return g;
         }
         if (m->p.load(std::memory_order_relaxed) != nullptr) continue;
-        retire_barrier();                                    // R2
+        if (!all_idle) retire_barrier();                     // R2
         if (work_anywhere() && come_back(m)) continue;       // R3
         if (sleep_for_events(m)) continue;
     }

@@ -18,6 +18,9 @@
 //            R1 and W2 are under the scheduler lock, the decrement of W2 included: while nobody is going to act on a count of 1, no
 //            processor may become idle.
 //            A push to the global queue needs no S2: it is under that lock, and R1 looks at the queue under it before it gives up.
+//            R2 is left out when R1 has made the last processor idle. Who submits without that lock has a processor; it has become idle under the
+//            lock since, so what was submitted is visible. A plain thread's timers and waits for descriptors are counted by seq_cst stores, which S3
+//            and R3, seq_cst too, cannot both pass.
 // Proof      The fence that R2 makes in the submitter's thread falls before or after S2 in its program order.
 //            After S2: S1 is visible to R3. The retiring machine takes g, or finds no idle processor: then every one has been taken
 //              by a machine that will itself find work or retire after that, and the argument starts again with it.
@@ -64,6 +67,12 @@ inline std::uint32_t spinning_count(std::uint32_t word) noexcept { return word &
 inline void submit_barrier() noexcept { platform::light_barrier(); }
 // R2.
 inline void retire_barrier() noexcept { platform::heavy_barrier(); }
+// No processor is in use. Exact under the lock; seq_cst, for who has none: a machine that takes one after this sees what was stored, seq_cst, before it.
+inline bool every_processor_is_idle() noexcept {
+    const scheduler& s = the_scheduler;
+    return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) == s.max_procs.load(std::memory_order_relaxed) &&
+           !s.stopping.load(std::memory_order_relaxed);
+}
 
 // W1 to W3.
 void wake_one() noexcept;
