@@ -268,7 +268,8 @@ int process::state::watch(std::shared_ptr<state> self) noexcept {
     myself = std::move(self);
     if (pidfd >= 0 && fs::watch_descriptor(pidfd, this) == 0) return 0;
     fs::close_number(std::exchange(pidfd, -1));
-    const int error = platform::start_thread([](void* s) { static_cast<state*>(s)->wait_for_end(); }, this, "dunlin-wait");
+    static constexpr platform::thread_kind wait_thread{[](void* s) { static_cast<state*>(s)->wait_for_end(); }, "dunlin-wait"};
+    const int error = platform::start_thread<wait_thread>(this);
     if (error == 0) return 0;
     platform::raw_syscall(SYS_kill, pid, SIGKILL);
     blocking([this] {

@@ -81,11 +81,13 @@ void watch(void*) noexcept {
     } while (!nobody_left());
 }
 
+constexpr platform::thread_kind watch_thread{watch, "dunlin-watch"};
+
 // Under the lock.
 int start_if_none() noexcept {
     if (running) return 0;
     if (const int error = make_descriptors()) return error;
-    const int error = platform::start_thread(watch, nullptr, "dunlin-watch");
+    const int error = platform::start_thread<watch_thread>(nullptr);
     running = error == 0;
     return error;
 }

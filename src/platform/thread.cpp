@@ -23,38 +23,20 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::size_t worker_stack_bytes = 2 << 20;
 #else
-constexpr std::size_t worker_stack_bytes = 256 << 10;
+constexpr std::size_t worker_stack_bytes = 320 << 10;  // signal_stack included
 #endif
 
-// Room for the kernel's frame with every vector register, and for a report to be written.
-constexpr std::size_t signal_stack_bytes = 64 << 10;
-
-thread_local void* our_signal_stack = nullptr;
 sigset_t initial_mask;
 bool mask_known = false;
 
-struct start {
-    void (*main)(void*);
-    void* argument;
-    const char* name;
-};
-
-extern "C" void* dunlin_thread_start(void* raw) {
-    start* s = static_cast<start*>(raw);
-    const start copy = *s;
-    std::free(s);
-    raw_syscall(SYS_prctl, PR_SET_NAME, syscall_arg(copy.name));
-    if (mask_known) pthread_sigmask(SIG_SETMASK, &initial_mask, nullptr);
-    copy.main(copy.argument);
-    return nullptr;
-}
-
 }  // namespace
 
-int start_thread(void (*main)(void*), void* argument, const char* name) noexcept {
-    start* s = static_cast<start*>(std::malloc(sizeof(start)));
-    if (!s) return ENOMEM;
-    *s = {main, argument, name};
+void detail::begin_thread(const char* name) noexcept {
+    raw_syscall(SYS_prctl, PR_SET_NAME, syscall_arg(name));
+    if (mask_known) pthread_sigmask(SIG_SETMASK, &initial_mask, nullptr);
+}
+
+int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -64,8 +46,7 @@ int start_thread(void (*main)(void*), void* argument, const char* name) noexcept
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    const int error = pthread_create(&thread, &attributes, dunlin_thread_start, s);
-    if (error != 0) std::free(s);
+    const int error = pthread_create(&thread, &attributes, entry, argument);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pthread_attr_destroy(&attributes);
     return error;
@@ -141,7 +122,7 @@ void use_exact_timers() noexcept { raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1);
 
 namespace {
 
-// 0: the kernel's own.
+// 0: the kernel's own. To ask is a tenth of what it takes to set it.
 void set_turn_ns(std::uint64_t ns) noexcept {
     // linux/sched/types.h, which cannot be included beside <sched.h>.
     struct {
@@ -153,6 +134,7 @@ void set_turn_ns(std::uint64_t ns) noexcept {
     } attributes{};
     constexpr std::uint32_t other = 0;
     if (raw_syscall(SYS_sched_getattr, 0, syscall_arg(&attributes), sizeof attributes, 0) != 0 || attributes.policy != other) return;
+    if (attributes.runtime == ns) return;
     attributes.runtime = ns;
     raw_syscall(SYS_sched_setattr, 0, syscall_arg(&attributes), 0);
 }
@@ -163,13 +145,14 @@ void use_short_turns() noexcept { set_turn_ns(100'000); }
 
 ordinary_thread::ordinary_thread(bool ours) noexcept : ours_(ours) {
     if (!ours_) return;
+    timer_slack_ns_ = raw_syscall(SYS_prctl, PR_GET_TIMERSLACK);
     raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 0);
     set_turn_ns(0);
 }
 
 ordinary_thread::~ordinary_thread() {
     if (!ours_) return;
-    use_exact_timers();
+    raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, timer_slack_ns_);
     use_short_turns();
 }
 
@@ -182,27 +165,22 @@ stack_bounds thread_stack() noexcept {
     return bounds;
 }
 
-void use_signal_stack() noexcept {
+signal_stack::signal_stack() noexcept {
     stack_t current;
     // A sanitizer installs one of its own and takes it down itself when the thread ends.
     if (sigaltstack(nullptr, &current) == 0 && !(current.ss_flags & SS_DISABLE)) return;
-    void* memory = mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return;
     stack_t ours{};
-    ours.ss_sp = memory;
-    ours.ss_size = signal_stack_bytes;
+    ours.ss_sp = memory_;
+    ours.ss_size = bytes;
     sigaltstack(&ours, nullptr);
-    our_signal_stack = memory;
 }
 
-void drop_signal_stack() noexcept {
+signal_stack::~signal_stack() {
     stack_t current;
-    if (our_signal_stack == nullptr || sigaltstack(nullptr, &current) != 0 || current.ss_sp != our_signal_stack) return;
+    if (sigaltstack(nullptr, &current) != 0 || current.ss_sp != memory_) return;
     stack_t none{};
     none.ss_flags = SS_DISABLE;
     sigaltstack(&none, nullptr);
-    munmap(our_signal_stack, signal_stack_bytes);
-    our_signal_stack = nullptr;
 }
 
 }  // namespace dunlin::platform

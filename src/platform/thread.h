@@ -7,9 +7,28 @@
 
 namespace dunlin::platform {
 
-// Starts a detached thread that runs main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more threads).
-// The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread creates it.
-int start_thread(void (*main)(void*), void* argument, const char* name) noexcept;
+struct thread_kind {
+    void (*main)(void*);
+    const char* name;
+};
+
+namespace detail {
+int start_thread(void* (*entry)(void*), void* argument) noexcept;
+void begin_thread(const char* name) noexcept;
+}  // namespace detail
+
+// Starts a detached thread that runs kind.main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more threads).
+// The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread creates it. It begins without the
+// allocator: the first call of that on a thread makes an arena, which takes longer than all the rest.
+template <const thread_kind& kind>
+int start_thread(void* argument) noexcept {
+    constexpr auto entry = [](void* a) -> void* {
+        detail::begin_thread(kind.name);
+        kind.main(a);
+        return nullptr;
+    };
+    return detail::start_thread(entry, argument);
+}
 
 // Notes the calling thread's signal mask as the one for all threads to come.
 void remember_signal_mask() noexcept;
@@ -37,11 +56,12 @@ struct thread_use {
 };
 thread_use this_thread_use() noexcept;
 
-// Sleeps of this thread end within a microsecond of their time instead of within fifty.
+// Sleeps of this thread end within a microsecond of their time instead of within fifty. For threads that sleep for the program's timers: of a hundred
+// that sleep in calls of its own the kernel wakes those together that are due within the fifty.
 void use_exact_timers() noexcept;
 
 // The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux 6.12 and later; elsewhere
-// nothing). Its share of the CPU stays the same.
+// nothing). Its share of the CPU stays the same. Threads that it starts have them from the beginning.
 void use_short_turns() noexcept;
 
 // Takes both back from construction to destruction, if the calling thread is one of the runtime's (`ours`): a process that is started meanwhile has neither.
@@ -54,18 +74,29 @@ public:
 
 private:
     bool ours_;
+    long timer_slack_ns_ = 0;
 };
 
-// The calling thread's stack as it was created.
+// The calling thread's stack as it was created. Allocates.
 struct stack_bounds {
     void* low;
     std::size_t size;
 };
 stack_bounds thread_stack() noexcept;
 
-// Gives the calling thread an alternate signal stack, so that a handler can report that the ordinary one is full. An existing one stays.
-void use_signal_stack() noexcept;
-// Before such a thread ends. One that somebody else gave it stays.
-void drop_signal_stack() noexcept;
+// An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one is full. One that somebody else
+// gave it stays. Part of the frame that it lives in: a thread's first.
+class signal_stack {
+public:
+    signal_stack() noexcept;
+    ~signal_stack();
+    signal_stack(const signal_stack&) = delete;
+    signal_stack& operator=(const signal_stack&) = delete;
+
+private:
+    // Room for the kernel's frame with every vector register, and for a report to be written.
+    static constexpr std::size_t bytes = 64 << 10;
+    alignas(64) std::byte memory_[bytes];  // not initialised: its pages are touched by the first signal
+};
 
 }  // namespace dunlin::platform

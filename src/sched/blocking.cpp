@@ -40,7 +40,7 @@ void hand_on_at_once(machine* m) noexcept {
     m->taken.store(1, std::memory_order_relaxed);
     p->counts.hand_offs.add();
     if (spare_machines() < 2) want_spare_machine();  // in time for the next one
-    start_machine(p, false, wake_place::here);
+    offer_processor(p);
 }
 
 void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "platform/thread.h"
 #include "sched/event_source.h"
 #include "sched/goroutine.h"
 #include "sched/global_queue.h"
@@ -420,6 +421,7 @@ bool sleep_for_events(machine* m) noexcept {
     if (!every_processor_is_idle()) retire_barrier();
     const std::int64_t deadline = earliest_deadline();
     s.poll_until_ns.store(deadline, std::memory_order_seq_cst);
+    if (deadline != 0 && !std::exchange(m->exact_timers, true)) platform::use_exact_timers();
     event_batch found;
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
@@ -477,9 +479,10 @@ bool work_anywhere() noexcept {
 
 void look_for_a_processor(machine* m) noexcept {
     // No barrier, which is an interrupt on every CPU, if there is none: whoever puts one aside from now on looks for work himself (R2 and R3) or asks for
-    // another machine. What was put aside before this one was asked for is seen here: asking releases, the thread maker acquires.
+    // another machine. What was put aside before this one was asked for is seen here: asking releases, the thread maker acquires. Nor if work is seen
+    // without it.
     if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
-        retire_barrier();
+        if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
         if (work_anywhere() && come_back(m)) return;
     }
     sleep_for_events(m);

@@ -5,6 +5,7 @@
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
+#include "sched/machine.h"
 #include "sched/monitor.h"
 #include "sched/processor.h"
 
@@ -68,7 +69,9 @@ bool ask_for_it_back(machine* m) noexcept {
         }
         m->stray.store(false, std::memory_order_relaxed);
         m->rejects = 0;
-        if (processor* p = take_idle_processor(m->last_p)) {
+        processor* p = take_idle_processor(m->last_p);
+        if (p == nullptr) p = catch_offered();
+        if (p != nullptr) {
             s.hand_offs.returns_idle.add();
             s.lock.unlock();
             give(p, m);

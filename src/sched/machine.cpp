@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "platform/check.h"
 #include "platform/clock.h"
@@ -86,11 +87,15 @@ void thread_main(void* raw) noexcept {
     m->tid = platform::thread_id();
     m->exceptions = stack::thread_exception_state();
     m->error_number = &errno;
-    const platform::stack_bounds bounds = platform::thread_stack();
-    m->own_stack = {bounds.low, bounds.size, stack::thread_fiber()};
-    platform::use_exact_timers();
+    if constexpr (stack::address_sanitizing) {
+        const platform::stack_bounds bounds = platform::thread_stack();
+        m->own_stack = {bounds.low, bounds.size, nullptr};
+    } else {
+        m->own_stack.fiber = stack::thread_fiber();
+    }
     platform::use_short_turns();  // docs/decisions/026-short-turns.md
-    platform::use_signal_stack();
+    m->exact_timers = false;
+    const platform::signal_stack for_signals;
     hooks.machine_thread(true);
     the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);  // relaxed: no request depends on the count, only how many there are
     look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
@@ -99,8 +104,9 @@ void thread_main(void* raw) noexcept {
     // thread's business.
     set_current_machine(nullptr);
     hooks.machine_thread(false);
-    platform::drop_signal_stack();
 }
+
+constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m"};
 
 // The record of a machine whose thread has ended (wired: os_thread.cpp), on the list of all already; null: none.
 machine* take_ended_record() noexcept {
@@ -143,7 +149,7 @@ int make_machine() noexcept {
     if (m != nullptr) {
         m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
         s.coming_machines.fetch_add(1, std::memory_order_relaxed);
-        error = platform::start_thread(thread_main, m, "dunlin-m");
+        error = platform::start_thread<machine_thread>(m);
         if (error == 0) return 0;
         s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
     }
@@ -262,6 +268,32 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept 
     return true;
 }
 
+void offer_processor(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* taker = nullptr;
+    if (s.offered == nullptr) {
+        if (!s.taker_comes) taker = pop_idle_machine(wake_place::here);
+        if (taker != nullptr) s.taker_comes = true;
+        if (s.taker_comes) s.offered = std::exchange(p, nullptr);
+    }
+    s.lock.unlock();
+    if (p != nullptr) return start_machine(p, false, wake_place::here);
+    if (taker == nullptr) return;
+    taker->comes_for_offer = true;
+    taker->wake_word.store(1, std::memory_order_release);  // as in start_idle_machine()
+    platform::futex_wake(taker->wake_word);
+}
+
+processor* catch_offered() noexcept {
+    processor* p = the_scheduler.offered;
+    if (p == nullptr) return nullptr;
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    if (std::exchange(p->caught_tick, tick) == tick) return nullptr;
+    the_scheduler.offered = nullptr;
+    return p;
+}
+
 bool make_spare_machine() noexcept {
     const int error = make_machine();
     if (error != 0) report_no_thread(error);
@@ -303,9 +335,10 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();  // a thread that only waits for timers
 }
 
-void sleep_until_handed_a_processor(machine* m) noexcept {
+namespace {
+
+void sleep_on_the_idle_list(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    s.lock.lock();
     m->slept_on_cpu = platform::current_cpu();
     s.idle_machines.push(m);
     s.idle_machine_count = s.idle_machine_count + 1;
@@ -313,11 +346,30 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     s.lock.unlock();
     while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);
     m->wake_word.store(0, std::memory_order_relaxed);
-    processor* p = m->handed_p;
-    m->handed_p = nullptr;
-    if (p == nullptr) return;  // to end (must_end)
-    m->spinning = m->handed_spinning;
-    give(p, m);
+}
+
+}  // namespace
+
+void sleep_until_handed_a_processor(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    processor* p = nullptr;
+    s.lock.lock();
+    for (;;) {
+        sleep_on_the_idle_list(m);  // gives the lock back
+        if (!std::exchange(m->comes_for_offer, false)) {
+            p = std::exchange(m->handed_p, nullptr);
+            m->spinning = m->handed_spinning;
+            break;
+        }
+        s.lock.lock();
+        s.taker_comes = false;
+        p = std::exchange(s.offered, nullptr);
+        if (p == nullptr) continue;  // and back onto the list under the same lock: who offers one now finds it there
+        s.lock.unlock();
+        m->spinning = false;
+        break;
+    }
+    if (p != nullptr) give(p, m);  // null: to end (must_end)
 }
 
 }  // namespace dunlin::sched

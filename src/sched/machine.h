@@ -71,6 +71,14 @@ enum class wake_place : std::uint8_t { anywhere, here, elsewhere };
 // caller has already counted it. Never allocates, never waits.
 void start_machine(processor* p, bool spinning, wake_place place) noexcept;
 
+// The same for one that is given up at the beginning of a call. An idle machine is woken for it, and whoever comes first has it: that machine, or a
+// goroutine that comes back from its own call meanwhile (catch_offered). The woken one may have to wait for a CPU behind a hundred of those: without
+// this each of them would find no processor, queue, sleep and be woken again.
+void offer_processor(processor* p) noexcept;
+// Under the lock, for a goroutine that came back without a processor. Not twice while none of the queue has had a turn: two that call all the time
+// would hand it to each other. Null: there is none.
+processor* catch_offered() noexcept;
+
 // Takes an idle processor for m, which is new and has none, if there is work for it; or sleeps for the timers, if nobody does. find_work.cpp.
 void look_for_a_processor(machine* m) noexcept;
 

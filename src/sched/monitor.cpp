@@ -267,11 +267,13 @@ void monitor_main(void*) {
     for (;;) one_round(r);
 }
 
+constexpr platform::thread_kind monitor_thread{monitor_main, "dunlin-monitor"};
+
 }  // namespace
 
 bool start_monitor() noexcept {
     if (threads.exchange(1) != 0) return true;
-    if (platform::start_thread(monitor_main, nullptr, "dunlin-monitor") == 0) return true;
+    if (platform::start_thread<monitor_thread>(nullptr) == 0) return true;
     threads.store(0);
     return false;
 }

@@ -1,10 +1,13 @@
 #include "sched/thread_maker.h"
 
+#include <algorithm>
+
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/machine.h"
 #include "sched/monitor.h"
+#include "sched/processor.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -12,6 +15,7 @@ namespace dunlin::sched {
 namespace {
 
 constexpr std::uint32_t enough_spares = 2;
+constexpr std::uint32_t most_at_once = 16;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 
 struct maker {
@@ -21,8 +25,27 @@ struct maker {
 };
 maker the_maker;
 
+// How many goroutines wait for a thread, or for their turn; a hint.
+std::size_t waiting_goroutines() noexcept {
+    const scheduler& s = the_scheduler;
+    std::size_t waiting = s.global_size.load(std::memory_order_relaxed);
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) waiting += s.processor_at(i)->queue.size();
+    return waiting;
+}
+
+// One for whoever asked, and more where many wait: as many again as there are, while each of them would find a goroutine. False: no thread can be had.
+bool make_enough() noexcept {
+    const std::uint32_t at_most = std::min(the_scheduler.machine_count.load(std::memory_order_relaxed), most_at_once);
+    for (std::uint32_t made = 0; made == 0 || (made < at_most && spare_machines() < waiting_goroutines()); ++made) {
+        if (!make_spare_machine()) return false;
+    }
+    return true;
+}
+
 void maker_main(void*) {
     maker& k = the_maker;
+    platform::use_short_turns();  // it passes them on
     for (;;) {
         while (k.wanted.load(std::memory_order_acquire) == 0) platform::futex_wait(k.wanted, 0);
         // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of
@@ -34,18 +57,20 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        if (make_spare_machine()) continue;
+        if (make_enough()) continue;
         // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
         k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
         wake_monitor_if_asleep();
     }
 }
 
+constexpr platform::thread_kind maker_thread{maker_main, "dunlin-maker"};
+
 }  // namespace
 
 bool start_thread_maker() noexcept {
     if (the_maker.threads.exchange(1) != 0) return true;
-    if (platform::start_thread(maker_main, nullptr, "dunlin-maker") == 0) return true;
+    if (platform::start_thread<maker_thread>(nullptr) == 0) return true;
     the_maker.threads.store(0);
     return false;
 }

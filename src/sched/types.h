@@ -290,6 +290,7 @@ struct alignas(platform::false_sharing_range) processor {
     platform::futex_lock retake;                // guards owner and owner->p (machine.h, handshake)
     processor* idle_next = nullptr;             // scheduler lock
     machine* stopped_from = nullptr;            // whoever stops the world: gets it back
+    std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when somebody who came back from a call took it from its taker
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
     owned<std::int64_t> slice_used_ns;          // whoever gives it to a preempted goroutine: what that has used of its slice; the monitor takes it
     monitor_notes notes;                        // monitor
@@ -328,12 +329,14 @@ struct alignas(platform::false_sharing_range) machine {
 
     owned<processor*> last_p;                   // itself, or who gives it one: where to look whether a taker has given up
     owned<bool> spinning;                       // itself
+    bool exact_timers = false;                  // itself: it has slept for timers
     bool chooses = false;                       // itself: it fires timers, and chooses what to run next (find_work.cpp)
     std::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
 
     std::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
+    bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
     std::atomic<bool> freeze_asked{false};      // freeze.cpp
     owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     std::atomic<bool> frozen{false};            // itself, in the signal handler
@@ -458,6 +461,8 @@ struct scheduler {
     std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
     std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
     idle_machine_list idle_machines;            // lock
+    processor* offered = nullptr;               // lock: given up at the beginning of a call, for who comes first (machine.h, offer_processor)
+    bool taker_comes = false;                   // lock: a machine has been woken for it, and has not yet looked
 
     // World stop (processor.cpp).
     std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again

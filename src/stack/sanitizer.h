@@ -43,6 +43,11 @@ inline constexpr bool thread_sanitizing = true;
 #else
 inline constexpr bool thread_sanitizing = false;
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool address_sanitizing = true;
+#else
+inline constexpr bool address_sanitizing = false;
+#endif
 
 // What the sanitizers know about one stack.
 struct sanitizer_stack {
