@@ -5,6 +5,7 @@
 #include "platform/cpu.h"
 #include "platform/futex.h"
 #include "platform/membarrier.h"
+#include "platform/syscall.h"
 
 namespace dunlin::platform {
 
@@ -13,6 +14,7 @@ namespace {
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
 constexpr int spin_rounds = 100, enough_rounds = 20;  // enough where somebody sleeps already: only a section that is under way should end
+constexpr int turns_given_away = 8;
 constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
 
 }  // namespace
@@ -24,6 +26,10 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
         // Somebody sleeps or is about to, and it has not been unlocked since: most likely its owner does not run.
         if (round >= enough_rounds && wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
+    }
+    for (int turn = 0; turn < turns_given_away; ++turn) {
+        raw_syscall(SYS_sched_yield);
+        if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
     }
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3
     std::int64_t limit_ns = first_sleep_ns;

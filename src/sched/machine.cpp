@@ -268,17 +268,31 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept 
     return true;
 }
 
+namespace {
+
+processor* take_offered(processor** link) noexcept {
+    processor* p = *link;
+    if (p == nullptr) return nullptr;
+    *link = std::exchange(p->idle_next, nullptr);
+    --the_scheduler.offered_count;
+    return p;
+}
+
+}  // namespace
+
 void offer_processor(processor* p) noexcept {
     scheduler& s = the_scheduler;
-    s.lock.lock();
     machine* taker = nullptr;
-    if (s.offered == nullptr) {
-        if (!s.taker_comes) taker = pop_idle_machine(wake_place::here);
-        if (taker != nullptr) s.taker_comes = true;
-        if (s.taker_comes) s.offered = std::exchange(p, nullptr);
+    s.lock.lock();
+    if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) ++s.takers_coming;
+    const bool somebody_comes = s.takers_coming > s.offered_count;
+    if (somebody_comes) {
+        p->idle_next = s.offered;
+        s.offered = p;
+        ++s.offered_count;
     }
     s.lock.unlock();
-    if (p != nullptr) return start_machine(p, false, wake_place::here);
+    if (!somebody_comes) return start_machine(p, false, wake_place::here);
     if (taker == nullptr) return;
     taker->comes_for_offer = true;
     taker->wake_word.store(1, std::memory_order_release);  // as in start_idle_machine()
@@ -286,12 +300,11 @@ void offer_processor(processor* p) noexcept {
 }
 
 processor* catch_offered() noexcept {
-    processor* p = the_scheduler.offered;
-    if (p == nullptr) return nullptr;
-    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-    if (std::exchange(p->caught_tick, tick) == tick) return nullptr;
-    the_scheduler.offered = nullptr;
-    return p;
+    for (processor** link = &the_scheduler.offered; *link != nullptr; link = &(*link)->idle_next) {
+        const std::uint32_t tick = (*link)->tick.load(std::memory_order_relaxed);
+        if (std::exchange((*link)->caught_tick, tick) != tick) return take_offered(link);
+    }
+    return nullptr;
 }
 
 bool make_spare_machine() noexcept {
@@ -362,8 +375,8 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
             break;
         }
         s.lock.lock();
-        s.taker_comes = false;
-        p = std::exchange(s.offered, nullptr);
+        --s.takers_coming;
+        p = take_offered(&s.offered);
         if (p == nullptr) continue;  // and back onto the list under the same lock: who offers one now finds it there
         s.lock.unlock();
         m->spinning = false;

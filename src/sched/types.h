@@ -461,8 +461,11 @@ struct scheduler {
     std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
     std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
     idle_machine_list idle_machines;            // lock
-    processor* offered = nullptr;               // lock: given up at the beginning of a call, for who comes first (machine.h, offer_processor)
-    bool taker_comes = false;                   // lock: a machine has been woken for it, and has not yet looked
+    // Processors given up at the beginning of a call, for who comes first (machine.h, offer_processor), and how many machines have been woken for them and
+    // have not yet looked: at least as many.
+    processor* offered = nullptr;               // lock; linked by idle_next
+    std::uint32_t offered_count = 0;            // lock
+    std::uint32_t takers_coming = 0;            // lock
 
     // World stop (processor.cpp).
     std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
