@@ -404,6 +404,25 @@ bool come_back(machine* m, bool to_search = true) noexcept {
     return true;
 }
 
+// R2 and R3. True: this machine has a processor again. A barrier is for all who have passed R1 before it began: who finds somebody at it leaves the next one,
+// and the search, to him. Machines that come back from calls retire by the hundred, and the kernel makes one barrier at a time.
+bool search_again(machine* m) noexcept {
+    std::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
+    std::uint32_t others = 0;
+    while (!retirers.compare_exchange_weak(others, others == 0 ? 1 : 2, std::memory_order_seq_cst)) {
+    }
+    if (others != 0) return false;
+    for (;;) {
+        retire_barrier();                                    // R2
+        const bool found = work_anywhere();                  // R3
+        if (found) {
+            if (retirers.exchange(0, std::memory_order_seq_cst) == 2) retire_barrier();
+            return come_back(m);
+        }
+        if (retirers.fetch_sub(1, std::memory_order_seq_cst) == 1) return false;
+    }
+}
+
 void collect_everywhere(machine* m) noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) collect_from(m, the_scheduler.processor_at(i));
@@ -535,8 +554,7 @@ goroutine* find_work(machine* m) noexcept {
             return g;
         }
         if (m->p.load(std::memory_order_relaxed) != nullptr) continue;
-        if (!all_idle) retire_barrier();                     // R2
-        if (work_anywhere() && come_back(m)) continue;       // R3
+        if (all_idle ? work_anywhere() && come_back(m) : search_again(m)) continue;
         if (sleep_for_events(m)) continue;
     }
 }

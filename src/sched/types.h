@@ -439,6 +439,7 @@ struct scheduler {
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) std::atomic<std::uint32_t> idle_and_spinning{0};
+    std::atomic<std::uint32_t> retirers{0};     // 0: nobody is at R2; 1: somebody is; 2: and shall do it once more, for those who have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::futex_lock lock;
     global_queue global;                        // lock
