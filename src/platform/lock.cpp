@@ -27,10 +27,6 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
         if (round >= enough_rounds && wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
     }
-    for (int turn = 0; turn < turns_given_away; ++turn) {
-        raw_syscall(SYS_sched_yield);
-        if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
-    }
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3
     std::int64_t limit_ns = first_sleep_ns;
     do {
@@ -47,6 +43,17 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
     std::uint32_t word = waiters_.load(std::memory_order_relaxed);
     while (!waiters_.compare_exchange_weak(word, (word & ~on_the_way) - 1, std::memory_order_relaxed)) {  // L8
     }
+}
+
+[[gnu::noinline, gnu::cold]] void futex_lock::lock_in_a_crowd_slow() noexcept {
+    for (int turn = 0; turn < turns_given_away; ++turn) {
+        for (int round = 0; round < enough_rounds; ++round) {
+            if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+            pause();
+        }
+        raw_syscall(SYS_sched_yield);
+    }
+    lock_slow();
 }
 
 [[gnu::noinline, gnu::cold]] void futex_lock::wake_sleeper() noexcept {

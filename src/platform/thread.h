@@ -18,8 +18,7 @@ void begin_thread(const char* name) noexcept;
 }  // namespace detail
 
 // Starts a detached thread that runs kind.main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more threads).
-// The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread creates it. It begins without the
-// allocator: the first call of that on a thread makes an arena, which takes longer than all the rest.
+// The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread creates it.
 template <const thread_kind& kind>
 int start_thread(void* argument) noexcept {
     constexpr auto entry = [](void* a) -> void* {
@@ -96,7 +95,7 @@ public:
 private:
     // Room for the kernel's frame with every vector register, and for a report to be written.
     static constexpr std::size_t bytes = 64 << 10;
-    alignas(64) std::byte memory_[bytes];  // not initialised: its pages are touched by the first signal
+    alignas(64) std::byte memory_[bytes];  // not initialised: unless the compiler is told to touch every frame, its pages come with the first signal
 };
 
 }  // namespace dunlin::platform

@@ -6,10 +6,11 @@
 //                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: a few stores.
 //                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
-// Score      0 to 3 for each place. 0: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it leaves word which
-//            place that was (slow_place), and the next call there, or the end of this one, makes it 2: a hundred that look up a name do not each wait for
-//            the monitor. Above 0 calls are timed: two up when one took longer than what handing on costs, one down when not. From 2 on it is handed on
-//            at once.
+// Score      0 to 4 for each place. 0: there has been no call, and if somebody waits the monitor is called for the first, or it would find that one in its
+//            next round, up to a millisecond later. 1: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it
+//            leaves word which place that was (slow_place), and the next call there, or the end of this one, makes it 3: a hundred that look up a name do
+//            not each wait for the monitor. Above 1 calls are timed: two up when one took longer than what handing on costs, one down when not. From 3 on
+//            it is handed on at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
 #include "sched/blocking.h"
 
@@ -17,6 +18,7 @@
 
 #include "platform/clock.h"
 #include "sched/goroutine.h"
+#include "sched/monitor.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
 #include "sched/wake.h"
@@ -25,7 +27,7 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr unsigned char hand_on_from = 2, highest = 3;
+constexpr unsigned char never_called = 0, none_has_lasted = 1, hand_on_from = 3, highest = 4;
 constexpr std::int64_t worth_handing_on_ns = 30'000;
 
 bool somebody_waits_for(const processor* p) noexcept {
@@ -45,13 +47,13 @@ void hand_on_at_once(machine* m) noexcept {
 
 void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
-    const int after = lasted ? std::min(before + 2, int{highest}) : std::max(before - 1, 0);
+    const int after = lasted ? std::min<int>(before + 2, highest) : std::max<int>(before - 1, none_has_lasted);
     if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
 
 void learn_from_monitor(std::atomic<unsigned char>& score) noexcept {
     the_scheduler.slow_place.store(nullptr, std::memory_order_relaxed);
-    if (score.load(std::memory_order_relaxed) == 0) learn(score, true);
+    if (score.load(std::memory_order_relaxed) <= none_has_lasted) learn(score, true);
 }
 
 }  // namespace
@@ -70,9 +72,14 @@ blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
     self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
     p->counts.blocking_calls.add();
     if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) learn_from_monitor(score);
-    if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != 0)) {
-        entry.began_ns = platform::now_ns();
-        if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
+    if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
+        if (lasts == never_called) {
+            score.store(none_has_lasted, std::memory_order_relaxed);
+            if (somebody_waits_for(p)) hurry_monitor();
+        } else {
+            entry.began_ns = platform::now_ns();
+            if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
+        }
     }
     leave(m);
     return entry;

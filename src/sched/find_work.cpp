@@ -404,23 +404,22 @@ bool come_back(machine* m, bool to_search = true) noexcept {
     return true;
 }
 
-// R2 and R3. True: this machine has a processor again. A barrier is for all who have passed R1 before it began: who finds somebody at it leaves the next one,
-// and the search, to him. Machines that come back from calls retire by the hundred, and the kernel makes one barrier at a time.
+// R2 and R3 (wake.h, J1). True: this machine has a processor again.
 bool search_again(machine* m) noexcept {
     std::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
-    std::uint32_t others = 0;
+    std::uint32_t others = 0;                                // J1
     while (!retirers.compare_exchange_weak(others, others == 0 ? 1 : 2, std::memory_order_seq_cst)) {
     }
     if (others != 0) return false;
-    for (;;) {
+    do {
         retire_barrier();                                    // R2
-        const bool found = work_anywhere();                  // R3
-        if (found) {
-            if (retirers.exchange(0, std::memory_order_seq_cst) == 2) retire_barrier();
+        if (work_anywhere()) {                               // R3
+            // Who has joined since is served as well: from here on somebody searches, or there is no idle processor.
+            retirers.store(0, std::memory_order_seq_cst);
             return come_back(m);
         }
-        if (retirers.fetch_sub(1, std::memory_order_seq_cst) == 1) return false;
-    }
+    } while (retirers.fetch_sub(1, std::memory_order_seq_cst) != 1);
+    return false;
 }
 
 void collect_everywhere(machine* m) noexcept {
@@ -436,6 +435,7 @@ bool sleep_for_events(machine* m) noexcept {
     if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
     std::uint32_t unclaimed = 0;
     if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
+    has_come(m);
     s.poll_until_ns.store(0, std::memory_order_seq_cst);  // 0 reads as "unknown": an adder then always interrupts
     if (!every_processor_is_idle()) retire_barrier();
     const std::int64_t deadline = earliest_deadline();
@@ -502,7 +502,7 @@ void look_for_a_processor(machine* m) noexcept {
     // without it.
     if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
         if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
-        if (work_anywhere() && come_back(m)) return;
+        if (work_anywhere() && come_back(m)) return has_come(m);
     }
     sleep_for_events(m);
 }

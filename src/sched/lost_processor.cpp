@@ -55,7 +55,7 @@ bool ask_for_it_back(machine* m) noexcept {
             have_it = ask_for_it_back(m);
         }
         if (have_it) return m;
-        s.lock.lock();
+        s.lock.lock_in_a_crowd();
         if (m->condemned) lose_goroutine(m, self);
         if (m->p.load(std::memory_order_acquire) != nullptr) {  // given back meanwhile, under this lock
             s.lock.unlock();

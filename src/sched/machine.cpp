@@ -14,6 +14,7 @@
 #include "sched/deadlock.h"
 #include "sched/event_source.h"
 #include "sched/hooks.h"
+#include "sched/monitor.h"
 #include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
@@ -68,6 +69,11 @@ void give(processor* p, machine* m) noexcept {
     p->retake.unlock();
 }
 
+void has_come(machine* m) noexcept {
+    // Relaxed: no request depends on the count, only how many there are.
+    if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+}
+
 processor* release_processor(machine* m) noexcept {
     processor* p = m->p.load(std::memory_order_relaxed);
     p->retake.lock();
@@ -97,7 +103,7 @@ void thread_main(void* raw) noexcept {
     m->exact_timers = false;
     const platform::signal_stack for_signals;
     hooks.machine_thread(true);
-    the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);  // relaxed: no request depends on the count, only how many there are
+    m->comes = true;
     look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
@@ -116,6 +122,7 @@ machine* take_ended_record() noexcept {
         if (!m->ended) continue;
         --s.ended_machines;
         m->ended = false;
+        m->spinning = false;
         m->must_end = false;
         m->dismissed = false;
         m->in_runtime.store(1, std::memory_order_relaxed);
@@ -274,7 +281,7 @@ processor* take_offered(processor** link) noexcept {
     processor* p = *link;
     if (p == nullptr) return nullptr;
     *link = std::exchange(p->idle_next, nullptr);
-    --the_scheduler.offered_count;
+    the_scheduler.offered_count = the_scheduler.offered_count - 1;
     return p;
 }
 
@@ -283,13 +290,13 @@ processor* take_offered(processor** link) noexcept {
 void offer_processor(processor* p) noexcept {
     scheduler& s = the_scheduler;
     machine* taker = nullptr;
-    s.lock.lock();
-    if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) ++s.takers_coming;
+    s.lock.lock_in_a_crowd();
+    if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) s.takers_coming = s.takers_coming + 1;
     const bool somebody_comes = s.takers_coming > s.offered_count;
     if (somebody_comes) {
         p->idle_next = s.offered;
         s.offered = p;
-        ++s.offered_count;
+        s.offered_count = s.offered_count + 1;
     }
     s.lock.unlock();
     if (!somebody_comes) return start_machine(p, false, wake_place::here);
@@ -307,9 +314,9 @@ processor* catch_offered() noexcept {
     return nullptr;
 }
 
-bool make_spare_machine() noexcept {
+bool make_spare_machine(bool somebody_needs_it) noexcept {
     const int error = make_machine();
-    if (error != 0) report_no_thread(error);
+    if (error != 0 && somebody_needs_it) report_no_thread(error);
     return error == 0;
 }
 
@@ -352,6 +359,7 @@ namespace {
 
 void sleep_on_the_idle_list(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    has_come(m);
     m->slept_on_cpu = platform::current_cpu();
     s.idle_machines.push(m);
     s.idle_machine_count = s.idle_machine_count + 1;
@@ -366,23 +374,26 @@ void sleep_on_the_idle_list(machine* m) noexcept {
 void sleep_until_handed_a_processor(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = nullptr;
-    s.lock.lock();
+    s.lock.lock_in_a_crowd();
     for (;;) {
         sleep_on_the_idle_list(m);  // gives the lock back
         if (!std::exchange(m->comes_for_offer, false)) {
             p = std::exchange(m->handed_p, nullptr);
+            if (p == nullptr) return;  // to end (must_end)
             m->spinning = m->handed_spinning;
-            break;
+            return give(p, m);
         }
-        s.lock.lock();
-        --s.takers_coming;
+        s.lock.lock_in_a_crowd();
+        s.takers_coming = s.takers_coming - 1;
         p = take_offered(&s.offered);
-        if (p == nullptr) continue;  // and back onto the list under the same lock: who offers one now finds it there
+        // Somebody has caught it. If not even an idle one is to be had it is back onto the list under the same lock: who offers one now finds it there.
+        if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
+        if (p == nullptr) continue;
         s.lock.unlock();
         m->spinning = false;
-        break;
+        give(p, m);
+        return wake_monitor_if_asleep();
     }
-    if (p != nullptr) give(p, m);  // null: to end (must_end)
 }
 
 }  // namespace dunlin::sched

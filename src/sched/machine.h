@@ -88,12 +88,16 @@ void sleep_until_handed_a_processor(machine* m) noexcept;
 // The same with an idle machine only; false if there is none.
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 
-// Makes a machine without a processor, which looks for one. False, and a report, if no thread can be had. The thread maker only.
-bool make_spare_machine() noexcept;
+// Makes a machine without a processor, which looks for one. False, and a report if somebody needs it, if no thread can be had. The thread maker only.
+bool make_spare_machine(bool somebody_needs_it = true) noexcept;
 
+// m's thread is new no more: it has a processor, sleeps for the timers, or is about to be on the idle list.
+void has_come(machine* m) noexcept;
 // Machines that have nothing to do, or will have nothing to do as soon as their thread runs. A hint.
 inline std::uint32_t spare_machines() noexcept {
-    return the_scheduler.idle_machine_count + the_scheduler.coming_machines.load(std::memory_order_relaxed);
+    const scheduler& s = the_scheduler;
+    const std::uint32_t takers = s.takers_coming, offered = s.offered_count;
+    return s.idle_machine_count + s.coming_machines.load(std::memory_order_relaxed) + (takers > offered ? takers - offered : 0);
 }
 // Ends at most `count` machines of the idle list.
 void end_idle_machines(unsigned count) noexcept;

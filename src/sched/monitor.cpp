@@ -289,6 +289,10 @@ void wake_monitor() noexcept {
 // it wants to sleep, and it does not.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
+    hurry_monitor();
+}
+
+void hurry_monitor() noexcept {
     call_word.fetch_add(1, std::memory_order_release);
     platform::futex_wake(call_word);
 }

@@ -29,6 +29,9 @@ inline void call_monitor_if_all_stuck() noexcept {
     if (DUNLIN_UNLIKELY(the_scheduler.all_stuck.load(std::memory_order_relaxed)) && !the_scheduler.urgent.load(std::memory_order_relaxed)) call_monitor();
 }
 
+// Its next round is now.
+void hurry_monitor() noexcept;
+
 // A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a signal handler.
 void call_monitor_for_lost() noexcept;
 

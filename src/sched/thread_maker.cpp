@@ -19,7 +19,7 @@ constexpr std::uint32_t most_at_once = 16;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 
 struct maker {
-    std::atomic<std::uint32_t> wanted{0};         // 1: make one; the word that the maker sleeps on
+    std::atomic<std::uint32_t> wanted{0};         // 1: make one at least; the word that the maker sleeps on
     std::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
     std::atomic<unsigned> threads{0};
 };
@@ -34,18 +34,21 @@ std::size_t waiting_goroutines() noexcept {
     return waiting;
 }
 
-// One for whoever asked, and more where many wait: as many again as there are, while each of them would find a goroutine. False: no thread can be had.
+// One for whoever asked, and more where many wait: at most as many again as there are, while each of them would find a goroutine. False: no thread can be
+// had for him.
 bool make_enough() noexcept {
-    const std::uint32_t at_most = std::min(the_scheduler.machine_count.load(std::memory_order_relaxed), most_at_once);
-    for (std::uint32_t made = 0; made == 0 || (made < at_most && spare_machines() < waiting_goroutines()); ++made) {
-        if (!make_spare_machine()) return false;
+    if (!make_spare_machine()) return false;
+    const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
+    if (have + most_at_once >= max_machines) return true;
+    for (std::uint32_t more = std::min(have, most_at_once); more != 0 && spare_machines() < waiting_goroutines(); --more) {
+        if (!make_spare_machine(false)) break;
     }
     return true;
 }
 
 void maker_main(void*) {
     maker& k = the_maker;
-    platform::use_short_turns();  // it passes them on
+    platform::use_short_turns();  // those that it makes have them too
     for (;;) {
         while (k.wanted.load(std::memory_order_acquire) == 0) platform::futex_wait(k.wanted, 0);
         // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of

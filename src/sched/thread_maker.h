@@ -2,7 +2,8 @@
 //
 // Creating a thread allocates. Who waits for the allocator may wait for a goroutine that stands still with the allocator's lock; so the monitor must
 // not create threads, nor anybody who has a processor that this goroutine needs. And a new thread copies its creator's affinity, name and
-// namespaces, which a goroutine that is wired to its thread may have changed. This thread is as clean as the process was when the runtime started.
+// namespaces, which a goroutine that is wired to its thread may have changed. This thread is as clean as the process was when the runtime started, but
+// for its short turns, which the others want as well.
 #pragma once
 
 #include "sched/types.h"
@@ -12,7 +13,7 @@ namespace dunlin::sched {
 // Once, at the start; false if there is no thread for it.
 bool start_thread_maker() noexcept;
 
-// Asks for one more machine, and does not wait. It looks for a processor and work before it sleeps. Requests that come before the last one has been
+// Asks for one more machine, or several if many goroutines wait, and does not wait. It looks for a processor and work before it sleeps. Requests that come before the last one has been
 // begun are one request.
 void want_spare_machine() noexcept;
 

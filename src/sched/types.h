@@ -329,6 +329,7 @@ struct alignas(platform::false_sharing_range) machine {
 
     owned<processor*> last_p;                   // itself, or who gives it one: where to look whether a taker has given up
     owned<bool> spinning;                       // itself
+    bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
     bool chooses = false;                       // itself: it fires timers, and chooses what to run next (find_work.cpp)
     std::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
@@ -446,7 +447,7 @@ struct scheduler {
     std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
-    std::atomic<std::uint32_t> coming_machines{0};  // made, but have not yet looked for work
+    std::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
     std::atomic<std::uint32_t> machine_count{0};  // lock
     std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
     goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
@@ -465,8 +466,8 @@ struct scheduler {
     // Processors given up at the beginning of a call, for who comes first (machine.h, offer_processor), and how many machines have been woken for them and
     // have not yet looked: at least as many.
     processor* offered = nullptr;               // lock; linked by idle_next
-    std::uint32_t offered_count = 0;            // lock
-    std::uint32_t takers_coming = 0;            // lock
+    owned<std::uint32_t> offered_count;         // lock; others have a look
+    owned<std::uint32_t> takers_coming;         // lock; others have a look
 
     // World stop (processor.cpp).
     std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again

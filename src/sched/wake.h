@@ -18,6 +18,9 @@
 //            R1 and W2 are under the scheduler lock, the decrement of W2 included: while nobody is going to act on a count of 1, no
 //            processor may become idle.
 //            A push to the global queue needs no S2: it is under that lock, and R1 looks at the queue under it before it gives up.
+//            J1  Machines that come back from calls retire by the hundred, and the kernel makes one barrier at a time. Who finds another one at R2 or R3
+//                leaves both to him: he does them once more, since what he has begun may have begun before our R1; or he has found something, comes
+//                back and searches, and whatever he finds, somebody then searches or retires after us.
 //            R2 is left out when R1 has made the last processor idle. Who submits without that lock has a processor; it has become idle under the
 //            lock since, so what was submitted is visible. A plain thread's timers and waits for descriptors are counted by seq_cst stores, which S3
 //            and R3, seq_cst too, cannot both pass.

@@ -36,7 +36,7 @@ struct cell {
 
 inline constexpr unsigned max_cells = 24;
 inline constexpr unsigned max_threads = 5;
-inline constexpr unsigned max_locals = 5;
+inline constexpr unsigned max_locals = 6;
 inline constexpr unsigned max_buffered = 4;
 
 // ---- a state -------------------------------------------------------------------------------------------------------------------------

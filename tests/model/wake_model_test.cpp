@@ -26,6 +26,8 @@ struct config {
     unsigned rounds_of_attention = 10;
     bool rescan_before_retiring = false;
     bool give_back_after_unlock = false;  // the decrement of W2 outside the lock
+    unsigned others_not_counted = 0;      // R1 takes the machines' last processor but so many for the last of all
+    bool forgets_who_joined = false;      // who finds nothing at R3 does not look whether somebody has left it to him
     std::vector<const char*> without = {};
 };
 
@@ -34,7 +36,7 @@ constexpr unsigned idle(value word) { return word >> 8; }
 constexpr unsigned spinning(value word) { return word & 255; }
 
 // A machine's locals; a submitter has the last two only.
-enum { processor, is_spinning, found, taken, woken };
+enum { processor, is_spinning, found, taken, woken, last };
 
 class wake_model {
 public:
@@ -47,6 +49,7 @@ public:
         sleepers_ = model.make("sleeping machines");
         attentive_ = model.make("monitor_attentive", c.attentive);
         owed_ = model.make("wakes_owed");
+        retirers_ = model.make("retirers");
         for (unsigned i = 0; i < c.goroutines; ++i) run_next_.push_back(model.make("run_next" + std::to_string(i)));
         for (unsigned i = 0; i < c.goroutines; ++i) outside_.push_back(model.make("outside" + std::to_string(i)));
         for (unsigned i = 0; i < c.procs; ++i) queue_.push_back(model.make("queue" + std::to_string(i)));
@@ -61,7 +64,7 @@ public:
 
 private:
     const config c_;
-    cell word_, lock_, global_, global_size_, idle_list_, sleepers_, attentive_, owed_;
+    cell word_, lock_, global_, global_size_, idle_list_, sleepers_, attentive_, owed_, retirers_;
     std::vector<cell> run_next_, outside_, queue_, handed_;
 
 public:
@@ -83,6 +86,7 @@ private:
         if (spinning(v[word_]) != 0) return "a machine is counted that does not spin";
         if (idle(v[word_]) != static_cast<unsigned>(std::popcount(v[idle_list_]))) return "the count of idle processors is wrong";
         if (v[lock_] != 0) return "the lock is held for ever";
+        if (v[retirers_] != 0) return "somebody is at R2 for ever";
         return "";
     }
 
@@ -349,6 +353,9 @@ private:
                 t.add(word_, one_idle - t.local(is_spinning));
                 t.local(processor) = t.local(is_spinning) = 0;
             }},
+            {"R1", "is every processor idle?", [this](turn& t) {
+                t.local(last) = idle(t.load(word_)) >= c_.procs + c_.goroutines - c_.others_not_counted;
+            }},
             {"R1", "unlock; the global queue has something: take it", [this](turn& t) {
                 t.unlock(lock_);
                 if (t.local(processor) != 0) t.go("B1");
@@ -356,23 +363,30 @@ private:
         };
     }
 
-    program rescan_steps() {
-        program p;
-        if (!c_.rescan_before_retiring) p += {{"R2", "heavy barrier", [this](turn& t) { c_.symmetric ? t.fence() : t.heavy_barrier(); }}};
-        const char* something = c_.rescan_before_retiring ? "A1" : "C1";
-        p += {{"R3", "re-scan: global_size", [this, something](turn& t) {
-            if (t.load(global_size_) != 0) t.go(something);
-        }}};
-        for (const std::vector<cell>* cells : {&queue_, &run_next_}) {
-            for (const cell c : *cells) {
-                p += {{"R3", "re-scan: " + model.cell_names[c.index], [c, something](turn& t) {
-                    if (t.load(c) != 0) t.go(something);
-                }}};
-            }
-        }
-        if (c_.rescan_before_retiring) return p;
-        p += {
-            {"R3", "nothing there", [](turn& t) { t.go("Z1"); }},
+    // search_again(), or, if all processors are idle, R3 alone.
+    program barrier_steps() {
+        return {
+            {"J1", "all are idle: search at once; somebody is at R2: once more for me; else it is me", [this](turn& t) {
+                if (t.local(last) != 0) return t.go("R3");
+                value others = 0;
+                t.update(retirers_, [&](value n) { return others = n, std::optional<value>(static_cast<value>(n == 0 ? 1 : 2)); });
+                if (others != 0) t.go("Z1");
+            }},
+            {"R2", "heavy barrier", [this](turn& t) { c_.symmetric ? t.fence() : t.heavy_barrier(); }},
+        };
+    }
+
+    program come_back_steps() {
+        return {
+            {"J2", "nothing there; has somebody joined meanwhile?", [this](turn& t) {
+                if (t.local(last) != 0) return t.go("Z1");
+                value before = 0;
+                t.update(retirers_, [&](value n) { return before = n, std::optional<value>(static_cast<value>(c_.forgets_who_joined ? 0 : n - 1)); });
+                t.go(before == 1 || c_.forgets_who_joined ? "Z1" : lacks("R2") ? "R3" : "R2");
+            }},
+            {"J3", "something there", [this](turn& t) {
+                if (t.local(last) == 0) t.exchange(retirers_, 0);
+            }},
             {"C1", "come back: lock", [this](turn& t) { t.lock(lock_); }},
             {"C2", "take an idle processor", [this](turn& t) { take_idle(t, processor); }},
             {"C3", "unlock", [this](turn& t) {
@@ -385,6 +399,23 @@ private:
                 t.go("A1");
             }},
         };
+    }
+
+    program rescan_steps() {
+        program p;
+        if (!c_.rescan_before_retiring) p += barrier_steps();
+        const char* something = c_.rescan_before_retiring ? "A1" : "J3";
+        p += {{"R3", "re-scan: global_size", [this, something](turn& t) {
+            if (t.load(global_size_) != 0) t.go(something);
+        }}};
+        for (const std::vector<cell>* cells : {&queue_, &run_next_}) {
+            for (const cell c : *cells) {
+                p += {{"R3", "re-scan: " + model.cell_names[c.index], [c, something](turn& t) {
+                    if (t.load(c) != 0) t.go(something);
+                }}};
+            }
+        }
+        if (!c_.rescan_before_retiring) p += come_back_steps();
         return p;
     }
 
@@ -473,10 +504,21 @@ TEST(WakeModel, WithoutTheHeavyBarrierR2AWakeUpIsLost) {
     EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = memory::sequential, .without = {"R2"}}));
 }
 
-// Without membarrier x86 has no need of R2: R1 is a locked instruction, which is a fence. Elsewhere R3 may read before R1 is visible.
-TEST(WakeModel, WithoutMembarrierTheFenceR2IsNeededWhereAReadModifyWriteIsNoFence) {
-    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .mem = memory::weak, .symmetric = true, .without = {"R2"}}));
-    EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = memory::tso, .symmetric = true, .without = {"R2"}}));
+// Without membarrier R2 is not needed: J1 waits for R1, and nothing after it is read before it.
+TEST(WakeModel, WithoutMembarrierJoiningIsFenceEnough) {
+    for (const memory mem : {memory::tso, memory::weak}) EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = mem, .symmetric = true, .without = {"R2"}}));
+}
+
+// The submitter's processor is in use, its store not yet visible.
+TEST(WakeModel, WhoLeavesTheBarrierOutAlthoughAProcessorIsInUseLosesAWakeUp) {
+    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .others_not_counted = 1}));
+    EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = memory::sequential, .others_not_counted = 1}));
+}
+
+// The first one's barrier had begun before the second's processor was idle.
+TEST(WakeModel, ABarrierAndASearchThatOthersHaveJoinedAreRepeated) {
+    EXPECT_TRUE(keeps_w1({.goroutines = 1, .machines = 3, .procs = 2, .mem = memory::weak}));
+    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .procs = 2, .forgets_who_joined = true}));
 }
 
 TEST(WakeModel, ARescanBeforeTheProcessorIsIdleComesTooEarly) {
