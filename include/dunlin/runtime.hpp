@@ -59,7 +59,7 @@ struct hand_off_stats {
     std::size_t preempted_now = 0;      ///< of these, now
     std::uint64_t thaws = 0;            ///< let go on without a processor, because others seemed to wait for a lock of theirs
     std::uint64_t given_back = 0;       ///< idle processors given to threads that computed without one
-    std::uint64_t returns_idle = 0;     ///< goroutines that came to the runtime without a processor and found an idle one
+    std::uint64_t returns_idle = 0;     ///< goroutines that came to the runtime without a processor and found an idle or offered one
     std::uint64_t returns_queued = 0;   ///< that found none, and queued
     std::uint64_t threads_ended = 0;    ///< threads given back because they had nothing to do
 };

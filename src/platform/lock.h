@@ -31,6 +31,7 @@
 //            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer, costs the rest of that sleep.
 //            Where the sleeper of the last paragraph is woken and has no barrier of his own, his sleep has an end: S waits for that.
 //            L2 ends early when somebody sleeps already: the owner has most likely lost its CPU, and perhaps to the one that spins.
+//            lock_in_a_crowd() gives its turn away (sched_yield) eight times between L2 and L3.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for any other lock.
 // Rejected   One word with 0, 1 and 2 for "locked, and somebody sleeps" (Drepper, "Futexes Are Tricky"): the unlock must be an exchange, 4.3 of 9 ns.
 //            Ticket lock: a preempted thread stops all that come after it. Spinning only: with more threads than processors the owner

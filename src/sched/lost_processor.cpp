@@ -1,7 +1,8 @@
 // lost_processor.cpp - a goroutine comes to the runtime and its processor is gone.
 //
 // It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops (processor.cpp), or because its run() has
-// returned (retire.cpp). In this order the goroutine gets: the processor that it had, if it is idle; any idle one; a place in the global queue.
+// returned (retire.cpp). In this order the goroutine gets: the processor that it had, if it is idle; any idle one; one that somebody has offered and nobody
+// has come for yet (machine.h); a place in the global queue.
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"

@@ -413,7 +413,7 @@ struct hand_off_counters {
     counter given_back;         // processors given to threads that computed without one
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
-    counter returns_idle;       // ends of a blocking call that found an idle processor; scheduler lock
+    counter returns_idle;       // ends of a blocking call that found an idle or an offered processor; scheduler lock
     counter returns_queued;     // that found none and queued; scheduler lock
 };
 

@@ -23,7 +23,7 @@
 //                back and searches, and whatever he finds, somebody then searches or retires after us.
 //            R2 is left out when R1 has made the last processor idle. Who submits without that lock has a processor; it has become idle under the
 //            lock since, so what was submitted is visible. A plain thread's timers and waits for descriptors are counted by seq_cst stores, which S3
-//            and R3, seq_cst too, cannot both pass.
+//            and R3 (sleep_for_events() for descriptors), seq_cst too, cannot both pass.
 // Proof      The fence that R2 makes in the submitter's thread falls before or after S2 in its program order.
 //            After S2: S1 is visible to R3. The retiring machine takes g, or finds no idle processor: then every one has been taken
 //              by a machine that will itself find work or retire after that, and the argument starts again with it.

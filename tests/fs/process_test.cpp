@@ -129,7 +129,7 @@ TEST_P(Process, InheritsNoTimerSlack) {
     const auto slack_ns = [] { return prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); };
     const std::string ours = std::to_string(slack_ns()) + "\n";
     run([&] {
-        const os_thread_lock wired;
+        const dunlin::os_thread_lock wired;
         prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);  // as a thread has it that has slept for timers
         EXPECT_EQ(process::run({"cat", "/proc/self/timerslack_ns"}).output, ours);
         EXPECT_EQ(slack_ns(), 1) << "the goroutine's thread has its own again";

@@ -1,5 +1,6 @@
-// The threads behind calls that block: given back when nobody needs them, not to be had, to be had again, and idle.
+// The threads behind calls that block: given back when nobody needs them, not to be had, to be had again, idle, and coming back in crowds.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "go/syscall_support.h"
+#include "sched/wake.h"
 #include "support/child.h"
 #include "support/runtime_test.h"
 
@@ -49,6 +51,46 @@ TEST_F(GoSyscallThreads, ThreadsAreGivenBackWhenNobodyNeedsThem) {
         dunlin::wait_group again;
         for (int i = 0; i < 20; ++i) again.go([] { dunlin::blocking([] { usleep(2'000); }); });
         again.wait();
+    });
+}
+
+// The record of a thread that has ended serves another; its last hand-over had said that it searched.
+TEST_F(GoSyscallThreads, ThreadsThatComeAgainAreNotCountedAsSearching) {
+    dunlin::run({.max_procs = 4}, [] {
+        for (int burst = 0; burst < 3; ++burst) {
+            dunlin::wait_group done;
+            for (int i = 0; i < 40; ++i) done.go([] { dunlin::blocking([] { usleep(10'000); }); });
+            done.wait();
+            const auto ended_before = hand_offs().threads_ended;
+            while (hand_offs().threads_ended < ended_before + 10) dunlin::sleep_for(20ms);
+        }
+        // Only main has a processor now.
+        support::eventually([] { return dunlin::sched::spinning_count(dunlin::sched::the_scheduler.idle_and_spinning.load()) == 0; });
+    });
+}
+
+// Who comes back from a call may have the processor at once, but not always before everybody else.
+TEST_F(GoSyscallThreads, ManyThatComeBackAllTheTimeLeaveTheQueueItsTurns) {
+    dunlin::run({.max_procs = 1}, [] {
+        std::atomic<bool> over{false};
+        std::atomic<long> calls{0};
+        dunlin::wait_group callers;
+        for (int i = 0; i < 100; ++i) {
+            callers.go([&] {
+                while (!over) {
+                    dunlin::blocking([] { usleep(300); });
+                    calls.fetch_add(1);
+                }
+            });
+        }
+        while (calls < 1000) dunlin::yield();
+        const long before = calls;
+        constexpr int turns = 50;
+        for (int i = 0; i < turns; ++i) dunlin::yield();
+        // One turn each, and one more for every second of those who are caught in between; a hundred times that is enough to see.
+        EXPECT_LT(calls - before, turns * 100 * 20);
+        over = true;
+        callers.wait();
     });
 }
 
