@@ -376,6 +376,9 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     processor* p = nullptr;
     s.lock.lock_in_a_crowd();
     for (;;) {
+        // What was put aside, for want of a thread, after this one had looked. Under the same lock as the list: who does so now finds it there.
+        if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
+        if (p != nullptr) break;
         sleep_on_the_idle_list(m);  // gives the lock back
         if (!std::exchange(m->comes_for_offer, false)) {
             p = std::exchange(m->handed_p, nullptr);
@@ -385,15 +388,13 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
         }
         s.lock.lock_in_a_crowd();
         s.takers_coming = s.takers_coming - 1;
-        p = take_offered(&s.offered);
-        // Somebody has caught it. If not even an idle one is to be had it is back onto the list under the same lock: who offers one now finds it there.
-        if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
-        if (p == nullptr) continue;
-        s.lock.unlock();
-        m->spinning = false;
-        give(p, m);
-        return wake_monitor_if_asleep();
+        p = take_offered(&s.offered);  // null: somebody has caught it
     }
+    s.lock.unlock();
+    has_come(m);
+    m->spinning = false;
+    give(p, m);
+    wake_monitor_if_asleep();
 }
 
 }  // namespace dunlin::sched

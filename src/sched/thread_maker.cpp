@@ -60,6 +60,9 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
+        // Those on their way find what waits: before they sleep they look under the lock under which it was put aside.
+        const std::size_t waiting = waiting_goroutines();
+        if (waiting != 0 && the_scheduler.coming_machines.load(std::memory_order_relaxed) != 0 && spare_machines() >= waiting) continue;
         if (make_enough()) continue;
         // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
         k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
