@@ -429,8 +429,8 @@ void collect_everywhere(machine* m) noexcept {
 
 // Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine has a processor again.
 //   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep     adder: insert; light barrier; read claim and poll_until;
-//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the barrier, if all are idle, by the
-//   order of seq_cst: claim, look; insert, read the claim.
+//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the barrier, if all are
+//   idle, by the order of seq_cst: claim, look; insert, read the claim.
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
