@@ -47,7 +47,7 @@ void hand_on_at_once(machine* m) noexcept {
 
 void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
-    const int after = lasted ? std::min<int>(before + 2, highest) : std::max<int>(before - 1, none_has_lasted);
+    const int after = lasted ? std::min<int>(std::max(before, none_has_lasted) + 2, highest) : std::max<int>(before - 1, none_has_lasted);
     if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
 
@@ -74,7 +74,8 @@ blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
     if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) learn_from_monitor(score);
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
         if (lasts == never_called) {
-            score.store(none_has_lasted, std::memory_order_relaxed);
+            unsigned char expected = never_called;
+            score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);  // or the monitor has told another first call
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
             entry.began_ns = platform::now_ns();

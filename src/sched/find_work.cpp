@@ -498,6 +498,8 @@ bool work_anywhere() noexcept {
 // ---- the search ----------------------------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
+    // Before anything is looked at. Acquires what those requests released that the thread maker has left to us: he reads the count by a read-modify-write.
+    the_scheduler.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
     // No barrier, which is an interrupt on every CPU, if there is none: whoever puts one aside from now on looks for work himself (R2 and R3) or asks for
     // another machine. What was put aside before this one was asked for is seen here: asking releases, the thread maker acquires. Nor if work is seen
     // without it.

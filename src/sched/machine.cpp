@@ -70,7 +70,7 @@ void give(processor* p, machine* m) noexcept {
 }
 
 void has_come(machine* m) noexcept {
-    // Relaxed: no request depends on the count, only how many there are.
+    // Relaxed: no request depends on the count (on yet_to_look one may), only how many there are.
     if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -156,9 +156,11 @@ int make_machine() noexcept {
     if (m != nullptr) {
         m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
         s.coming_machines.fetch_add(1, std::memory_order_relaxed);
+        s.yet_to_look.fetch_add(1, std::memory_order_relaxed);
         error = platform::start_thread<machine_thread>(m);
         if (error == 0) return 0;
         s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+        s.yet_to_look.fetch_sub(1, std::memory_order_relaxed);
     }
     s.lock.lock();
     s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);

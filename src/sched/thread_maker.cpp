@@ -60,9 +60,9 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // Those on their way find what waits: before they sleep they look under the lock under which it was put aside.
+        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait it wakes the next (F2 of wake.h).
         const std::size_t waiting = waiting_goroutines();
-        if (waiting != 0 && the_scheduler.coming_machines.load(std::memory_order_relaxed) != 0 && spare_machines() >= waiting) continue;
+        if (waiting != 0 && spare_machines() >= waiting && the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) continue;
         if (make_enough()) continue;
         // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
         k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);

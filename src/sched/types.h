@@ -448,6 +448,7 @@ struct scheduler {
     processor* idle_processors = nullptr;       // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
     std::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
+    std::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve whoever has asked for a thread by now
     std::atomic<std::uint32_t> machine_count{0};  // lock
     std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
     goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
