@@ -1,10 +1,12 @@
-// syscall_support.h - what the tests of calls that block share: the counts of hand-offs, errno, a pipe, a goroutine that is always busy.
+// syscall_support.h - what the tests of calls that block share: the counts of hand-offs, errno, a pipe, a meeting, a goroutine that is always busy.
 #pragma once
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
 #include <fcntl.h>
+#include <mutex>
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
@@ -30,6 +32,23 @@ struct descriptors {
     }
     descriptors(const descriptors&) = delete;
     descriptors& operator=(const descriptors&) = delete;
+};
+
+// Each waits in the kernel until all have come: a thread each.
+class meeting {
+public:
+    explicit meeting(int all) : all_(all) {}
+    void wait_for_all() {
+        std::unique_lock lock(mutex_);
+        if (++here_ == all_) complete_.notify_all();
+        complete_.wait(lock, [this] { return here_ == all_; });
+    }
+
+private:
+    const int all_;
+    int here_ = 0;
+    std::mutex mutex_;
+    std::condition_variable complete_;
 };
 
 // A goroutine that runs all the time, so that there is always somebody who wants a processor.

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <fcntl.h>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <poll.h>
 #include <set>
 #include <sstream>
@@ -92,9 +90,7 @@ TEST_F(GoSyscall, TwentyThatSleepInSystemCallsAndOneThatCounts) {
     dunlin::run({.max_procs = 1}, [] {
         constexpr int n = 20;
         const unsigned threads_before = dunlin::runtime::stats().threads;
-        std::mutex mutex;
-        std::condition_variable all_in;
-        int inside = 0;
+        meeting all_in(n);  // nobody sleeps before all are in the call
         std::atomic<int> asleep{0};
         const descriptors end_of_sleep;
         dunlin::wait_group done;
@@ -102,11 +98,7 @@ TEST_F(GoSyscall, TwentyThatSleepInSystemCallsAndOneThatCounts) {
         for (int i = 0; i < n; ++i) {
             done.go([&] {
                 dunlin::blocking([&] {
-                    // Nobody sleeps before all are in the call: a thread each.
-                    std::unique_lock lock(mutex);
-                    if (++inside == n) all_in.notify_all();
-                    all_in.wait(lock, [&] { return inside == n; });
-                    lock.unlock();
+                    all_in.wait_for_all();
                     asleep.fetch_add(1);
                     char byte;
                     EXPECT_EQ(read(end_of_sleep.read_end, &byte, 1), 1);

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <unistd.h>
 
@@ -22,18 +20,13 @@ class GoSyscallThreads : public support::runtime_test {};
 TEST_F(GoSyscallThreads, ThreadsAreGivenBackWhenNobodyNeedsThem) {
     dunlin::run({.max_procs = 2}, [] {
         const auto ended_before = hand_offs().threads_ended;
-        std::mutex mutex;
-        std::condition_variable all_in;
         constexpr int n = support::sanitized ? 50 : 200;
-        int inside = 0;
+        meeting all_in(n);
         dunlin::wait_group done;
         for (int i = 0; i < n; ++i) {
             done.go([&] {
                 dunlin::blocking([&] {
-                    std::unique_lock lock(mutex);
-                    if (++inside == n) all_in.notify_all();
-                    all_in.wait(lock, [&] { return inside == n; });
-                    lock.unlock();
+                    all_in.wait_for_all();
                     usleep(20'000);
                 });
             });
@@ -58,8 +51,10 @@ TEST_F(GoSyscallThreads, ThreadsAreGivenBackWhenNobodyNeedsThem) {
 TEST_F(GoSyscallThreads, ThreadsThatComeAgainAreNotCountedAsSearching) {
     dunlin::run({.max_procs = 4}, [] {
         for (int burst = 0; burst < 3; ++burst) {
+            constexpr int n = 40;
+            meeting all_in(n);
             dunlin::wait_group done;
-            for (int i = 0; i < 40; ++i) done.go([] { dunlin::blocking([] { usleep(50'000); }); });
+            for (int i = 0; i < n; ++i) done.go([&] { dunlin::blocking([&] { all_in.wait_for_all(); }); });
             done.wait();
             while (dunlin::runtime::stats().threads > 20) dunlin::sleep_for(20ms);
         }
