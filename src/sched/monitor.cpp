@@ -7,11 +7,14 @@
 //            after each 50 rounds without effect, at most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep
 //            (call_monitor).
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
-// Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one: 0 % CPU in an idle process.
+// Give back  A part at a time, because nobody is preempted meanwhile, and more in the next round: 100,000 stacks take 0.2 s of system calls.
+// Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one, or it is time to give something back: 0 % CPU in an
+//            idle process, and the memory of its last peak is gone a second or two later.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
 //            One of them sees the other. The same with lost_late, by whoever loses a goroutine whose run() has returned.
 #include "sched/monitor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/clock.h"
@@ -44,13 +47,27 @@ constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
 constexpr std::int64_t end_threads_after_ns = 1000 * ms;
 constexpr std::uint32_t spare_threads = 4;
 constexpr std::int64_t trim_every_ns = 1000 * ms;
-constexpr std::size_t trim_slots_max = 30'000;  // 50 ms of system calls at most
+constexpr std::size_t stacks_at_once = 128;  // 0.1 to 0.4 ms of system calls: nobody is preempted meanwhile
+constexpr unsigned threads_at_once = 128;    // the same
 
 std::atomic<unsigned> threads{0};
 std::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
 std::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
 std::atomic<std::int64_t> trace_period_ns{0};
 std::atomic<void (*)()> print_trace{nullptr};
+
+// What nobody has needed for a second is given back, a part of it at a time.
+struct upkeep {
+    std::int64_t next_trim_ns = 0;
+    std::int64_t next_thread_end_ns = 0;  // 0: there are no more threads than shall stay
+    bool trimming = false;
+
+    // 0: there is nothing left to do.
+    std::int64_t next_ns() const noexcept {
+        if (!trimming && !stack::stacks.anything_warm()) return next_thread_end_ns;
+        return next_thread_end_ns != 0 ? std::min(next_trim_ns, next_thread_end_ns) : next_trim_ns;
+    }
+};
 
 struct rounds {
     std::int64_t period_ns = shortest_ns;
@@ -60,9 +77,8 @@ struct rounds {
     std::uint64_t polls = 0;  // so many there had been in the last round
     std::int64_t polled_ns = 0;  // when that last changed, or that of the monitor's last poll that need not be followed by another
     std::uint32_t ticks = 0;     // of all processors, when that was looked at
-    std::int64_t next_trim_ns = 0;
     std::int64_t next_trace_ns = 0;
-    std::int64_t next_thread_end_ns = 0;
+    upkeep keep;
 };
 
 bool all_idle() noexcept {
@@ -158,11 +174,15 @@ void pay_owed_wakes(rounds& r) noexcept {
     }
 }
 
-// The memory of stacks that nobody wanted during the last seconds.
-void trim_stacks(rounds& r, std::int64_t now) noexcept {
-    if (now < r.next_trim_ns) return;
-    if (r.next_trim_ns != 0) stack::stacks.trim_idle(trim_slots_max);
-    r.next_trim_ns = now + trim_every_ns;
+void trim_stacks(upkeep& k, outlook& o) noexcept {
+    if (o.now_ns < k.next_trim_ns) return;
+    if (!k.trimming) {
+        stack::stacks.note_idle();
+        k.trimming = k.next_trim_ns != 0;
+    }
+    if (k.trimming) k.trimming = stack::stacks.trim_idle(stacks_at_once) == stacks_at_once;
+    k.next_trim_ns = o.now_ns + (k.trimming ? shortest_ns : trim_every_ns);
+    if (k.trimming) o.look_again_at(k.next_trim_ns);
 }
 
 void trace(rounds& r, std::int64_t now) noexcept {
@@ -196,17 +216,17 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     return in_time;
 }
 
-// Threads that nobody has needed for a second are given back, half of them at a time; a few stay.
-void end_spare_threads(rounds& r, std::int64_t now) noexcept {
+// Half of them at a time; a few stay.
+void end_spare_threads(upkeep& k, std::int64_t now) noexcept {
     const std::uint32_t idle = the_scheduler.idle_machine_count;
-    const std::uint32_t keep = the_scheduler.max_procs.load(std::memory_order_relaxed) + spare_threads;
-    if (idle <= keep) {
-        r.next_thread_end_ns = 0;
-    } else if (r.next_thread_end_ns == 0) {
-        r.next_thread_end_ns = now + end_threads_after_ns;
-    } else if (now >= r.next_thread_end_ns) {
-        end_idle_machines((idle - keep + 1) / 2);
-        r.next_thread_end_ns = now + end_threads_after_ns / 10;
+    const std::uint32_t stay = the_scheduler.max_procs.load(std::memory_order_relaxed) + spare_threads;
+    if (idle <= stay) {
+        k.next_thread_end_ns = 0;
+    } else if (k.next_thread_end_ns == 0) {
+        k.next_thread_end_ns = now + end_threads_after_ns;
+    } else if (now >= k.next_thread_end_ns) {
+        end_idle_machines(std::min((idle - stay + 1) / 2, threads_at_once));
+        k.next_thread_end_ns = now + end_threads_after_ns / 10;
     }
 }
 
@@ -246,15 +266,13 @@ void one_round(rounds& r) noexcept {
     feed_starved();
     freeze_again();
     if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) s.events->forget_lost();
-    trim_stacks(r, o.now_ns);
-    end_spare_threads(r, o.now_ns);
+    trim_stacks(r.keep, o);
+    end_spare_threads(r.keep, o.now_ns);
     if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
     trace(r, o.now_ns);
     r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
-        const std::int64_t end_threads_at = r.next_thread_end_ns;
-        if (sleep_until_busy(end_threads_at)) r = {};  // else it is time to end threads
-        r.next_thread_end_ns = end_threads_at;
+        if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // else it is time to give something back
         return;
     }
     platform::futex_wait_until(call_word, calls, end_of_sleep(r, o, next_timer));

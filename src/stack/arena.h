@@ -83,9 +83,12 @@ public:
     // thread.
     std::size_t trim(std::size_t max_slots) noexcept;
 
-    // The same, but takes only the slots that nobody needed since the last trim_idle(). Called every few seconds, it
-    // brings memory down after a peak and leaves alone what a steady load uses.
+    // The same, but takes only the slots that nobody had needed between the last two calls of note_idle(), nor since.
+    // With a note every second it brings memory down after a peak and leaves alone what a steady load uses.
+    void note_idle() noexcept;
     std::size_t trim_idle(std::size_t max_slots) noexcept;
+    // Is there anything that trim() would take?
+    bool anything_warm() noexcept;
 
     struct found {
         slot* owner = nullptr;  // null: not in a slot that was ever cut
@@ -115,7 +118,8 @@ private:
         std::size_t reserved_bytes = 0;
         std::size_t slots_cut = 0;
         std::size_t slots_trimming = 0;
-        std::size_t warm_low_water = 0;  // the fewest warm slots since the last trim_idle()
+        std::size_t warm_low_water = 0;  // the fewest warm slots since the last note_idle()
+        std::size_t idle = 0;            // what that was before, less what trim_idle() has taken
     };
 
     static constexpr std::size_t max_regions = 512;  // regions double in size, up to 64 GiB: enough for 47 bits
@@ -132,7 +136,7 @@ private:
     platform::guard_kind kind_in_force() noexcept;
 
     struct victims;
-    std::size_t restart_low_water(unsigned size_class) noexcept;
+    std::size_t take_idle(unsigned size_class, std::size_t want) noexcept;
     std::size_t trim_class(unsigned size_class, std::size_t max_slots) noexcept;
     void choose_victims(class_state& c, victims& chosen, std::size_t max_slots) noexcept;
     static void add_whole_group(class_state& c, victims& chosen, slot* member) noexcept;

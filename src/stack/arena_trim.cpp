@@ -89,6 +89,13 @@ std::size_t arena::trim(std::size_t max_slots) noexcept {
     return done;
 }
 
+void arena::note_idle() noexcept {
+    const std::scoped_lock guard(lock_);
+    for (class_state& c : classes_) {
+        c.idle = std::exchange(c.warm_low_water, c.warm.count());
+    }
+}
+
 std::size_t arena::trim_idle(std::size_t max_slots) noexcept {
     if (!trim_lock_.try_lock()) {
         return 0;
@@ -96,16 +103,24 @@ std::size_t arena::trim_idle(std::size_t max_slots) noexcept {
     const std::scoped_lock guard(std::adopt_lock, trim_lock_);
     std::size_t done = 0;
     for (unsigned size_class = 0; size_class < class_count; ++size_class) {
-        done += trim_class(size_class, std::min(max_slots - done, restart_low_water(size_class)));
+        done += trim_class(size_class, take_idle(size_class, max_slots - done));
     }
     return done;
 }
 
-// How many warm slots of the class were never needed since the last call.
-std::size_t arena::restart_low_water(unsigned size_class) noexcept {
+// How many of the slots that were idle at the last note_idle() still are, at most `want`; they count as given back.
+std::size_t arena::take_idle(unsigned size_class, std::size_t want) noexcept {
     const std::scoped_lock guard(lock_);
     class_state& c = classes_[size_class];
-    return std::exchange(c.warm_low_water, c.warm.count());
+    c.idle = std::min(c.idle, c.warm_low_water);
+    const std::size_t taken = std::min(want, c.idle);
+    c.idle -= taken;
+    return taken;
+}
+
+bool arena::anything_warm() noexcept {
+    const std::scoped_lock guard(lock_);
+    return std::ranges::any_of(classes_, [](const class_state& c) { return !c.warm.empty(); });
 }
 
 std::size_t arena::trim_class(unsigned size_class, std::size_t max_slots) noexcept {

@@ -495,14 +495,29 @@ TEST(ArenaTrim, IdleOnlyTakesWhatNobodyNeededSinceTheLastTime) {
     arena& a = new_arena();
     const std::vector<slot*> slots = take(a, 100);
     put(a, slots);
+    a.note_idle();
     EXPECT_EQ(a.trim_idle(SIZE_MAX), 0U);  // all were in use a moment ago
     for (int round = 0; round < 3; ++round) {
         put(a, take(a, 40));
     }
+    a.note_idle();
     EXPECT_EQ(a.trim_idle(SIZE_MAX), 60U);
+    EXPECT_EQ(a.trim_idle(SIZE_MAX), 0U);
+    EXPECT_TRUE(a.anything_warm());
+    a.note_idle();
     EXPECT_EQ(a.trim_idle(10), 10U);
     EXPECT_EQ(a.trim_idle(SIZE_MAX), 30U);
-    EXPECT_EQ(a.trim_idle(SIZE_MAX), 0U);
+    EXPECT_FALSE(a.anything_warm());
+}
+
+TEST(ArenaTrim, IdleLeavesWhatIsNeededBetweenTwoOfItsSteps) {
+    arena& a = new_arena();
+    put(a, take(a, 100));
+    a.note_idle();
+    a.note_idle();
+    EXPECT_EQ(a.trim_idle(30), 30U);
+    put(a, take(a, 50));
+    EXPECT_EQ(a.trim_idle(SIZE_MAX), 20U);
 }
 
 // ---- lookup
@@ -544,6 +559,7 @@ TEST(Arena, AStackHasOneHolderAtATimeAndItsMemoryIsNotTakenAway) {
         std::jthread trimmer([&] {
             while (!stop.load(std::memory_order_relaxed)) {
                 a.trim(40);
+                a.note_idle();
                 a.trim_idle(1000);
                 a.stats();
                 std::this_thread::sleep_for(std::chrono::microseconds(200));
