@@ -13,6 +13,7 @@
 #include "sched/goroutine.h"
 #include "sched/lifetime.h"
 #include "sched/processor.h"
+#include "sched/sample.h"
 #include "stack/trace.h"
 #include "sync/mutex_holder.h"
 
@@ -72,6 +73,16 @@ bool has_trace(const goroutine& g) noexcept {
     return stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
 }
 
+// The caller's own, that of a parked goroutine, or of one that computes, asked for on its thread (sample.h).
+stack::trace trace_of(const goroutine& g) noexcept {
+    if (has_trace(g)) return stack::capture_trace(g.context);
+    if (&g == sched::current_goroutine()) return stack::capture_trace();
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    const bool computes = state == goroutine_state::preempted ||
+                          (state == goroutine_state::running && g.reason.load(std::memory_order_relaxed) != sched::wait_reason::blocking_call);
+    return computes ? sched::sample(g) : stack::trace{};
+}
+
 // A lock that a std::lock_guard takes is called from a header of the C++ library: whoever made the guard is meant.
 void write_wait_place(platform::text_writer& out, const goroutine& g) noexcept {
     const std::string_view file = g.waits_at.line() != 0 ? g.waits_at.file_name() : "";
@@ -89,10 +100,14 @@ void write_one(platform::text_writer& out, const goroutine& g, bool with_stack) 
         write_holder(out, g);
         out << '\n';
     }
-    if (with_stack && has_trace(g)) {
-        stack::print_trace(out, stack::capture_trace(g.context));
+    if (const stack::trace frames = with_stack ? trace_of(g) : stack::trace{}; frames.size != 0) {
+        stack::print_trace(out, frames);
     } else if (state == goroutine_state::runnable && g.stack == nullptr) {
         out << "    not started\n";
+    } else if (const void* pc = with_stack && state == goroutine_state::running ? sched::asleep_at(g) : nullptr; pc != nullptr) {
+        out << "    its thread sleeps in the kernel, called at ";
+        stack::print_symbol(out, pc);
+        out << '\n';
     }
     out << "    created at ";
     sched::print_where(out, g.created_at);

@@ -83,11 +83,27 @@ unsigned count_threads() noexcept {
     return line ? static_cast<unsigned>(std::strtoul(line + 9, nullptr, 10)) : 0;
 }
 
-bool thread_is_running(pid_t tid) noexcept {
+namespace {
+
+// "running", or the number of the call, its six arguments, the stack pointer and the address of the instruction; "-1", and the last two, in a page fault.
+std::size_t read_current_call(pid_t tid, char* text, std::size_t size) noexcept {
     text_writer path(-1);
     path << "/proc/self/task/" << static_cast<int>(tid) << "/syscall" << std::string_view("\0", 1);
+    return read_proc(path.view().data(), text, size);
+}
+
+}  // namespace
+
+bool thread_is_running(pid_t tid) noexcept {
     char text[64];
-    return read_proc(path.view().data(), text, sizeof text) != 0 && std::strncmp(text, "running", 7) == 0;
+    return read_current_call(tid, text, sizeof text) != 0 && std::strncmp(text, "running", 7) == 0;
+}
+
+const void* thread_sleeps_at(pid_t tid) noexcept {
+    char text[256];
+    if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return nullptr;
+    const char* last = std::strrchr(text, ' ');
+    return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
 }
 
 std::int64_t thread_cpu_ns(pid_t tid) noexcept {

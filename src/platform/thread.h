@@ -42,6 +42,9 @@ unsigned count_threads() noexcept;
 // Does the thread of this process execute, or wait for a CPU? False: it sleeps in the kernel, or is gone. 6 us.
 bool thread_is_running(pid_t tid) noexcept;
 
+// Where a thread of this process that sleeps in the kernel has called it: the address behind the instruction. Null: it does not sleep, or cannot be told.
+const void* thread_sleeps_at(pid_t tid) noexcept;
+
 // CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
 std::int64_t thread_cpu_ns(pid_t tid) noexcept;
 

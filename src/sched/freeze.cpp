@@ -25,6 +25,7 @@
 #include "sched/monitor.h"
 #include "sched/preempt.h"
 #include "sched/safe_place.h"
+#include "sched/sample.h"
 #include "stack/sanitizer.h"
 #include "stack/signal_frame.h"
 
@@ -53,8 +54,10 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 
 void on_signal(int signal, siginfo_t* info, void* context) {
     machine* m = current_machine();
+    const bool sampled = m != nullptr && sample_if_asked(m, context);
+    if (sampled) stack::repeat_interrupted_call(context);
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
-        if (!stop_if_asked(info, context)) pass_on(signal, info, context);
+        if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;
     }
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.

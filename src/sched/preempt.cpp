@@ -11,6 +11,7 @@
 #include "sched/monitor.h"
 #include "sched/processor.h"
 #include "sched/safe_place.h"
+#include "sched/sample.h"
 #include "sched/wake.h"
 #include "stack/signal_frame.h"
 
@@ -127,7 +128,14 @@ void answer(machine* m) noexcept {
 // Until it is this goroutine's turn.
 void sleep_preempted(machine* m, goroutine* g) noexcept {
     std::uint32_t how;
-    while ((how = m->resume_word.load(std::memory_order_acquire)) == 0) platform::futex_wait(m->resume_word, 0);
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == 0 || how == resume_to_look) {
+        if (how == 0) {
+            platform::futex_wait(m->resume_word, 0);
+        } else {
+            sample_if_asked_again(m);
+            m->resume_word.compare_exchange_strong(how, 0, std::memory_order_relaxed);  // or it has been resumed
+        }
+    }
     if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) {
         transition<goroutine_state::preempted, goroutine_state::running>(g->state);
     }

@@ -358,7 +358,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
     std::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
-    std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without
+    std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without, 3 look (sample.h)
     std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 #include "support/runtime_test.h"
 #include "support/undisturbed.h"
 
@@ -73,6 +75,73 @@ TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
         // Labels are inherited.
         EXPECT_EQ(headers_of(text).size(), dunlin::runtime::num_goroutines());
         gate.done();
+    });
+}
+
+std::atomic<bool> enough{false};
+
+[[gnu::noinline]] std::uint64_t first_hog(std::uint64_t x) {
+    while (!enough.load(std::memory_order_relaxed)) x = x * 6364136223846793005u + 1;
+    return x;
+}
+
+[[gnu::noinline]] std::uint64_t second_hog(std::uint64_t x) {
+    while (!enough.load(std::memory_order_relaxed)) x = x * 6364136223846793005u + 3;
+    return x;
+}
+
+// The one that burns the CPU is the one for which people ask for a dump: whether it is preempted at the moment, or computes.
+TEST_P(Dump, ShowsWhereAGoroutineComputes) {
+    run([] {
+        enough = false;
+        std::uint64_t results[2];
+        const std::size_t hogs = std::max(2u, dunlin::runtime::max_procs());
+        dunlin::wait_group group;
+        for (std::size_t i = 0; i < hogs; ++i) {
+            group.go({.name = "hog" + std::to_string(i)}, [&results, i] {
+                const std::uint64_t result = i % 2 == 0 ? first_hog(1) : second_hog(1);
+                if (i < 2) results[i] = result;
+            });
+        }
+        dunlin::sleep_for(50ms);
+        std::vector<bool> seen(hogs);
+        std::string text;
+        support::eventually([&] {
+            text = dump();
+            for (std::size_t i = 0; i < hogs; ++i) {
+                const std::string part = part_of(text, "hog" + std::to_string(i));
+                if (part.find(i % 2 == 0 ? "first_hog" : "second_hog") != part.npos) seen[i] = true;
+                EXPECT_EQ(part.find(i % 2 == 0 ? "second_hog" : "first_hog"), part.npos) << text;
+            }
+            EXPECT_NE(text.find("dunlin::runtime::dump"), text.npos) << "the caller's own\n" << text;
+            return std::ranges::all_of(seen, [](bool s) { return s; });
+        });
+        enough = true;
+        group.wait();
+        EXPECT_NE(results[0], results[1]);
+    });
+}
+
+TEST_P(Dump, ShowsWhereAGoroutinesThreadSleepsInTheKernel) {
+    run([] {
+        int ends[2];
+        ASSERT_EQ(pipe(ends), 0);
+        dunlin::wait_group group;
+        const auto read_one = [&] {
+            char c;
+            EXPECT_EQ(read(ends[0], &c, 1), 1);
+        };
+        group.go({.name = "unannounced"}, read_one);
+        group.go({.name = "announced"}, [&] { dunlin::blocking(read_one); });
+        support::eventually([&] {
+            const std::string text = dump();
+            const auto says = [&](const char* name) { return part_of(text, name).find("sleeps in the kernel, called at read") != text.npos; };
+            return says("unannounced") && says("announced");
+        });
+        EXPECT_EQ(write(ends[1], "ab", 2), 2);
+        group.wait();
+        close(ends[0]);
+        close(ends[1]);
     });
 }
 
