@@ -4,6 +4,7 @@
 
 #include <dunlin/runtime.hpp>
 
+#include "observe/page.h"
 #include "observe/report.h"
 #include "park/lot.h"
 #include "platform/check.h"
@@ -73,44 +74,46 @@ bool has_trace(const goroutine& g) noexcept {
     return stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
 }
 
-// The caller's own, that of a parked goroutine, or of one that computes, asked for on its thread (sample.h).
-stack::trace trace_of(const goroutine& g) noexcept {
+// The caller's own, that of a parked goroutine, or of one that computes.
+stack::trace trace_of(const goroutine& g, const sched::samples& samples) noexcept {
     if (has_trace(g)) return stack::capture_trace(g.context);
-    if (&g == sched::current_goroutine()) return stack::capture_trace();
-    const goroutine_state state = g.state.load(std::memory_order_acquire);
-    const bool computes = state == goroutine_state::preempted ||
-                          (state == goroutine_state::running && g.reason.load(std::memory_order_relaxed) != sched::wait_reason::blocking_call);
-    return computes ? sched::sample(g) : stack::trace{};
+    return &g == sched::current_goroutine() ? stack::capture_trace() : samples.of(g);
 }
 
 // A lock that a std::lock_guard takes is called from a header of the C++ library: whoever made the guard is meant.
-void write_wait_place(platform::text_writer& out, const goroutine& g) noexcept {
+void write_wait_place(page& to, const goroutine& g) noexcept {
     const std::string_view file = g.waits_at.line() != 0 ? g.waits_at.file_name() : "";
     const bool in_library = file.find("/include/c++/") != file.npos || file.find("/c++/v1/") != file.npos;
-    if (in_library && has_trace(g) && stack::print_first_of_program(out, stack::capture_trace(g.context))) return;
-    sched::print_where(out, g.waits_at);
+    if (in_library && has_trace(g)) return to.place_of_program(stack::capture_trace(g.context), g.waits_at);
+    sched::print_where(to.text(), g.waits_at);
 }
 
-void write_one(platform::text_writer& out, const goroutine& g, bool with_stack) noexcept {
+void write_creation_place(page& to, const goroutine& g) noexcept {
+    if (const void* code = g.created_at.code()) return to.symbol(code);
+    sched::print_where(to.text(), g.created_at.location());
+}
+
+void write_one(page& to, const goroutine& g, const sched::samples& samples) noexcept {
+    platform::text_writer& out = to.text();
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     write_header(out, g);
     if (state == goroutine_state::waiting) {
         out << "    waits at ";
-        write_wait_place(out, g);
+        write_wait_place(to, g);
         write_holder(out, g);
         out << '\n';
     }
-    if (const stack::trace frames = with_stack ? trace_of(g) : stack::trace{}; frames.size != 0) {
-        stack::print_trace(out, frames);
+    if (const stack::trace frames = trace_of(g, samples); frames.size != 0) {
+        to.stack(frames);
     } else if (state == goroutine_state::runnable && g.stack == nullptr) {
         out << "    not started\n";
-    } else if (const void* pc = with_stack && state == goroutine_state::running ? sched::asleep_at(g) : nullptr; pc != nullptr) {
+    } else if (const void* pc = state == goroutine_state::running ? sched::asleep_at(g) : nullptr; pc != nullptr) {
         out << "    its thread sleeps in the kernel, called at ";
-        stack::print_symbol(out, pc);
+        to.symbol(pc);
         out << '\n';
     }
     out << "    created at ";
-    sched::print_where(out, g.created_at);
+    write_creation_place(to, g);
     out << "\n\n";
 }
 
@@ -120,12 +123,13 @@ struct counts {
 
 }  // namespace
 
-void write_goroutines(platform::text_writer& out, bool with_stacks) noexcept {
+void write_goroutines(page& to) noexcept {
     searches_left = 1000;
+    const sched::samples samples;
     const goroutine* self = sched::current_goroutine();
-    if (self != nullptr) write_one(out, *self, with_stacks);
+    if (self != nullptr) write_one(to, *self, samples);
     sched::for_each_descriptor([&](const goroutine& g) {
-        if (&g != self && alive(g)) write_one(out, g, with_stacks);
+        if (&g != self && alive(g)) write_one(to, g, samples);
     });
 }
 
@@ -144,7 +148,8 @@ void report_deadlock() noexcept {
             out << "fatal: all goroutines are asleep - deadlock!\n";
             if (c.starved != 0) out << c.starved << " of them wait for memory for a stack\n";
             out << '\n';
-            write_goroutines(out, true);
+            page through(out);
+            write_goroutines(through);
         }
     }
     platform::end_process(2);
@@ -158,7 +163,8 @@ void report_leaks() noexcept {
         sched::for_each_descriptor([&](const goroutine& g) { left += alive(g); });
         if (left != 0) {
             out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are") << " left when run() returns:\n\n";
-            write_goroutines(out, true);
+            page through(out);
+            write_goroutines(through);
         }
     }
     sched::start_world();
@@ -170,15 +176,13 @@ namespace dunlin::runtime {
 
 void dump(std::ostream& stream) {
     sched::start_runtime();
-    std::string text;
+    observe::page page;
+    page.reserve(sched::live_goroutines());
     // The stream may be anything, even one that waits for a goroutine: it is written when the world goes on.
     sched::stop_world();
-    {
-        platform::text_writer out(text);
-        observe::write_goroutines(out, true);
-    }
+    observe::write_goroutines(page);
     sched::start_world();
-    stream << text;
+    stream << page.finish();
 }
 
 }  // namespace dunlin::runtime

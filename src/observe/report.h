@@ -5,8 +5,10 @@
 
 namespace dunlin::observe {
 
+class page;
+
 // Every goroutine, one paragraph each, the current one first. The world must be stopped (or dead).
-void write_goroutines(platform::text_writer& out, bool with_stacks) noexcept;
+void write_goroutines(page& to) noexcept;
 
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;

@@ -14,6 +14,7 @@
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "sched/goroutine.h"
+#include "sched/sample.h"
 #include "stack/trace.h"
 
 namespace dunlin::sched {
@@ -70,6 +71,7 @@ void pass_on(int signal, siginfo_t* info, void* context, const struct sigaction&
 void on_fault(int signal, siginfo_t* info, void* context) {
     const stack::arena::found place = stack::stacks.lookup(info->si_addr);
     machine* m = current_machine();
+    if (m != nullptr) end_sample_that_faults(m);
     const goroutine* g = m ? m->current.load(std::memory_order_relaxed) : nullptr;
     if (place.in_guard && g != nullptr && g->stack == place.owner) report_overflow(g, info->si_addr);
     pass_on(signal, info, context, signal == SIGSEGV ? previous_segv : previous_bus);
@@ -141,6 +143,15 @@ void install_crash_handlers() noexcept {
     sigemptyset(&ours.sa_mask);
     sigaction(SIGSEGV, &ours, &previous_segv);
     sigaction(SIGBUS, &ours, &previous_bus);
+}
+
+bool crash_handlers_in_force() noexcept {
+    for (const int signal : {SIGSEGV, SIGBUS}) {
+        struct sigaction now {};
+        sigaction(signal, nullptr, &now);
+        if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_fault) return false;
+    }
+    return true;
 }
 
 void report_misuse(std::string_view what) noexcept {

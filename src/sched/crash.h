@@ -8,6 +8,8 @@ namespace dunlin::sched {
 
 // Once: SIGSEGV and SIGBUS are looked at first by us, and passed on to whoever had them when the address is not in a stack's guard.
 void install_crash_handlers() noexcept;
+// Nobody has put handlers of his own in their place since.
+bool crash_handlers_in_force() noexcept;
 
 // A report is being written that will end the process: does not return then. For whoever is about to end a run or the process.
 void let_reports_finish() noexcept;

@@ -126,13 +126,13 @@ void answer(machine* m) noexcept {
 }
 
 // Until it is this goroutine's turn.
-void sleep_preempted(machine* m, goroutine* g) noexcept {
+void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     std::uint32_t how;
     while ((how = m->resume_word.load(std::memory_order_acquire)) == 0 || how == resume_to_look) {
         if (how == 0) {
             platform::futex_wait(m->resume_word, 0);
         } else {
-            sample_if_asked_again(m);
+            sample_if_asked_again(m, context);
             m->resume_word.compare_exchange_strong(how, 0, std::memory_order_relaxed);  // or it has been resumed
         }
     }
@@ -180,7 +180,7 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool stop = queue_preempted(m, g);
     answer(m);
-    if (stop) sleep_preempted(m, g);
+    if (stop) sleep_preempted(m, g, context);
     m->in_runtime.store(0, std::memory_order_release);
     return true;
 }

@@ -1,5 +1,6 @@
 #include "sched/sample.h"
 
+#include <csetjmp>
 #include <csignal>
 #include <features.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "platform/futex.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
+#include "sched/crash.h"
 #include "sched/machine.h"
 #include "sched/preempt.h"
 #include "sched/safe_place.h"
@@ -17,7 +19,7 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr std::int64_t patience_ns = 20'000'000;
+constexpr std::int64_t patience_ns = 10'000'000;
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
 constexpr bool unwinder_takes_locks = false;
@@ -25,75 +27,113 @@ constexpr bool unwinder_takes_locks = false;
 constexpr bool unwinder_takes_locks = true;
 #endif
 
-enum state : std::uint32_t { none, asked, taking, taken };
+std::atomic<std::uint32_t> pending{0};
 
-struct request {
-    std::atomic<std::uint32_t> state{none};
-    std::atomic<machine*> of{nullptr};  // written before `asked`
-    stack::trace frames;                // whoever has made it `taking`, until it is `taken`
-};
-request the_request;
-
-machine* machine_of(const goroutine& g) noexcept {
-    machine* m = the_scheduler.machines.load(std::memory_order_acquire);
+const machine* machine_of(const goroutine& g) noexcept {
+    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
     while (m != nullptr && m->current.load(std::memory_order_relaxed) != &g) m = m->all_next;
     return m;
 }
 
-// False: it need not be asked.
-bool call(const goroutine& g, machine* m) noexcept {
-    if (g.state.load(std::memory_order_acquire) == goroutine_state::preempted) {
+// On its own thread, or by the asker who withdraws what has not begun.
+void one_less_pending() noexcept {
+    if (pending.fetch_sub(1, std::memory_order_release) == 1) platform::futex_wake(pending);
+}
+
+void withdraw(machine* m) noexcept {
+    std::uint32_t expected = machine_sample::asked;
+    if (m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed)) one_less_pending();
+    expected = resume_to_look;
+    m->resume_word.compare_exchange_strong(expected, 0, std::memory_order_relaxed);
+}
+
+// False: it cannot be told.
+bool call(machine* m, bool preempted) noexcept {
+    if (preempted) {
         std::uint32_t expected = 0;
         if (!m->resume_word.compare_exchange_strong(expected, resume_to_look, std::memory_order_release, std::memory_order_relaxed)) return false;
         platform::futex_wake(m->resume_word);
         return true;
     }
-    if (preemption_mode != preemption::signal || !platform::thread_is_running(m->tid)) return false;
     return platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal) == 0;
 }
 
-bool wait_until_taken() noexcept {
-    request& r = the_request;
-    const std::int64_t until = platform::now_ns() + patience_ns;
-    for (;;) {
-        const std::uint32_t now = r.state.load(std::memory_order_acquire);
-        if (now == taken) return true;
-        if (!platform::futex_wait_until(r.state, now, until)) return r.state.load(std::memory_order_acquire) == taken;
-    }
+void ask(machine* m) noexcept {
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    if (g == nullptr || m == current_machine() || m->sample.state.load(std::memory_order_acquire) == machine_sample::taking) return;
+    m->sample.state.store(machine_sample::none, std::memory_order_relaxed);
+    const goroutine_state state = g->state.load(std::memory_order_acquire);
+    const bool preempted = state == goroutine_state::preempted;
+    const bool computes = state == goroutine_state::running && m->in_runtime.load(std::memory_order_relaxed) == 0 &&
+        g->reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
+    if (!preempted && !(computes && preemption_mode == preemption::signal && platform::thread_is_running(m->tid))) return;
+    pending.fetch_add(1, std::memory_order_relaxed);
+    m->sample.state.store(machine_sample::asked, std::memory_order_release);
+    if (!call(m, preempted)) withdraw(m);
 }
 
-// On m's own thread, above the frame of the signal.
-bool answer(machine* m, bool may_look) noexcept {
-    request& r = the_request;
-    std::uint32_t expected = asked;
-    if (r.state.load(std::memory_order_acquire) != asked || r.of.load(std::memory_order_relaxed) != m ||
-        !r.state.compare_exchange_strong(expected, taking, std::memory_order_acquire)) {
-        return false;
+// On m's own thread, above the frame of the signal, where all signals are blocked: a fault would end the process.
+[[gnu::noinline]] void look(machine* m, const void* context) noexcept {
+    stack::trace& frames = m->sample.frames;
+    frames.pc[0] = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
+    frames.size = 1;
+    if (!crash_handlers_in_force()) return;
+    sigset_t faults, before;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    sigaddset(&faults, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &faults, &before);
+    sigjmp_buf out;
+    if (sigsetjmp(out, 0) == 0) {
+        m->sample.escape = &out;
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler of the fault, on this thread
+        stack::capture_trace(frames);
     }
-    r.frames.size = 0;
-    if (may_look) r.frames = stack::capture_trace();
-    r.state.store(taken, std::memory_order_release);
-    platform::futex_wake(r.state);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    m->sample.escape = nullptr;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool answer(machine* m, const void* context, bool may_look) noexcept {
+    std::uint32_t expected = machine_sample::asked;
+    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire, std::memory_order_relaxed)) return false;
+    m->sample.frames.size = 0;
+    if (may_look) look(m, context);
+    m->sample.state.store(machine_sample::taken, std::memory_order_release);
+    one_less_pending();
     return true;
+}
+
+template <class F>
+void for_each_machine(F f) noexcept {
+    for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) f(m);
 }
 
 }  // namespace
 
-stack::trace sample(const goroutine& g) noexcept {
+samples::samples() noexcept {
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
-    request& r = the_request;
-    machine* m = machine_of(g);
-    // Still `taking`: the one before hangs in the unwinder, and writes when it comes out.
-    if (m == nullptr || r.state.load(std::memory_order_acquire) == taking) return {};
-    r.of.store(m, std::memory_order_relaxed);
-    r.state.store(asked, std::memory_order_release);
-    stack::trace result;
-    if (call(g, m) && wait_until_taken()) result = r.frames;
-    std::uint32_t expected = asked;
-    r.state.compare_exchange_strong(expected, none, std::memory_order_relaxed);
-    expected = resume_to_look;
-    m->resume_word.compare_exchange_strong(expected, 0, std::memory_order_relaxed);
-    return result;
+    for_each_machine(ask);
+    const std::int64_t until = platform::now_ns() + patience_ns;
+    // Acquire pairs with the release of one_less_pending(); what each has written is published by its state.
+    for (std::uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {
+        if (!platform::futex_wait_until(pending, left, until)) break;
+    }
+    for_each_machine(withdraw);
+}
+
+samples::~samples() {
+    for_each_machine([](machine* m) {
+        std::uint32_t expected = machine_sample::taken;
+        m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed);
+    });
+}
+
+stack::trace samples::of(const goroutine& g) const noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    if (state != goroutine_state::running && state != goroutine_state::preempted) return {};
+    const machine* m = machine_of(g);
+    return m != nullptr && m->sample.state.load(std::memory_order_acquire) == machine_sample::taken ? m->sample.frames : stack::trace{};
 }
 
 const void* asleep_at(const goroutine& g) noexcept {
@@ -104,9 +144,15 @@ const void* asleep_at(const goroutine& g) noexcept {
 bool sample_if_asked(machine* m, const void* context) noexcept {
     // Inside the runtime its place is one that every parked goroutine shows, and it may hold a lock of ours.
     const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;
-    return answer(m, !inside && (!unwinder_takes_locks || may_stop_at(stack::interrupted_pc(context))));
+    return answer(m, context, !inside && (!unwinder_takes_locks || may_stop_at(stack::interrupted_pc(context))));
 }
 
-bool sample_if_asked_again(machine* m) noexcept { return answer(m, !unwinder_takes_locks || !m->stopped_in_library); }
+bool sample_if_asked_again(machine* m, const void* context) noexcept {
+    return answer(m, context, !unwinder_takes_locks || !m->stopped_in_library);
+}
+
+void end_sample_that_faults(machine* m) noexcept {
+    if (m->sample.escape != nullptr) siglongjmp(*static_cast<sigjmp_buf*>(m->sample.escape), 1);
+}
 
 }  // namespace dunlin::sched

@@ -31,6 +31,7 @@
 #include "stack/exception_state.h"
 #include "stack/invoke.h"
 #include "stack/sanitizer.h"
+#include "stack/trace.h"
 
 namespace dunlin::sched {
 
@@ -312,6 +313,14 @@ struct stray_notes {
     std::uint64_t sleeps = 0;
 };
 
+// Where its goroutine stands (sample.h).
+struct machine_sample {
+    enum progress : std::uint32_t { none, asked, taking, taken };
+    std::atomic<std::uint32_t> state{none};     // asked by whoever has stopped the world, then the machine itself
+    stack::trace frames;                        // itself, while `taking`
+    void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
+};
+
 struct alignas(platform::false_sharing_range) machine {
     // The handshake, see machine.h.
     std::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
@@ -360,6 +369,7 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
     std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without, 3 look (sample.h)
     std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
+    machine_sample sample;                      // sample.h
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;

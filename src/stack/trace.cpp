@@ -274,6 +274,12 @@ void print(platform::text_writer& out, const frame& f, const void* pc) noexcept 
     return t;
 }
 
+[[gnu::noinline]] void capture_trace(trace& into) noexcept {
+    into.size = 0;
+    collector c{&into, 1};
+    _Unwind_Backtrace(collect, &c);
+}
+
 trace capture_trace(const context& stopped) noexcept {
     trace t;
     collector c{&t, 2};  // collect_here and dunlin_call_above

@@ -20,6 +20,10 @@ struct trace {
 // The frames of the caller, innermost first, `skip` of them left out. In a signal handler: of what it interrupted.
 trace capture_trace(std::size_t skip = 0) noexcept;
 
+// The same, frame by frame, so that what was found before a fault is there after it. In a handler that interrupted any instruction: where functions
+// written in assembly tell the unwinder nothing, or the wrong things, it reads from addresses that do not exist.
+void capture_trace(trace& into) noexcept;
+
 // The frames of a stopped computation. It must not be switched to meanwhile.
 trace capture_trace(const context& stopped) noexcept;
 

@@ -1,0 +1,57 @@
+// page.h - what a report is written on while the world is stopped.
+//
+// The name and line of an address take 20 us to find, its address nothing. So a page of a live program keeps addresses among its text, and they get their names
+// when the world goes on (finish()). One of a program that is about to end is written through at once: it needs no memory.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "platform/text.h"
+#include "stack/trace.h"
+
+namespace dunlin::observe {
+
+class page {
+public:
+    explicit page(platform::text_writer& through) noexcept : out_(through) {}
+    page() noexcept : later_(true), own_(text_), out_(own_) {}
+    page(const page&) = delete;
+    page& operator=(const page&) = delete;
+
+    // Room for so many goroutines, so that the heap is not needed while the world is stopped. Throws nothing: what there is no memory for is dropped.
+    void reserve(std::size_t goroutines) noexcept;
+
+    platform::text_writer& text() noexcept { return out_; }
+    void stack(const stack::trace& frames) noexcept { add(kind::stack, frames, {}); }
+    void symbol(const void* pc) noexcept;
+    // The first of the frames that is the program's own; `otherwise` if none is.
+    void place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept { add(kind::place_of_program, frames, otherwise); }
+
+    // The whole text. Not of a page that is written through.
+    std::string finish();
+
+private:
+    enum class kind : std::uint8_t { stack, symbol, place_of_program };
+    struct item {
+        std::size_t text_before;  // where in the text it stands
+        std::size_t first;        // of its frames
+        std::uint32_t frames;
+        kind what;
+        std::source_location otherwise;
+    };
+
+    void add(kind what, const stack::trace& frames, std::source_location otherwise) noexcept;
+    static void print(platform::text_writer& out, kind what, const stack::trace& frames, std::source_location otherwise) noexcept;
+
+    bool later_ = false;
+    std::string text_;
+    std::vector<void*> frames_;
+    std::vector<item> items_;
+    platform::text_writer own_{-1};
+    platform::text_writer& out_;
+};
+
+}  // namespace dunlin::observe
