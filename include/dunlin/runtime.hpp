@@ -96,7 +96,8 @@ DUNLIN_API runtime_stats stats();
 /// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Of one that computes, or was preempted, the
 /// stack too: its thread is asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the kernel
 /// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel; no signal disturbs it.
-/// Stops the world meanwhile. Cost: some 10 us for each, up to 100 us for one that computes. From goroutines and plain threads.
+/// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
+/// Stops the world while it looks, 10 ms for those that compute at most; names and lines are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
 
 }  // namespace dunlin::runtime
