@@ -369,7 +369,6 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
     std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without, 3 look (sample.h)
     std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
-    machine_sample sample;                      // sample.h
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
@@ -388,6 +387,7 @@ struct alignas(platform::false_sharing_range) machine {
     owned<pid_t> tid;                           // constant; but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
     [[no_unique_address]] stack::fake_stack fake;  // itself
+    machine_sample sample;                      // last: nothing else of it is touched with this
 };
 
 struct machine_list {  // linked by idle_next
