@@ -95,9 +95,10 @@ DUNLIN_API runtime_stats stats();
 
 /// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Of one that computes, or was preempted, the
 /// stack too: its thread is asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the kernel
-/// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel; no signal disturbs it.
+/// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
 /// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
-/// Stops the world while it looks, 10 ms for those that compute at most; names and lines are looked up afterwards. From goroutines and plain threads.
+/// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside `blocking()` or `no_preempt`.
+/// Stops the world while it looks, 4 ms for those that compute at most; names and lines are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
 
 }  // namespace dunlin::runtime

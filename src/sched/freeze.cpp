@@ -54,8 +54,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 
 void on_signal(int signal, siginfo_t* info, void* context) {
     machine* m = current_machine();
-    const bool sampled = m != nullptr && sample_if_asked(m, context);
-    if (sampled) stack::repeat_interrupted_call(context);
+    const bool sampled = m != nullptr && sample_if_asked(m, info, context);
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
         if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;

@@ -9,7 +9,7 @@
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
 // Give back  A part at a time, because nobody is preempted meanwhile, and more in the next round: 100,000 stacks take 0.2 s of system calls.
 // Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one, or it is time to give something back: 0 % CPU in an
-//            idle process, and the memory of its last peak is gone a second or two later.
+//            idle process, and the memory of its last peak goes back a second or two later, 64,000 stacks a second.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
 //            One of them sees the other. The same with lost_late, by whoever loses a goroutine whose run() has returned.
 #include "sched/monitor.h"
@@ -208,7 +208,11 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
     while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && !spare_is_owed() && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
-        const std::int64_t until = look_for_deadlock() ? platform::now_ns() + deadlock_again_ns : deadline_ns;
+        std::int64_t until = deadline_ns;
+        if (look_for_deadlock()) {
+            const std::int64_t again = platform::now_ns() + deadlock_again_ns;
+            until = until != 0 ? std::min(until, again) : again;
+        }
         platform::futex_wait_until(monitor_asleep, 1, until);
         in_time = deadline_ns == 0 || platform::now_ns() < deadline_ns;
     }

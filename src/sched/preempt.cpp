@@ -131,11 +131,12 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     while ((how = m->resume_word.load(std::memory_order_acquire)) == 0 || how == resume_to_look) {
         if (how == 0) {
             platform::futex_wait(m->resume_word, 0);
-        } else {
+        } else if (m->resume_word.compare_exchange_strong(how, 0, std::memory_order_acquire, std::memory_order_relaxed)) {
+            // First the word, then the look: the next request's word is not taken for this one's.
             sample_if_asked_again(m, context);
-            m->resume_word.compare_exchange_strong(how, 0, std::memory_order_relaxed);  // or it has been resumed
         }
     }
+    sample_if_asked_again(m, context);  // it goes on before it has seen that it was asked
     if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) {
         transition<goroutine_state::preempted, goroutine_state::running>(g->state);
     }

@@ -11,6 +11,7 @@ namespace {
 
 struct code_range {
     std::uintptr_t begin, end;
+    bool of_unwinder;
 };
 
 // Filled once, before any handler is installed.
@@ -36,7 +37,8 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
         const auto& segment = info->dlpi_phdr[i];
         if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
         const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
-        untouchable[untouchable_count++] = {begin, begin + segment.p_memsz};
+        const bool of_unwinder = std::strstr(info->dlpi_name, "libgcc_s") != nullptr || std::strstr(info->dlpi_name, "libunwind") != nullptr;
+        untouchable[untouchable_count++] = {begin, begin + segment.p_memsz, of_unwinder};
     }
     return 0;
 }
@@ -44,6 +46,13 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
 }  // namespace
 
 void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }
+
+bool is_in_unwinder(std::uintptr_t pc) noexcept {
+    for (std::size_t i = 0; i < untouchable_count; ++i) {
+        if (untouchable[i].of_unwinder && pc >= untouchable[i].begin && pc < untouchable[i].end) return true;
+    }
+    return false;
+}
 
 bool may_stop_at(std::uintptr_t pc) noexcept {
     for (std::size_t i = 0; i < untouchable_count; ++i) {

@@ -13,4 +13,7 @@ void note_unsafe_places() noexcept;
 
 bool may_stop_at(std::uintptr_t pc) noexcept;
 
+// In a library that unwinds: it may hold a lock of its own. False if it is linked statically.
+bool is_in_unwinder(std::uintptr_t pc) noexcept;
+
 }  // namespace dunlin::sched

@@ -19,7 +19,7 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr std::int64_t patience_ns = 10'000'000;
+constexpr std::int64_t patience_ns = 4'000'000;  // after 5 the monitor lets all who are preempted go (hand_off.cpp)
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
 constexpr bool unwinder_takes_locks = false;
@@ -55,6 +55,7 @@ bool call(machine* m, bool preempted) noexcept {
         platform::futex_wake(m->resume_word);
         return true;
     }
+    m->sample.signalled.store(true, std::memory_order_release);
     return platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal) == 0;
 }
 
@@ -64,7 +65,7 @@ void ask(machine* m) noexcept {
     m->sample.state.store(machine_sample::none, std::memory_order_relaxed);
     const goroutine_state state = g->state.load(std::memory_order_acquire);
     const bool preempted = state == goroutine_state::preempted;
-    const bool computes = state == goroutine_state::running && m->in_runtime.load(std::memory_order_relaxed) == 0 &&
+    const bool computes = state == goroutine_state::running && !(g->flags & goroutine::pinned) && m->in_runtime.load(std::memory_order_relaxed) == 0 &&
         g->reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
     if (!preempted && !(computes && preemption_mode == preemption::signal && platform::thread_is_running(m->tid))) return;
     pending.fetch_add(1, std::memory_order_relaxed);
@@ -72,12 +73,14 @@ void ask(machine* m) noexcept {
     if (!call(m, preempted)) withdraw(m);
 }
 
+bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? may_stop_at(pc) : !is_in_unwinder(pc); }
+
 // On m's own thread, above the frame of the signal, where all signals are blocked: a fault would end the process.
 [[gnu::noinline]] void look(machine* m, const void* context) noexcept {
     stack::trace& frames = m->sample.frames;
     frames.pc[0] = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
     frames.size = 1;
-    if (!crash_handlers_in_force()) return;
+    if (!crash_handlers_in_force() || !may_unwind_at(stack::interrupted_pc(context))) return;
     sigset_t faults, before;
     sigemptyset(&faults);
     sigaddset(&faults, SIGSEGV);
@@ -94,14 +97,14 @@ void ask(machine* m) noexcept {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-bool answer(machine* m, const void* context, bool may_look) noexcept {
+void answer(machine* m, const void* context, bool may_look) noexcept {
     std::uint32_t expected = machine_sample::asked;
-    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire, std::memory_order_relaxed)) return false;
+    if (m->sample.state.load(std::memory_order_relaxed) != expected) return;
+    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire, std::memory_order_relaxed)) return;
     m->sample.frames.size = 0;
     if (may_look) look(m, context);
     m->sample.state.store(machine_sample::taken, std::memory_order_release);
     one_less_pending();
-    return true;
 }
 
 template <class F>
@@ -141,14 +144,18 @@ const void* asleep_at(const goroutine& g) noexcept {
     return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 ? platform::thread_sleeps_at(m->tid) : nullptr;
 }
 
-bool sample_if_asked(machine* m, const void* context) noexcept {
-    // Inside the runtime its place is one that every parked goroutine shows, and it may hold a lock of ours.
+bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
+    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has ended is made again.
+    if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
+    stack::repeat_interrupted_call(context);
+    // Inside the runtime it may hold a lock of ours.
     const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;
-    return answer(m, context, !inside && (!unwinder_takes_locks || may_stop_at(stack::interrupted_pc(context))));
+    answer(m, context, !inside);
+    return true;
 }
 
-bool sample_if_asked_again(machine* m, const void* context) noexcept {
-    return answer(m, context, !unwinder_takes_locks || !m->stopped_in_library);
+void sample_if_asked_again(machine* m, const void* context) noexcept {
+    answer(m, context, true);
 }
 
 void end_sample_that_faults(machine* m) noexcept {

@@ -317,6 +317,7 @@ struct stray_notes {
 struct machine_sample {
     enum progress : std::uint32_t { none, asked, taking, taken };
     std::atomic<std::uint32_t> state{none};     // asked by whoever has stopped the world, then the machine itself
+    std::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
     stack::trace frames;                        // itself, while `taking`
     void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
 };
