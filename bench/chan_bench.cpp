@@ -139,7 +139,7 @@ void skynet(const dunlin::chan<long>& c, long number, long size, long div) {
 
 void skynet_channels(const settings& s, results& r) {
     const long leaves = s.n != 0 ? s.n : s.scaled(1'000'000);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double ns = ns_per_operation(1, [&] {
             const dunlin::chan<long> c;
             dunlin::go(skynet, c, 0, leaves, 10);

@@ -22,7 +22,7 @@ long fib(long n) {
 void fib_30(const settings& s, results& r) {
     const long n = s.quick ? 25 : 30;
     const long expected = s.quick ? 75'025 : 832'040;
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double ns = ns_per_operation(1, [&] {
             if (fib(n) != expected) fail("fib: wrong result");
         });
@@ -47,7 +47,7 @@ long skynet(long number, long leaves) {
 
 void skynet_task_group(const settings& s, results& r) {
     const long leaves = s.scaled(1'000'000);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double ns = ns_per_operation(1, [&] {
             if (skynet(0, leaves) != leaves * (leaves - 1) / 2) fail("skynet-tg: wrong sum");
         });
@@ -74,7 +74,7 @@ long nqueens(board queens, int column, int size) {
 void nqueens_12(const settings& s, results& r) {
     const int size = s.quick ? 10 : 12;
     const long expected = s.quick ? 724 : 14'200;
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double ns = ns_per_operation(1, [&] {
             if (nqueens({}, 0, size) != expected) fail("nqueens: wrong number of solutions");
         });
@@ -102,7 +102,7 @@ void matmul_1024(const settings& s, results& r) {
     const std::vector<int> a(static_cast<std::size_t>(size * size), 1);
     const std::vector<int> b(a);
     std::vector<int> c(a.size());
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double ns = ns_per_operation(1, [&] {
             c.assign(a.size(), 0);
             matmul({a.data(), b.data(), c.data(), size, size});
@@ -126,7 +126,7 @@ void measure_once(results& r, Run&& run) {
 void suite_fib(const settings& s, results& r) {
     const long n = s.quick ? 30 : 39;
     const long expected = s.quick ? 832'040 : 63'245'986;
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         if (fib(30) != 832'040) fail("suite-fib: wrong result");
         measure_once(r, [&] {
             if (fib(n) != expected) fail("suite-fib: wrong result");
@@ -139,7 +139,7 @@ void suite_skynet(const settings& s, results& r) {
     const auto run = [leaves] {
         if (skynet(0, leaves) != leaves * (leaves - 1) / 2) fail("suite-skynet: wrong sum");
     };
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         run();
         measure_once(r, run);
     });
@@ -151,7 +151,7 @@ void suite_nqueens(const settings& s, results& r) {
     const auto run = [size, expected] {
         if (nqueens({}, 0, size) != expected) fail("suite-nqueens: wrong number of solutions");
     };
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         run();
         measure_once(r, run);
     });
@@ -172,7 +172,7 @@ void suite_matmul(const settings& s, results& r) {
             if (cell != size) fail("suite-matmul: wrong product");
         }
     };
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         run();
         check();
         measure_once(r, run);

@@ -68,7 +68,7 @@ private:
 
 void grow_goroutines(const settings& s, results& r) {
     const long n = s.size();
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double before = status_bytes("VmRSS") + status_bytes("VmPTE");
         const auto start = steady::now();
         crowd waiting(n);
@@ -98,7 +98,7 @@ void grow_goroutines(const settings& s, results& r) {
 /// `n` pairs that play ping-pong at once, each over two channels of its own.
 void grow_pairs(const settings& s, results& r) {
     const long pairs = s.size(), rounds = repeated(s, 200'000, pairs, 10);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double ns = ns_per_operation(pairs * rounds, [&] {
             dunlin::wait_group playing;
             for (long i = 0; i < pairs; ++i) {
@@ -125,7 +125,7 @@ void grow_pairs(const settings& s, results& r) {
 /// A number goes round `n` goroutines over as many channels and loses one at each hop. The channels hold one value, so that a ring of one is a ring.
 void grow_channels(const settings& s, results& r) {
     const long n = s.size(), hops = std::max(s.scaled(200'000), 5 * n);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const double before = status_bytes("VmRSS");
         std::vector<dunlin::chan<long>> links;
         links.reserve(static_cast<std::size_t>(n));
@@ -158,7 +158,7 @@ void grow_channels(const settings& s, results& r) {
 /// One goroutine selects over `n` buffered channels, of which one random one has a value.
 void grow_select(const settings& s, results& r) {
     const long n = s.size(), selects = repeated(s, 1'000'000, n, 50);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         std::vector<dunlin::chan<long>> channels;
         std::vector<long> received(static_cast<std::size_t>(n));
         std::vector<dunlin::select_case> cases;
@@ -185,7 +185,7 @@ void grow_select(const settings& s, results& r) {
 
 void grow_timers(const settings& s, results& r) {
     const long n = s.size(), rounds = s.scaled(200'000);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         std::atomic<long> fired = 0;
         const auto count = [&fired] { ++fired; };
         splitmix64 random(1);

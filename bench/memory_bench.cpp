@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 void parked_memory(const settings& s, results& r) {
     const long goroutines = s.scaled(1'000'000);
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const auto each = [goroutines](double total) { return total / static_cast<double>(goroutines); };
         dunlin::wait_group gate;
         gate.add(1);

@@ -68,7 +68,7 @@ void spawn_million(const settings& s, results& r) {
         for (long i = 0; i < goroutines; ++i) wg.go([] {});
         wg.wait();
     };
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         const auto start = steady::now();
         batch();
         const double first = ns_between(start, steady::now()) / static_cast<double>(goroutines);

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 /// Goroutines sleep for 0 to 1000 ms; the ideal end is 1000 ms after the start.
 void sleep_together(results& r, long goroutines) {
-    dunlin::run([&] {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
         splitmix64 random(1);
         dunlin::wait_group wg;
         const double cpu_before = cpu_seconds();

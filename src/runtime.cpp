@@ -1,4 +1,5 @@
 // runtime.cpp - the only file that knows every layer: it wires them, starts them, and stops them.
+#include <algorithm>
 #include <cerrno>
 #include <pthread.h>
 #include <csignal>
@@ -10,19 +11,24 @@
 
 #include <dunlin/dunlin.hpp>
 
+#include "context/run_context.h"
 #include "observe/report.h"
 #include "park/join.h"
+#include "park/lot.h"
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/cpu_count.h"
 #include "platform/environment.h"
 #include "platform/futex.h"
+#include "platform/lock_check.h"
 #include "platform/membarrier.h"
 #include "platform/thread.h"
+#include "platform/usable.h"
 #include "platform/valgrind.h"
 #include "poll/netpoll.h"
 #include "sched/blocking.h"
 #include "sched/crash.h"
+#include "sched/deadlock.h"
 #include "sched/freeze.h"
 #include "sched/goroutine.h"
 #include "sched/hooks.h"
@@ -32,6 +38,7 @@
 #include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
+#include "sched/thread_stack.h"
 #include "timer/timers.h"
 
 namespace dunlin {
@@ -40,7 +47,7 @@ namespace {
 
 using sched::the_scheduler;
 
-platform::futex_lock start_lock;  // start_runtime() and the beginning and end of run()
+platform::ranked_lock<platform::lock_rank::start> start_lock;  // start_runtime() and the beginning and end of run()
 
 // ---- settings ------------------------------------------------------------------------------------------------------------------------
 
@@ -52,9 +59,6 @@ unsigned default_max_procs() {
     return n < sched::max_procs_limit ? n : sched::max_procs_limit;
 }
 
-// Sanitizers put red zones around every variable: frames are several times as large.
-constexpr unsigned standard_class = stack::sanitizing ? stack::default_class + 2 : stack::default_class;
-
 void check_stack_size(const char* operation, std::size_t bytes) {
     const std::size_t most = stack::usable_bytes(stack::class_count - 1);
     if (bytes >= min_stack_size && bytes <= most) return;
@@ -64,7 +68,10 @@ void check_stack_size(const char* operation, std::size_t bytes) {
 
 unsigned default_stack_class() {
     const auto bytes = platform::environment_size("DUNLIN_STACK_SIZE", min_stack_size, stack::usable_bytes(stack::class_count - 1));
-    return bytes ? stack::class_for(*bytes) : standard_class;
+    if (bytes) return stack::class_for(*bytes);
+    if (stack::sanitizing) return stack::checked_class;
+    if (platform::under_valgrind()) return stack::dense_class;  // it has little address space
+    return stack::class_like_a_thread(platform::space_for_stacks());
 }
 
 void choose_guards() {
@@ -86,6 +93,9 @@ void choose_preemption() {
         sched::preemption_mode = preemption::off;
     } else if (text == "take") {
         sched::preemption_mode = preemption::take;
+    } else if (text == "anywhere") {
+        sched::preemption_mode = preemption::signal;
+        sched::preempt_anywhere = true;
     } else if (text == "signal") {
         sched::preemption_mode = preemption::signal;
     } else if (!text.empty()) {
@@ -108,19 +118,18 @@ void choose_preemption() {
     }
 }
 
-bool want_asymmetric_barriers() {
+// What it says has been done when the program was loaded (platform/membarrier.h).
+void check_barriers_setting() {
     const std::string_view text = platform::environment_text("DUNLIN_BARRIERS");
     if (!text.empty() && text != "auto" && text != "symmetric") platform::complain("DUNLIN_BARRIERS", text, "is not one of auto, symmetric");
-    return text != "symmetric";
 }
 
 // ---- the end of the process ----------------------------------------------------------------------------------------------------------
 
-// In the child of a fork only the forking thread exists: there is nothing to stop, and whoever waited would wait for ever.
-std::atomic<bool> forked{false};
-
 void stop_at_exit() noexcept {
-    if (the_scheduler.started.load(std::memory_order_acquire) && !forked.load(std::memory_order_relaxed)) sched::retire_world();
+    // In the child of a fork only the forking thread exists: there is nothing to stop, and a wait would not end.
+    const bool forked = platform::not_after_fork.load(std::memory_order_relaxed) != nullptr;
+    if (the_scheduler.started.load(std::memory_order_acquire) && !forked) sched::retire_world();
 }
 
 // exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an object of the main thread, and one of
@@ -188,8 +197,11 @@ namespace sched {
     std::unique_lock guard(start_lock);
     scheduler& s = the_scheduler;
     if (s.started.load(std::memory_order_acquire)) return;
-    platform::init_barriers(want_asymmetric_barriers());
+    platform::be_the_one_that_works();
+    check_barriers_setting();
     platform::remember_signal_mask();
+    platform::set_stoppable(sched::may_be_stopped_here);
+    platform::watch_allocations();
     wire();
     choose_guards();
     choose_preemption();
@@ -204,15 +216,27 @@ namespace sched {
     set_max_procs(default_max_procs());
     observe::read_debug_settings();
     std::atexit(stop_at_exit);
-    pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+    pthread_atfork(nullptr, nullptr, sched::leave_runtime_in_child);
     s.started.store(true, std::memory_order_release);
 }
 
 void start_runtime() {
+    platform::check_usable();
     if (DUNLIN_UNLIKELY(!the_scheduler.started.load(std::memory_order_acquire))) start_for_the_first_time();
 }
 
 }  // namespace sched
+
+namespace platform {
+
+void close_fast_paths() noexcept {
+    for (park::lot_bucket& b : park::the_lot) {
+        b.watched.store(1, std::memory_order_relaxed);
+        b.waiting.store(1, std::memory_order_relaxed);
+    }
+}
+
+}  // namespace platform
 
 // ---- the functions behind the headers ------------------------------------------------------------------------------------------------
 
@@ -232,7 +256,6 @@ void throw_null_function(const char* operation) {
 // What make() does for whom its quick half does not.
 [[gnu::noinline]] static new_goroutine make_any(std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
     if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {
-        if (forked.load(std::memory_order_relaxed)) platform::fatal("dunlin is used in the child of a fork(): its threads stayed in the parent (exec first)");
         sched::start_runtime();
         arm_stopper();
     }
@@ -281,6 +304,26 @@ unsigned long long id_of(const goroutine_handle* g) noexcept { return of(g)->id;
 
 void sleep_until(clock::time_point t, std::source_location where) { timers::sleep_until_ns(t.time_since_epoch().count(), where); }
 
+// With an end to each sleep: the end of a goroutine is told to nobody, since that would cost each of them something.
+static void wait_for_leftovers(const run_options& options) {
+    if (options.at_end == leftovers::stop) return;
+    if (options.at_end == leftovers::cancel_and_wait) cancel_run_context();
+    sched::scheduler& s = the_scheduler;
+    s.lock.lock();
+    s.main_returned = false;  // run() waits on: a deadlock is one
+    sched::check_for_deadlock();
+    s.lock.unlock();
+    constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
+    const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
+    for (std::int64_t sleep_ns = shortest_ns; sched::live_goroutines() != 0 && platform::now_ns() < until;) {
+        platform::futex_wait_until(main_done, 1, std::min(platform::now_ns() + sleep_ns, until));
+        sleep_ns = std::min(2 * sleep_ns, longest_ns);
+    }
+    s.lock.lock();
+    s.main_returned = true;
+    s.lock.unlock();
+}
+
 void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where) {
     if (sched::current_machine() != nullptr) throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");
     if (options.max_procs > sched::max_procs_limit) {
@@ -309,12 +352,15 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
         main_done.store(0, std::memory_order_relaxed);
         s.lock.lock();
         s.inside_run = true;
+        s.runner.store(platform::thread_id(), std::memory_order_relaxed);
         s.main_returned = false;
         s.lock.unlock();
         sched::start_goroutine(g);
     }
     while (main_done.load(std::memory_order_acquire) == 0) platform::futex_wait(main_done, 0);
+    wait_for_leftovers(options);
     if (options.report_leaks) observe::report_leaks();
+    forget_run_context();
     sched::retire_world();
     s.lock.lock();
     s.inside_run = false;
@@ -330,6 +376,8 @@ blocking_scope::blocking_scope(blocking_site& site) noexcept : site_(site) {
     began_ns_ = entry.began_ns;
     reason_before_ = static_cast<unsigned char>(entry.reason_before);
 }
+
+void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept { sched::call_on_thread_stack(entry, argument); }
 
 blocking_scope::~blocking_scope() { sched::end_blocking(site_.score, {began_ns_, static_cast<sched::wait_reason>(reason_before_)}); }
 

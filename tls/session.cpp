@@ -111,7 +111,8 @@ bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, co
     }
 }
 
-// What is decrypted already, or about to be encrypted, must not pass a close() or a cancelled context.
+// What is decrypted already, or about to be encrypted, must not pass a close(). `ctx`: of a call that cannot know whether it would have to wait, and leaves the
+// stream unusable if it is ended midway.
 bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept {
     if (!network_.is_open()) {
         ec = dunlin::errc::closed;
@@ -252,7 +253,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
 // ---- reading ---------------------------------------------------------------------------------------------------------------------------------
 
 std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    while (may_go_on(ctx, ec)) {
+    while (may_go_on(nullptr, ec)) {  // fill() looks at the context: what is decrypted is there
         std::size_t n = 0;
         const step s = attempt([&] { return SSL_read_ex(ssl_.get(), b.data(), b.size(), &n); });
         if (s.output) flush_pending(ctx, where);

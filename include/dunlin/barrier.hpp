@@ -18,7 +18,8 @@ namespace detail {
 // src/sync/barrier.cpp
 class DUNLIN_API barrier_core {
 public:
-    explicit barrier_core(std::ptrdiff_t expected);
+    constexpr explicit barrier_core(std::ptrdiff_t expected)
+        : word_(checked(expected)), expected_(static_cast<std::uint32_t>(expected)) {}
     ~barrier_core();
     barrier_core(const barrier_core&) = delete;
     barrier_core& operator=(const barrier_core&) = delete;
@@ -28,13 +29,20 @@ public:
         bool last;  // and so has to complete() it
     };
     arrival arrive(std::ptrdiff_t n);  // throws
-    void drop();                       // throws
+    arrival arrive_and_drop();         // throws, and nothing has changed then
     void complete(std::uint32_t phase) noexcept;
     wait_outcome wait(std::uint32_t phase, const wait_limit* limit, const std::source_location& where);
 
 private:
-    std::atomic<std::uint64_t> word_;      // phase:32 | arrivals that are missing:32
-    std::atomic<std::uint32_t> expected_;  // in the next phase
+    static constexpr std::uint32_t checked(std::ptrdiff_t expected) {
+        if (expected < 0 || expected > INT32_MAX) throw_bad_count(expected);
+        return static_cast<std::uint32_t>(expected);
+    }
+    [[noreturn]] static void throw_bad_count(std::ptrdiff_t expected);
+    std::uint64_t take_arrivals(std::ptrdiff_t n) noexcept;
+
+    std::atomic<std::uint64_t> word_;  // phase:32 | arrivals that are missing:32
+    std::uint32_t expected_;           // bucket's lock: in the next phase
 };
 
 struct no_completion {
@@ -68,10 +76,10 @@ public:
     static constexpr std::ptrdiff_t max() noexcept { return INT32_MAX; }
 
     /// Throws std::invalid_argument if `expected` is negative or more than max().
-    explicit barrier(std::ptrdiff_t expected, CompletionFunction f = CompletionFunction()) : core_(expected), completion_(std::move(f)) {}
+    constexpr explicit barrier(std::ptrdiff_t expected, CompletionFunction f = CompletionFunction()) : core_(expected), completion_(std::move(f)) {}
 
     /// Arrives n times, without waiting. Throws std::invalid_argument if n is not positive; std::logic_error if fewer are expected.
-    [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) { return arrival_token(arrive_and_complete(n)); }
+    [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) { return arrival_token(complete_if_last(core_.arrive(n))); }
     /// Waits until the phase of the token has ended; at once if it has. Blocks the goroutine, never its thread (a plain thread on a plain thread).
     void wait(arrival_token&& token, std::source_location where = std::source_location::current()) const { core_.wait(token.phase_, nullptr, where); }
     /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws std::bad_alloc.
@@ -81,15 +89,12 @@ public:
     }
     void arrive_and_wait(std::source_location where = std::source_location::current()) { wait(arrive(), where); }
     void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) { wait(arrive(), ctx, where); }
-    /// Arrives, and takes no part in later phases.
-    void arrive_and_drop() {
-        core_.drop();
-        arrive_and_complete(1);
-    }
+    /// Arrives, and takes no part in later phases. Throws std::logic_error if nobody is expected any more in this
+    /// phase, and still takes part then.
+    void arrive_and_drop() { complete_if_last(core_.arrive_and_drop()); }
 
 private:
-    std::uint32_t arrive_and_complete(std::ptrdiff_t n) {
-        const detail::barrier_core::arrival a = core_.arrive(n);
+    std::uint32_t complete_if_last(const detail::barrier_core::arrival& a) {
         if (a.last) {
             completion_();
             core_.complete(a.phase);

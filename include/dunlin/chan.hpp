@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <source_location>
 #include <type_traits>
@@ -60,7 +61,7 @@ constexpr void check_element() {
 template <class T>
 std::optional<T> take(element_slot<T>& slot) noexcept {
     std::optional<T> value(std::move(slot.value));
-    std::destroy_at(&slot.value);
+    std::destroy_at(std::addressof(slot.value));
     return value;
 }
 
@@ -87,7 +88,8 @@ public:
         send(std::move(copy), where);
     }
 
-    /// The same until `ctx` is done. Throws context_cancelled then, and the value is as it was.
+    /// The same until `ctx` is done. Throws context_cancelled then, and the value is as it was. What can be sent at
+    /// once is sent all the same (dunlin/context.hpp).
     void send(T&& value, const context& ctx, std::source_location where = std::source_location::current()) const {
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
         const wait_outcome outcome = channel_send(core(), std::addressof(value), &limit, where);
@@ -104,26 +106,26 @@ public:
     /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed; std::bad_alloc.
     template <class Rep, class Period>
     sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
-        return send_with_deadline(value, deadline_in(d), where);
+        return sent_as(send_with_deadline(value, deadline_in(d), where));
     }
     template <class Rep, class Period>
     sent send_for(const T& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
     {
         T copy(value);
-        return send_with_deadline(copy, deadline_in(d), where);
+        return sent_as(send_with_deadline(copy, deadline_in(d), where));
     }
     /// The same until `t`.
     template <class Clock, class Duration>
     sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        return send_with_deadline(value, deadline_at(t), where);
+        return send_on_clock(value, t, where);
     }
     template <class Clock, class Duration>
     sent send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
     {
         T copy(value);
-        return send_with_deadline(copy, deadline_at(t), where);
+        return send_on_clock(copy, t, where);
     }
 
     /// Sends if that is possible at once. `value` is moved from when the result is ok, and only then. Nil channel: would_block.
@@ -143,12 +145,18 @@ public:
 private:
     chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
 
-    sent send_with_deadline(T& value, std::int64_t deadline_ns, const std::source_location& where) const {
+    // True if it was sent.
+    bool send_with_deadline(T& value, std::int64_t deadline_ns, const std::source_location& where) const {
         const wait_limit limit{deadline_ns, nullptr};
         const wait_outcome outcome = channel_send(core(), std::addressof(value), &limit, where);
         if (outcome == wait_outcome::closed) throw_send_on_closed();
-        return outcome == wait_outcome::ok ? channel_status::ok : channel_status::would_block;
+        return outcome == wait_outcome::ok;
     }
+    template <class Clock, class Duration>
+    sent send_on_clock(T& value, const std::chrono::time_point<Clock, Duration>& t, const std::source_location& where) const {
+        return sent_as(wait_on_clock(t, [&](std::int64_t ns) { return send_with_deadline(value, ns, where); }));
+    }
+    static sent sent_as(bool ok) noexcept { return ok ? channel_status::ok : channel_status::would_block; }
 };
 
 // What `for (T v : c)` goes over: receives until the channel is closed and drained.
@@ -191,15 +199,16 @@ public:
     /// Cost      As for send().
     std::optional<T> recv(std::source_location where = std::source_location::current()) const {
         element_slot<T> slot;
-        if (channel_receive(core(), &slot, nullptr, where) != wait_outcome::ok) return std::nullopt;
+        if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) return std::nullopt;
         return take(slot);
     }
 
-    /// The same until `ctx` is done: throws context_cancelled then, and no value was lost.
+    /// The same until `ctx` is done: throws context_cancelled then, and no value was lost. What is there is received
+    /// all the same (dunlin/context.hpp).
     std::optional<T> recv(const context& ctx, std::source_location where = std::source_location::current()) const {
         element_slot<T> slot;
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
-        const wait_outcome outcome = channel_receive(core(), &slot, &limit, where);
+        const wait_outcome outcome = channel_receive(core(), std::addressof(slot.value), &limit, where);
         if (outcome == wait_outcome::cancelled) throw_cancelled(ctx, "chan receive");
         if (outcome != wait_outcome::ok) return std::nullopt;
         return take(slot);
@@ -208,35 +217,44 @@ public:
     /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws std::bad_alloc.
     template <class Rep, class Period>
     received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
-        return receive_with_deadline(deadline_in(d), where);
+        element_slot<T> slot;
+        return received_as(slot, receive_with_deadline(slot, deadline_in(d), where));
     }
     /// The same until `t`.
     template <class Clock, class Duration>
     received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        return receive_with_deadline(deadline_at(t), where);
+        element_slot<T> slot;
+        channel_status status;
+        wait_on_clock(t, [&](std::int64_t ns) {
+            status = receive_with_deadline(slot, ns, where);
+            return status != channel_status::would_block;
+        });
+        return received_as(slot, status);
     }
 
     /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel: would_block.
-    channel_status try_recv(T& value) const
+    /// An assignment that may throw could lose the value, which has left the channel by then. So where T's move
+    /// assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
+    /// throw: it must be an object of its own then, not the base of another one.
+    channel_status try_recv(T& value) const noexcept
         requires std::is_move_assignable_v<T>
     {
         element_slot<T> slot;
-        const channel_status status = channel_try_receive(core(), &slot);
-        if (status == channel_status::ok) {
-            struct destroyer {
-                T& v;
-                ~destroyer() { std::destroy_at(&v); }
-            } guard{slot.value};
+        const channel_status status = channel_try_receive(core(), std::addressof(slot.value));
+        if (status != channel_status::ok) return status;
+        if constexpr (std::is_nothrow_move_assignable_v<T>) {
             value = std::move(slot.value);
+        } else {
+            std::destroy_at(std::addressof(value));
+            std::construct_at(std::addressof(value), std::move(slot.value));
         }
+        std::destroy_at(std::addressof(slot.value));
         return status;
     }
     /// The same for types that cannot be assigned.
     received<T> try_recv() const noexcept {
         element_slot<T> slot;
-        const channel_status status = channel_try_receive(core(), &slot);
-        if (status != channel_status::ok) return status;
-        return {take(slot), status};
+        return received_as(slot, channel_try_receive(core(), std::addressof(slot.value)));
     }
 
     /// Over what is received, until the channel is closed and drained.
@@ -246,12 +264,16 @@ public:
 private:
     chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
 
-    received<T> receive_with_deadline(std::int64_t deadline_ns, const std::source_location& where) const {
-        element_slot<T> slot;
+    channel_status receive_with_deadline(element_slot<T>& slot, std::int64_t deadline_ns, const std::source_location& where) const {
         const wait_limit limit{deadline_ns, nullptr};
-        const wait_outcome outcome = channel_receive(core(), &slot, &limit, where);
-        if (outcome == wait_outcome::ok) return {take(slot), channel_status::ok};
+        const wait_outcome outcome = channel_receive(core(), std::addressof(slot.value), &limit, where);
+        if (outcome == wait_outcome::ok) return channel_status::ok;
         return outcome == wait_outcome::closed ? channel_status::closed : channel_status::would_block;
+    }
+    // `slot` holds an element exactly when the status is ok.
+    static received<T> received_as(element_slot<T>& slot, channel_status status) noexcept {
+        if (status == channel_status::ok) return {take(slot), status};
+        return status;
     }
 };
 

@@ -26,11 +26,18 @@ public:
 
 namespace detail {
 
-// Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration is for ever, not short.
+[[noreturn]] DUNLIN_API void throw_not_a_number();  // std::invalid_argument
+
+// Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration is for ever, not
+// short. The infinite ones are the longest and the shortest there are. Throws std::invalid_argument for one that is not
+// a number: every duration a call is given passes through here.
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
     using std::chrono::nanoseconds;
     const auto approximate = std::chrono::duration<long double, std::nano>(d).count();
+    if constexpr (!std::is_integral_v<Rep>) {
+        if (approximate != approximate) throw_not_a_number();
+    }
     if (approximate >= static_cast<long double>(nanoseconds::max().count())) return nanoseconds::max();
     if (approximate <= static_cast<long double>(nanoseconds::min().count())) return nanoseconds::min();
     return std::chrono::ceil<nanoseconds>(d);
@@ -63,6 +70,41 @@ std::int64_t deadline_at(const std::chrono::time_point<Clock, Duration>& t) {
         return deadline_in(nanoseconds_between(Clock::now(), t));
     }
 }
+
+// Waits until `t` at most, which has not come before Clock::now() says so: another clock may go slower than ours, or be
+// set back meanwhile. wait(ns) does it once, until a moment of dunlin::clock, and is true if it got what it waits for;
+// a moment that is past tries once. Every *_until() goes through here, but for those of condition variables, which must
+// not leave their queue in between (dunlin/condition_variable.hpp). Another clock that is set forward is noticed when
+// the wait would have ended.
+template <class Clock, class Duration, class Wait>
+bool wait_on_clock(const std::chrono::time_point<Clock, Duration>& t, Wait wait) {
+    if constexpr (std::is_same_v<Clock, clock>) {
+        return wait(deadline_at(t));
+    } else {
+        do {
+            if (wait(deadline_at(t))) return true;
+        } while (Clock::now() < t);
+        return false;
+    }
+}
+
+// A moment of another clock, for what looks at it later and does not know the clock's type.
+class DUNLIN_API foreign_moment {
+public:
+    virtual ~foreign_moment();
+    // The moment of dunlin::clock, as the two clocks stand now; one that is past when it has come.
+    virtual std::int64_t deadline_ns() const = 0;
+};
+
+template <class Clock, class Duration>
+class moment_of final : public foreign_moment {
+public:
+    explicit moment_of(const std::chrono::time_point<Clock, Duration>& t) : t_(t) {}
+    std::int64_t deadline_ns() const override { return deadline_at(t_); }
+
+private:
+    std::chrono::time_point<Clock, Duration> t_;
+};
 
 }  // namespace detail
 }  // namespace dunlin

@@ -5,10 +5,12 @@
 #include <concepts>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <source_location>
 #include <stop_token>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include <dunlin/clock.hpp>
@@ -31,11 +33,13 @@ public:
     condition_wait(const condition_wait&) = delete;
     condition_wait& operator=(const condition_wait&) = delete;
 
-    // Throws std::bad_alloc if there is no memory for a deadline.
-    wait_outcome wait(const wait_limit* limit, const std::source_location& where);
+    // Throws std::bad_alloc if there is no memory for a deadline. `may_go_on`: after timed_out it is still in the
+    // queue, and can wait again; no notify is lost in between. If one has been meanwhile, ok.
+    wait_outcome wait(const wait_limit* limit, const std::source_location& where, bool may_go_on = false);
+    // Out of the queue. False: it has been notified before.
+    bool leave() noexcept;
 
 private:
-    void leave_queue() noexcept;
     alignas(8) unsigned char storage_[208];
 };
 
@@ -56,6 +60,27 @@ wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_li
     return wait.wait(limit, where);
 }
 
+// The same until a moment of any clock, see wait_on_clock(): without `lock` in between, and without leaving the queue.
+template <class Lock, class Clock, class Duration>
+wait_outcome wait_for_condition_until(const void* condition, Lock& lock, const std::chrono::time_point<Clock, Duration>& t, chan_core* done,
+    const std::source_location& where) {
+    wait_limit limit{deadline_at(t), done};
+    condition_wait wait(condition, true);
+    lock.unlock();
+    const lock_again<Lock> guard{lock};
+    wait_outcome outcome = wait_outcome::timed_out;
+    wait_on_clock(t, [&](std::int64_t ns) {
+        limit.deadline_ns = ns;
+        outcome = wait.wait(&limit, where, !std::is_same_v<Clock, clock>);
+        return outcome != wait_outcome::timed_out;
+    });
+    if (!std::is_same_v<Clock, clock> && outcome == wait_outcome::timed_out && !wait.leave()) return wait_outcome::ok;
+    return outcome;
+}
+
+template <class Predicate>
+concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };  // what can be tested by if, explicitly convertible or not
+
 // Everything but which locks are taken.
 template <class Self>
 class condition_operations {
@@ -73,34 +98,32 @@ public:
     void notify_all() noexcept { notify_condition(this, true); }
 
 protected:
-    template <class Lock>
-    cv_status wait_until_ns(Lock& lock, std::int64_t deadline_ns, const std::source_location& where) {
-        const wait_limit limit{deadline_ns, nullptr};
-        return wait_for_condition(this, lock, &limit, where) == wait_outcome::ok ? cv_status::no_timeout : cv_status::timeout;
+    using moment = clock::time_point;
+    static constexpr moment never = moment::max();
+
+    static moment after(std::int64_t deadline_ns) noexcept { return moment(clock::duration(deadline_ns)); }
+
+    template <class Lock, class Clock, class Duration>
+    cv_status wait_to(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, const std::source_location& where) {
+        return wait_for_condition_until(this, lock, t, nullptr, where) == wait_outcome::ok ? cv_status::no_timeout : cv_status::timeout;
     }
-    template <class Lock, class Predicate>
-    bool wait_until_ns(Lock& lock, std::int64_t deadline_ns, Predicate& ready, const std::source_location& where) {
+    template <class Lock, class Clock, class Duration, class Predicate>
+    bool wait_to(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate& ready, const std::source_location& where) {
         while (!ready()) {
-            if (wait_until_ns(lock, deadline_ns, where) == cv_status::timeout) return ready();
+            if (wait_to(lock, t, where) == cv_status::timeout) return static_cast<bool>(ready());
         }
         return true;
     }
     // Throws std::bad_alloc.
-    template <class Lock, class Predicate>
-    bool wait_with(Lock& lock, std::stop_token&& token, std::int64_t deadline_ns, Predicate& ready, const std::source_location& where) {
-        if (token.stop_requested()) return ready();
+    template <class Lock, class Clock, class Duration, class Predicate>
+    bool wait_with(Lock& lock, std::stop_token&& token, const std::chrono::time_point<Clock, Duration>& t, Predicate& ready,
+        const std::source_location& where) {
+        if (token.stop_requested()) return static_cast<bool>(ready());
         if (ready()) return true;
-        if (!token.stop_possible()) {
-            if (deadline_ns != wait_limit::never) return wait_until_ns(lock, deadline_ns, ready, where);
-            do wait_for_condition(this, lock, nullptr, where);
-            while (!ready());
-            return true;
-        }
         // A callback of our own would be run, and destroyed, by threads; a context knows goroutines.
-        const chan_handle stopped = make_stop_token_node({}, std::move(token));
-        const wait_limit limit{deadline_ns, done_of_node(stopped.core())};
+        const chan_handle stopped = token.stop_possible() ? make_stop_token_node({}, std::move(token)) : chan_handle();
         do {
-            if (wait_for_condition(this, lock, &limit, where) != wait_outcome::ok) return ready();
+            if (wait_for_condition_until(this, lock, t, done_of_node(stopped.core()), where) != wait_outcome::ok) return static_cast<bool>(ready());
         } while (!ready());
         return true;
     }
@@ -132,9 +155,9 @@ public:
     void wait(Lock& lock, std::source_location where = std::source_location::current()) {
         detail::wait_for_condition(this, lock, nullptr, where);
     }
-    /// Waits until ready() is true; it is called with the lock held.
+    /// Waits until ready() is true; it is called with the lock held. Its result is what an if can test.
     template <class Lock, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     void wait(Lock& lock, Predicate ready, std::source_location where = std::source_location::current()) {
         while (!ready()) wait(lock, where);
     }
@@ -144,49 +167,49 @@ public:
         this->wait_with(lock, ctx, where);
     }
     template <class Lock, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     void wait(Lock& lock, const context& ctx, Predicate ready, std::source_location where = std::source_location::current()) {
         while (!ready()) this->wait_with(lock, ctx, where);
     }
     /// Until `t` at most. Throws std::bad_alloc.
     template <class Lock, class Clock, class Duration>
     cv_status wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return this->wait_until_ns(lock, detail::deadline_at(t), where);
+        return this->wait_to(lock, t, where);
     }
     /// What ready() returned last.
     template <class Lock, class Clock, class Duration, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
         std::source_location where = std::source_location::current()) {
-        return this->wait_until_ns(lock, detail::deadline_at(t), ready, where);
+        return this->wait_to(lock, t, ready, where);
     }
     /// For `d` at most. Throws std::bad_alloc.
     template <class Lock, class Rep, class Period>
     cv_status wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
-        return this->wait_until_ns(lock, detail::deadline_in(d), where);
+        return this->wait_to(lock, this->after(detail::deadline_in(d)), where);
     }
     template <class Lock, class Rep, class Period, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
-        return this->wait_until_ns(lock, detail::deadline_in(d), ready, where);
+        return this->wait_to(lock, this->after(detail::deadline_in(d)), ready, where);
     }
     /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws std::bad_alloc.
     template <class Lock, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     bool wait(Lock& lock, std::stop_token token, Predicate ready, std::source_location where = std::source_location::current()) {
-        return this->wait_with(lock, std::move(token), detail::wait_limit::never, ready, where);
+        return this->wait_with(lock, std::move(token), this->never, ready, where);
     }
     template <class Lock, class Clock, class Duration, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     bool wait_until(Lock& lock, std::stop_token token, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
         std::source_location where = std::source_location::current()) {
-        return this->wait_with(lock, std::move(token), detail::deadline_at(t), ready, where);
+        return this->wait_with(lock, std::move(token), t, ready, where);
     }
     template <class Lock, class Rep, class Period, class Predicate>
-        requires std::predicate<Predicate&>
+        requires detail::condition<Predicate>
     bool wait_for(Lock& lock, std::stop_token token, const std::chrono::duration<Rep, Period>& d, Predicate ready,
         std::source_location where = std::source_location::current()) {
-        return this->wait_with(lock, std::move(token), detail::deadline_in(d), ready, where);
+        return this->wait_with(lock, std::move(token), this->after(detail::deadline_in(d)), ready, where);
     }
 };
 
@@ -196,31 +219,31 @@ public:
     using lock_type = std::unique_lock<mutex>;
 
     void wait(lock_type& lock, std::source_location where = std::source_location::current()) { detail::wait_for_condition(this, lock, nullptr, where); }
-    template <std::predicate Predicate>
+    template <detail::condition Predicate>
     void wait(lock_type& lock, Predicate ready, std::source_location where = std::source_location::current()) {
         while (!ready()) wait(lock, where);
     }
     void wait(lock_type& lock, const context& ctx, std::source_location where = std::source_location::current()) { wait_with(lock, ctx, where); }
-    template <std::predicate Predicate>
+    template <detail::condition Predicate>
     void wait(lock_type& lock, const context& ctx, Predicate ready, std::source_location where = std::source_location::current()) {
         while (!ready()) wait_with(lock, ctx, where);
     }
     template <class Clock, class Duration>
     cv_status wait_until(lock_type& lock, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return wait_until_ns(lock, detail::deadline_at(t), where);
+        return wait_to(lock, t, where);
     }
-    template <class Clock, class Duration, std::predicate Predicate>
+    template <class Clock, class Duration, detail::condition Predicate>
     bool wait_until(lock_type& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
         std::source_location where = std::source_location::current()) {
-        return wait_until_ns(lock, detail::deadline_at(t), ready, where);
+        return wait_to(lock, t, ready, where);
     }
     template <class Rep, class Period>
     cv_status wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
-        return wait_until_ns(lock, detail::deadline_in(d), where);
+        return wait_to(lock, after(detail::deadline_in(d)), where);
     }
-    template <class Rep, class Period, std::predicate Predicate>
+    template <class Rep, class Period, detail::condition Predicate>
     bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
-        return wait_until_ns(lock, detail::deadline_in(d), ready, where);
+        return wait_to(lock, after(detail::deadline_in(d)), ready, where);
     }
 };
 

@@ -28,11 +28,13 @@ namespace detail {
 template <class T>
 class future_state {
 public:
-    using stored = std::conditional_t<std::is_void_v<T>, char, std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>>;
+    // Not const, also for a const T: what is moved in can be moved out.
+    using stored =
+        std::conditional_t<std::is_void_v<T>, char, std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::remove_cv_t<T>>>;
 
     future_state() noexcept {}
     ~future_state() {
-        if (has_value_) std::destroy_at(&value_);
+        if (has_value_) std::destroy_at(std::addressof(value_));
     }
     future_state(const future_state&) = delete;
     future_state& operator=(const future_state&) = delete;
@@ -48,7 +50,7 @@ public:
     void set_value(Args&&... args) {
         claim();
         try {
-            ::new (static_cast<void*>(std::addressof(value_))) stored(std::forward<Args>(args)...);
+            std::construct_at(std::addressof(value_), std::forward<Args>(args)...);
         } catch (...) {
             claimed_.store(false, std::memory_order_release);
             throw;
@@ -157,7 +159,8 @@ public:
     }
     template <class Clock, class Duration>
     future_status wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        return wait_until_ns(detail::deadline_at(t), where);
+        const bool ready = detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until_ns(ns, where) == future_status::ready; });
+        return ready ? future_status::ready : future_status::timeout;
     }
     /// Does it hold a state, whose result was not taken?
     bool valid() const noexcept { return handle_.get() != nullptr; }
@@ -203,7 +206,7 @@ public:
         future_state<T>& s = *handle_;
         if (std::exchange(future_taken_, true)) throw future_error(future_errc::future_already_retrieved);
         s.reference();
-        return future<T>(future_handle<T>(&s));
+        return future<T>(future_handle<T>(std::addressof(s)));
     }
     void set_exception(std::exception_ptr error) { (*handle_).set_exception(std::move(error)); }
 

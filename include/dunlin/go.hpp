@@ -22,7 +22,8 @@ namespace dunlin {
 struct go_options {
     /// Shown in reports and dumps; copied.
     std::string_view name = {};
-    /// Bytes of stack that the function can use at least; 0 is the program's default (run_options, DUNLIN_STACK_SIZE; 240 KiB unless set).
+    /// Bytes of stack that the function can use at least; 0 is the program's default (run_options, DUNLIN_STACK_SIZE; else as a thread has it, see
+    /// run_options::stack_size).
     /// Rounded up. Below min_stack_size or above 1 GiB: std::invalid_argument.
     std::size_t stack_size = 0;
     /// Key and value, shown in dumps; a goroutine without labels inherits its parent's.
@@ -32,15 +33,38 @@ struct go_options {
 /// The smallest stack that can be asked for: room for a call to printf.
 inline constexpr std::size_t min_stack_size = 8 * 1024;
 
+/// For programs with very many goroutines that call no library with a large appetite for stack: `run_options{.stack_size = dunlin::dense_stack_size}`, or
+/// DUNLIN_STACK_SIZE=239K. A parked goroutine then takes 4.9 KB, page tables included, instead of 8.5: stacks so close to each other share pages of the page
+/// table.
+inline constexpr std::size_t dense_stack_size = 239 * 1024;
+
+/// What run() does with goroutines that are left when its main goroutine has ended.
+enum class leftovers : unsigned char {
+    /// As Go does: they are stopped where they stand, for good. Their destructors do not run, and what they have locked stays locked: a std::mutex that
+    /// main wants afterwards must not be held by one. (If main is seen waiting for one for a tenth of a second, that is said on stderr,
+    /// and the holder goes on until it has given it back.)
+    stop,
+    /// run() returns when all have ended. If they all wait for each other, that is reported as a deadlock.
+    wait,
+    /// The same, and run_context() is cancelled first.
+    cancel_and_wait,
+};
+
 /// How the runtime is started by run(). Zero or empty members leave what the environment says, or the default.
 struct run_options {
     /// Goroutines that execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else CPUs of the affinity mask and cgroup quota.
     unsigned max_procs = 0;
-    /// Stack of goroutines whose go_options do not say, in bytes. 0: DUNLIN_STACK_SIZE, else 240 KiB (a slot of 256 KiB with a 16 KiB guard).
+    /// Stack of goroutines whose go_options do not say, in bytes. 0: DUNLIN_STACK_SIZE, else what a thread of this process would have (RLIMIT_STACK, mostly
+    /// 8 MiB, rounded down to a power of two; 64 MiB at most), so that what works on a thread works in a goroutine. It is address space: memory is what is
+    /// touched. Less, 256 KiB at least, where addresses are few (39 bits, `ulimit -v`, vm.overcommit_memory = 2), under valgrind and the sanitizers.
     std::size_t stack_size = 0;
     /// Stack of the main goroutine, in bytes. 0: 8 MiB, as main threads have.
     std::size_t main_stack_size = 0;
-    /// After the main goroutine has ended, name on stderr the goroutines that are left.
+    /// What becomes of goroutines that are left when the main goroutine has ended.
+    leftovers at_end = leftovers::stop;
+    /// How long run() waits for them at most, where it waits; then the rest are stopped.
+    clock::duration at_end_limit = clock::duration::max();
+    /// After that, name on stderr the goroutines that are left.
     bool report_leaks = false;
 };
 
@@ -160,19 +184,14 @@ DUNLIN_API void sleep_until(clock::time_point t, std::source_location where);
 /// Waits until `t`; returns at once if that is past.
 /// Blocks    The goroutine, never its thread. On a plain thread, the thread.
 /// Exact     Never early; in an idle process late by the time it takes to wake a thread (about 60 us). No rounding to milliseconds.
-/// Throws    std::bad_alloc if there is no memory for the timer.
+/// Clock     Any: it has not come before Clock::now() says so.
+/// Throws    std::bad_alloc if there is no memory for the timer; std::invalid_argument for a time that is not a number.
 template <class Clock, class Duration>
 void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-    if constexpr (std::same_as<Clock, clock>) {
-        detail::sleep_until(clock::time_point(detail::to_nanoseconds(t.time_since_epoch())), where);
-    } else {
-        // Another clock may be set meanwhile: look again when the time should have come.
-        for (auto now = Clock::now(); now < t; now = Clock::now()) {
-            const auto left = detail::nanoseconds_between(now, t);
-            const auto from = clock::now();
-            detail::sleep_until(from.time_since_epoch() > clock::duration::max() - left ? clock::time_point::max() : from + left, where);
-        }
-    }
+    detail::wait_on_clock(t, [&](std::int64_t ns) {
+        detail::sleep_until(clock::time_point(clock::duration(ns)), where);
+        return false;
+    });
 }
 
 /// Waits for `d`; returns at once if it is zero or negative. The longest duration is for ever. Otherwise as sleep_until().
@@ -180,8 +199,7 @@ template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
     const auto ns = detail::to_nanoseconds(d);
     if (ns.count() <= 0) return;
-    const auto now = clock::now();
-    detail::sleep_until(now.time_since_epoch() > clock::duration::max() - ns ? clock::time_point::max() : now + ns, where);
+    detail::sleep_until(clock::time_point(clock::duration(detail::deadline_in(ns))), where);
 }
 
 /// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot stop it.

@@ -11,6 +11,7 @@
 #include <ranges>
 #include <source_location>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -167,7 +168,9 @@ public:
     int native_handle() const noexcept { return detail::io_native_handle(descriptor_); }
 
     /// From then on reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included, even with data ready; until another
-    /// deadline is set, or none. A time point of dunlin::clock or any other, or a duration from now. Throws io_error for files that cannot wait.
+    /// deadline is set, or none. A time point of dunlin::clock or any other, or a duration from now. Another clock's
+    /// is converted once, as the two stand now. Throws io_error for files that cannot wait, std::invalid_argument for
+    /// what is not a number.
     template <class T>
     void set_deadline(const T& t) {
         set(detail::io_direction::both, deadline_of(t));
@@ -185,15 +188,15 @@ public:
     void clear_write_deadline() { set(detail::io_direction::write, detail::wait_limit::never); }
     template <class T>
     void set_deadline(const T& t, std::error_code& ec) noexcept {
-        detail::io_set_deadline(descriptor_, detail::io_direction::both, deadline_of(t), ec);
+        set(detail::io_direction::both, t, ec);
     }
     template <class T>
     void set_read_deadline(const T& t, std::error_code& ec) noexcept {
-        detail::io_set_deadline(descriptor_, detail::io_direction::read, deadline_of(t), ec);
+        set(detail::io_direction::read, t, ec);
     }
     template <class T>
     void set_write_deadline(const T& t, std::error_code& ec) noexcept {
-        detail::io_set_deadline(descriptor_, detail::io_direction::write, deadline_of(t), ec);
+        set(detail::io_direction::write, t, ec);
     }
     void clear_deadline(std::error_code& ec) noexcept { detail::io_set_deadline(descriptor_, detail::io_direction::both, detail::wait_limit::never, ec); }
     void clear_read_deadline(std::error_code& ec) noexcept { detail::io_set_deadline(descriptor_, detail::io_direction::read, detail::wait_limit::never, ec); }
@@ -215,6 +218,14 @@ private:
     template <class Clock, class Duration>
     static std::int64_t deadline_of(const std::chrono::time_point<Clock, Duration>& t) {
         return detail::deadline_at(t);
+    }
+    template <class T>
+    void set(detail::io_direction which, const T& t, std::error_code& ec) noexcept {
+        try {
+            detail::io_set_deadline(descriptor_, which, deadline_of(t), ec);
+        } catch (const std::invalid_argument&) {
+            ec = std::make_error_code(std::errc::invalid_argument);
+        }
     }
     void set(detail::io_direction which, std::int64_t deadline_ns) {
         std::error_code ec;
@@ -395,15 +406,22 @@ inline byte_stream byte_stream::adopt(int fd) {
 /// may still wait. Deadlines do not count: on_timeout() is for that. `h` must live until select() has returned.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-auto on_readable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_readable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::readable, io_access::of(h), std::forward<Handler>(handler), where);
 }
+
+/// Not of a temporary, which would be closed before select() looks at it.
+template <class Handler = detail::no_handler>
+void on_readable(const io_handle&& h, Handler&& handler = {}, std::source_location where = {}) = delete;
 
 /// A case of select(): `h` has room to write, or is broken, or closed. As on_readable().
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-auto on_writable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_writable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::writable, io_access::of(h), std::forward<Handler>(handler), where);
 }
+
+template <class Handler = detail::no_handler>
+void on_writable(const io_handle&& h, Handler&& handler = {}, std::source_location where = {}) = delete;
 
 }  // namespace dunlin

@@ -21,10 +21,7 @@ public:
     static constexpr std::ptrdiff_t max() noexcept { return UINT32_MAX; }
 
     /// Throws std::invalid_argument if `expected` is negative or more than max().
-    explicit latch(std::ptrdiff_t expected) {
-        detail::check_count("dunlin::latch", expected, max());
-        counter_.add(expected);
-    }
+    constexpr explicit latch(std::ptrdiff_t expected) : counter_(checked(expected)) {}
     latch(const latch&) = delete;
     latch& operator=(const latch&) = delete;
 
@@ -48,7 +45,8 @@ public:
     }
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        return counter_.wait_limited({detail::deadline_at(t), nullptr}, detail::latch_reason, where) == detail::wait_outcome::ok;
+        return detail::wait_on_clock(
+            t, [&](std::int64_t ns) { return counter_.wait_limited({ns, nullptr}, detail::latch_reason, where) == detail::wait_outcome::ok; });
     }
     void arrive_and_wait(std::ptrdiff_t n = 1, std::source_location where = std::source_location::current()) {
         count_down(n);
@@ -61,6 +59,11 @@ public:
     }
 
 private:
+    static constexpr std::uint32_t checked(std::ptrdiff_t expected) {
+        if (expected < 0 || expected > max()) detail::check_count("dunlin::latch", expected, max());
+        return static_cast<std::uint32_t>(expected);
+    }
+
     mutable detail::group_counter counter_;
 };
 

@@ -59,7 +59,7 @@ public:
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return try_lock() || lock_limited({detail::deadline_at(t), nullptr}, where) == detail::wait_outcome::ok;
+        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok; });
     }
     /// Gives it back.
     void unlock();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -267,7 +268,12 @@ DUNLIN_API stream dial(std::string_view network, std::string_view address, const
 template <class Rep, class Period>
 stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout, std::error_code& ec,
     const stream_options& options = {}) {
-    return dial(network, address, detail::to_nanoseconds(timeout), ec, options);
+    try {
+        return dial(network, address, detail::to_nanoseconds(timeout), ec, options);
+    } catch (const std::invalid_argument&) {  // not a number
+        ec = std::make_error_code(std::errc::invalid_argument);
+        return {};
+    }
 }
 template <class... Rest>
 stream dial(std::string_view network, const address& a, Rest&&... rest) {

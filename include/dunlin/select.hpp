@@ -74,12 +74,11 @@ public:
 
     case_base* prepare() noexcept {
         core = channel_.core();
-        slot = &slot_;
+        slot = std::addressof(slot_.value);
         return this;
     }
     void run() {
-        std::optional<T> value;
-        if (ok) value = take(slot_);
+        std::optional<T> value = ok ? take(slot_) : std::nullopt;
         if constexpr (std::invocable<Handler&, std::optional<T>>) {
             std::invoke(handler_, std::move(value));
         } else {
@@ -93,28 +92,80 @@ private:
     [[no_unique_address]] Handler handler_;
 };
 
-// The value of a send that is given as an rvalue stays where it is until it is sent: one that is not taken leaves it untouched.
+// The full expression in which a case is made: a default argument, and so a temporary that lives exactly as long as
+// that expression, and so not longer than the object that the case's value was moved from. While it lives a value that
+// was not sent can be put back there.
+class full_expression {
+public:
+    full_expression() noexcept = default;
+    full_expression(const full_expression&) = delete;
+    full_expression& operator=(const full_expression&) = delete;
+    ~full_expression() {
+        if (loan_ != nullptr) *loan_ = {};
+    }
+
+    struct loan {
+        void* from = nullptr;  // null: the value is the case's own
+        full_expression* during = nullptr;
+
+        void end() noexcept {
+            if (during != nullptr) during->loan_ = nullptr;
+            *this = {};
+        }
+    };
+    // `l` lies in the case, which ends before this does, or is kept and outlives it: each tells the other.
+    void lend(loan& l, void* from) noexcept {
+        l = {from, this};
+        loan_ = &l;
+    }
+
+private:
+    loan* loan_ = nullptr;
+};
+
+// It owns its value: a case may be kept, and whatever its value was made from be gone by then.
 template <class T, class Handler>
 class send_case : public case_base {
 public:
-    template <class H>
-    send_case(chan_core* core, bool own, T* elsewhere, std::optional<T>&& value, H&& handler, std::source_location w)
-        : case_base(case_kind::send, w), channel_(core, own), elsewhere_(elsewhere), value_(std::move(value)), handler_(std::forward<H>(handler)) {}
+    template <class Value, class H>
+    send_case(chan_core* core, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
+        : case_base(case_kind::send, w), channel_(core, own), value_(std::forward<Value>(value)), handler_(std::forward<H>(handler)) {
+        if constexpr (std::same_as<Value, T> && !std::is_trivially_copyable_v<T>) now.lend(loan_, std::addressof(value));
+    }
     send_case(send_case&& other)
-        : case_base(case_kind::send, other.where), channel_(std::move(other.channel_)),
-          value_(other.elsewhere_ != nullptr ? std::optional<T>(std::move(*other.elsewhere_)) : std::move(other.value_)), handler_(std::move(other.handler_)) {}
+        : case_base(case_kind::send, other.where), channel_(std::move(other.channel_)), value_(std::move(other.value_)), handler_(std::move(other.handler_)) {
+        other.loan_.end();
+    }
+    ~send_case() { settle(false); }  // an exception of select(), too
+
+    // After select(): what was not sent goes back to where it was moved from, if that is still there.
+    void settle(bool taken) noexcept {
+        if (loan_.from != nullptr && !taken) {
+            T& home = *static_cast<T*>(loan_.from);
+            if constexpr (std::is_nothrow_move_assignable_v<T>) {
+                home = std::move(value_);
+            } else {
+                std::destroy_at(std::addressof(home));
+                std::construct_at(std::addressof(home), std::move(value_));
+            }
+        }
+        loan_.end();
+    }
+
+    // What it sends; as moved from after it was sent.
+    T& value() noexcept { return value_; }
 
     case_base* prepare() noexcept {
         core = channel_.core();
-        slot = elsewhere_ != nullptr ? static_cast<void*>(elsewhere_) : static_cast<void*>(std::addressof(*value_));
+        slot = const_cast<void*>(static_cast<const volatile void*>(std::addressof(value_)));
         return this;
     }
     void run() { std::invoke(handler_); }
 
 private:
     case_channel channel_;
-    T* elsewhere_ = nullptr;
-    std::optional<T> value_;
+    T value_;
+    full_expression::loan loan_;
     [[no_unique_address]] Handler handler_;
 };
 
@@ -149,6 +200,11 @@ concept select_case_type = requires(std::remove_cvref_t<C>& c) {
 };
 
 template <class C>
+void settle(C& c, bool taken) noexcept {
+    if constexpr (requires { c.settle(taken); }) c.settle(taken);
+}
+
+template <class C>
 concept receivable = requires { typename std::remove_cvref_t<C>::receives; };
 template <class C>
 concept sendable = requires { typename std::remove_cvref_t<C>::sends; };
@@ -157,49 +213,52 @@ concept sendable = requires { typename std::remove_cvref_t<C>::sends; };
 
 /// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the value, nullopt when the
 /// channel is closed and drained; it may also take nothing.
+/// Like every case it owns its handler, and the channel if it is given a temporary handle. A variable it only looks at:
+/// to keep the case for longer than `c` lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
     requires(std::invocable<std::decay_t<Handler>&, std::optional<typename std::remove_cvref_t<C>::receives>> || std::invocable<std::decay_t<Handler>&>)
-auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::receives;
     using result = detail::receive_case<element, std::decay_t<Handler>>;
     return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
 }
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
-/// An rvalue is moved from when this case is taken, and only then; an lvalue is copied now.
+/// The case owns the value: an lvalue is copied now, an rvalue moved, each case wants one of its own. Where the case is
+/// made in the call, `select(on_send(c, std::move(v)), ...)`, a value that was not sent is back in v before another
+/// case's handler runs, and after an exception. A case that is kept, `auto s = on_send(c, std::move(v))`, or put into a
+/// list keeps it until it is sent; s.value() is what it holds.
 /// select() throws channel_closed when it takes this case and the channel is closed.
 template <detail::sendable C, class Value, class Handler = detail::no_handler>
     requires std::convertible_to<Value, typename std::remove_cvref_t<C>::sends> && std::invocable<std::decay_t<Handler>&>
-auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current(),
+    detail::full_expression&& now = {}) {
     using element = typename std::remove_cvref_t<C>::sends;
     using result = detail::send_case<element, std::decay_t<Handler>>;
-    detail::chan_core* core = detail::handle_access::core(c);
-    constexpr bool own = !std::is_lvalue_reference_v<C>;
-    if constexpr (std::same_as<Value, element>) {  // an rvalue of the very type
-        return result(core, own, std::addressof(value), std::nullopt, std::forward<Handler>(handler), where);
-    } else {
-        return result(core, own, nullptr, std::optional<element>(std::in_place, std::forward<Value>(value)), std::forward<Handler>(handler), where);
-    }
+    return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value), std::forward<Handler>(handler), where, now);
 }
 
 /// A case of select(): none of the others was ready for `d`, which begins with the call of select(). Zero or negative: as otherwise().
+/// Throws std::invalid_argument for a duration that is not a number.
 template <class Rep, class Period, class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler = {},
+    std::source_location where = std::source_location::current()) {
     return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
 }
 
-/// A case of select(): the context is cancelled, or its deadline has passed.
+/// A case of select(): the context is cancelled, or its deadline has passed. If others can go as well, each is as
+/// likely as the other, as in Go.
 template <std::derived_from<context> Context, class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
 }
 
 /// A case of select(): none of the others is ready now. select() does not wait then. At most one.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
 }
 
@@ -246,6 +305,8 @@ std::size_t select(Cases&&... cases) {
     const std::array<detail::case_base*, sizeof...(Cases)> list{cases.prepare()...};
     const std::size_t taken = detail::select_among(list.data(), list.size());
     std::size_t i = 0;
+    (detail::settle(cases, i++ == taken), ...);
+    i = 0;
     static_cast<void>(((i++ == taken ? (cases.run(), true) : false) || ...));
     return taken;
 }

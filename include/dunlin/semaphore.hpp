@@ -33,7 +33,8 @@ public:
     void release(std::ptrdiff_t n, std::ptrdiff_t most);
 
 private:
-    void raise(std::ptrdiff_t n, std::ptrdiff_t most);
+    [[noreturn]] void throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const;
+    bool settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept;
     bool try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept;
     static void hand_out(const void* address) noexcept;
 
@@ -84,7 +85,7 @@ public:
     }
     template <class Clock, class Duration>
     bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return core_.try_acquire() || acquire_until(detail::deadline_at(t), where);
+        return core_.try_acquire() || detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
     }
 
 private:

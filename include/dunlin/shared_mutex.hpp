@@ -50,7 +50,7 @@ public:
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return try_lock() || wait_until(writer, detail::deadline_at(t), where);
+        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(writer, ns, where); });
     }
     void unlock() {
         std::uint32_t mine = written;
@@ -79,7 +79,7 @@ public:
     }
     template <class Clock, class Duration>
     bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return try_lock_shared() || wait_until(reader, detail::deadline_at(t), where);
+        return try_lock_shared() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
     }
     void unlock_shared() {
         std::uint32_t word = word_.load(std::memory_order_relaxed);

@@ -57,7 +57,7 @@ struct task_result<T&> {
 
     template <class Call>
     void run(Call& call) {
-        value = &call();
+        value = std::addressof(call());
     }
     T& take() {
         if (error) std::rethrow_exception(std::move(error));
@@ -93,7 +93,7 @@ struct task_frame {
 
     static void entry(void* raw) {
         task_frame& frame = *static_cast<task_frame*>(raw);
-        destroy_at_exit<Call> guard{&frame.call};
+        destroy_at_exit<Call> guard{std::addressof(frame.call)};
         try {
             frame.result.run(frame.call);
         } catch (...) {
@@ -166,7 +166,8 @@ public:
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
         require("wait_until");
-        return detail::join_limited(handle_, {detail::deadline_at(t), nullptr}, where) == detail::wait_outcome::ok;
+        return detail::wait_on_clock(
+            t, [&](std::int64_t ns) { return detail::join_limited(handle_, {ns, nullptr}, where) == detail::wait_outcome::ok; });
     }
 
     /// Has it ended?  Throws std::logic_error if the task holds nothing.
@@ -210,7 +211,7 @@ template <class R, class F, class... Args>
     detail::check_function(f, "dunlin::spawn");
     const detail::new_goroutine n = detail::launch<frame>(options, where, detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
                                                           std::forward<F>(f), std::forward<Args>(args)...);
-    return task<R>(n.g, &static_cast<frame*>(n.frame)->result);
+    return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
 
 /// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to whoever calls get().
@@ -244,7 +245,8 @@ template <class F, class Arg, class... Args>
 /// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
 ///
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can stop early.
-/// go() may be called from anywhere while somebody waits, by the members themselves above all. wait() and the destructor: one at a time.
+/// go() may be called from anywhere while somebody waits, by the members themselves above all; cancel() and context()
+/// at any time, beside wait() too. wait() and the destructor: one at a time.
 class DUNLIN_API task_group {
 public:
     task_group() = default;
@@ -313,13 +315,14 @@ private:
     }
     void failed(std::exception_ptr error) noexcept;
     void rethrow();
+    struct locked;
 
     detail::group_counter members_;
-    std::atomic<bool> has_error_{false};
-    std::atomic<bool> error_written_{false};
-    std::exception_ptr error_;  // written by whoever set has_error_
-    detail::chan_core* parent_ = nullptr;                 // constant; counted
-    mutable std::atomic<detail::chan_core*> context_{nullptr};  // counted; made when somebody asks for it
+    std::atomic<bool> has_error_{false};                     // lock_ to write; wait() looks when all members have ended
+    alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
+    std::exception_ptr error_;                               // lock_: the first
+    detail::chan_core* parent_ = nullptr;                    // constant; counted
+    mutable detail::chan_core* context_ = nullptr;           // lock_; counted; made when it is asked for
 };
 
 }  // namespace dunlin

@@ -96,7 +96,8 @@ private:
 /// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the deadlines from anywhere. Not to be moved or
 ///           destroyed while it is used.
 /// Errors    As byte_stream: each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but for std::bad_alloc.
-///           Data that has been decrypted already is returned whatever the deadline. The text names the peer:
+///           Data that has been decrypted already is returned whatever the deadline or the context. The text names the
+///           peer:
 ///           "tls read from example.org: connection reset by peer". After an error in a handshake or a write (a deadline or a cancelled context too) the
 ///           connection is of no more use for that direction: the same error comes again.
 ///           A connection that ends without close_notify is an error, not an end of file.

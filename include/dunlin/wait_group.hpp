@@ -20,11 +20,15 @@ namespace detail {
 // shared counter alive while somebody is still in done(); the others, which stand alone, do not use them.
 class DUNLIN_API group_counter {
 public:
-    group_counter() = default;
+    constexpr group_counter() noexcept = default;
+    constexpr explicit group_counter(std::uint32_t pending) noexcept : word_(one_reference + pending) {}
     ~group_counter();
     group_counter(const group_counter&) = delete;
     group_counter& operator=(const group_counter&) = delete;
 
+    // Throws std::overflow_error above most_added, std::logic_error below zero. One member more needs no look: the
+    // other half of the count's range is kept free for members, of which there is not memory for so many.
+    static constexpr std::uint32_t most_added = INT32_MAX;
     void add(std::int64_t n);
     void add_one() noexcept { word_.fetch_add(1, std::memory_order_relaxed); }
     void done() noexcept {
@@ -102,7 +106,8 @@ public:
     ~wait_group() { counter_->release(); }
 
     /// Adds n, which may be negative. Reaching zero wakes all who wait.
-    /// Throws std::logic_error "negative wait_group counter" if it would fall below zero, and leaves it as it is then.
+    /// Throws std::logic_error "negative wait_group counter" if it would fall below zero, std::overflow_error if it
+    /// would pass INT32_MAX (Go's limit); it leaves it as it is then.
     /// Order     What happens before an add that brings the counter to zero happens before the return of the waits it ends.
     void add(int n = 1) { counter_->add(n); }
     /// add(-1).
@@ -124,7 +129,8 @@ public:
     }
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        return counter_->wait_limited({detail::deadline_at(t), nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok;
+        return detail::wait_on_clock(
+            t, [&](std::int64_t ns) { return counter_->wait_limited({ns, nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok; });
     }
 
     /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that leaves f ends the process.

@@ -188,36 +188,39 @@ enum class direction : bool { send, receive };
     return node.ok ? wait_outcome::ok : wait_outcome::closed;
 }
 
+inline bool may_wait(const wait_limit* limit) noexcept { return limit == nullptr || (!cancelled_already(limit) && !is_past(limit)); }
+
+// Why may_wait() has said no.
+inline wait_outcome refused(const wait_limit* limit) noexcept { return cancelled_already(limit) ? wait_outcome::cancelled : wait_outcome::timed_out; }
+
 inline wait_outcome outcome_of(channel_status s) noexcept { return s == channel_status::ok ? wait_outcome::ok : wait_outcome::closed; }
 
 }  // namespace
 
 wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where) {
-    if (DUNLIN_UNLIKELY(cancelled_already(limit))) return wait_outcome::cancelled;
     if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::send, limit, where);
     sched::machine* m = enter_runtime();
     park::wait_node* woken = nullptr;
     c->lock.lock(m);
     const channel_status status = c->send(value, woken);
-    if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::send, value, m, limit, where);
+    if (status == channel_status::would_block && may_wait(limit)) return wait_in_queue(c, direction::send, value, m, limit, where);
     c->lock.unlock(m);
     if (woken != nullptr) woken->who->wake_from(m);
     leave_runtime(m);
-    return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
+    return status == channel_status::would_block ? refused(limit) : outcome_of(status);
 }
 
 wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where) {
-    if (DUNLIN_UNLIKELY(cancelled_already(limit))) return wait_outcome::cancelled;
     if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::receive, limit, where);
     sched::machine* m = enter_runtime();
     park::wait_node* woken = nullptr;
     c->lock.lock(m);
     const channel_status status = c->receive(slot, woken);
-    if (status == channel_status::would_block && !is_past(limit)) return wait_in_queue(c, direction::receive, slot, m, limit, where);
+    if (status == channel_status::would_block && may_wait(limit)) return wait_in_queue(c, direction::receive, slot, m, limit, where);
     c->lock.unlock(m);
     if (woken != nullptr) woken->who->wake_from(m);
     leave_runtime(m);
-    return status == channel_status::would_block ? wait_outcome::timed_out : outcome_of(status);
+    return status == channel_status::would_block ? refused(limit) : outcome_of(status);
 }
 
 channel_status channel_try_send(chan_core* c, void* value) noexcept {

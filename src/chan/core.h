@@ -130,7 +130,7 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // will wake it any more, and the caller takes its nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// A context that is done already wins over what there is to have: callers want to stop. (Go's select would draw.)
+// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first, and looks here before it queues.
 inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
 
 inline bool is_past(const wait_limit* limit) noexcept {

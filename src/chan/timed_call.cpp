@@ -47,7 +47,7 @@ void start_call(timers::timer_entry* e) noexcept;
 
 struct timed_call_access {
     struct parts {
-        platform::futex_lock lock;
+        platform::ranked_lock<platform::lock_rank::object> lock;
         call_entry entry;
     };
     static_assert(sizeof(parts) <= sizeof(timed_call::entry_) && alignof(parts) <= 8);

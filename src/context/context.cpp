@@ -9,6 +9,7 @@
 
 #include "context/context_node.h"
 #include "platform/text.h"
+#include "platform/thread.h"
 #include "sched/lifetime.h"
 #include "timer/timers.h"
 
@@ -43,6 +44,8 @@ void drop(cancel_registration& r) noexcept {
     r.dropped = true;
 }
 
+constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); }, "dunlin-stop"};
+
 std::uint32_t this_run() noexcept { return sched::runs_ended() + 1; }
 
 // When run() has returned, what its goroutines wanted to be called is forgotten as they are: it may use what is gone.
@@ -57,12 +60,13 @@ cancel_call::~cancel_call() = default;
 
 class deadline_call final : public timed_call {
 public:
-    explicit deadline_call(context_node* n) : timed_call(sched::current_machine() != nullptr), node_(n) {}
+    deadline_call(context_node* n, std::unique_ptr<foreign_moment> moment)
+        : timed_call(sched::current_machine() != nullptr), node_(n), moment_(std::move(moment)) {}
 
     void run() override {
         context_node* n = take_node();
         if (n == nullptr) return;
-        n->cancel(errc::deadline_exceeded, n->deadline_cause);
+        if (!wait_on() || n->err.load(std::memory_order_relaxed) != 0) n->cancel(errc::deadline_exceeded, n->deadline_cause);
         chan_handle::release(n);
     }
 
@@ -77,14 +81,28 @@ public:
     }
 
 private:
+    // True: on its own clock the moment has not come, and the timer is set anew.
+    bool wait_on() {
+        if (moment_ == nullptr) return false;
+        const std::int64_t when_ns = moment_->deadline_ns();
+        if (when_ns <= platform::now_ns()) return false;
+        try {
+            reset(when_ns);
+        } catch (const std::bad_alloc&) {
+            return false;  // too early rather than never
+        }
+        return true;
+    }
+
     context_node* take_node() noexcept {
         park::runtime_section inside;
         std::scoped_lock guard(lock_);
         return node_ != nullptr && node_->reference_if_alive() ? node_ : nullptr;
     }
 
-    platform::futex_lock lock_;
+    platform::ranked_lock<platform::lock_rank::object> lock_;
     context_node* node_;  // lock
+    const std::unique_ptr<foreign_moment> moment_;
 };
 
 timed_call* as_timed_call(deadline_call* c) noexcept { return c; }
@@ -96,7 +114,16 @@ context_node::context_node(kind k, chan_handle p) noexcept
     context_node* above = source_of(parent.core());
     const bool none = k == kind::detached || k == kind::todo;
     source = none ? nullptr : k == kind::value ? above : this;
-    if (above != nullptr && !none) deadline_ns = above->deadline_ns;
+    if (above == nullptr || none) return;
+    first_deadline = above->valid_deadline();
+}
+
+bool context_node::deadline::is_forgotten() const noexcept { return run != 0 && run != this_run(); }
+
+const context_node::deadline& context_node::valid_deadline() const noexcept {
+    static constexpr deadline none{};
+    if (!first_deadline.is_forgotten()) return first_deadline;
+    return own_deadline.is_forgotten() ? none : own_deadline;
 }
 
 // Nobody has a reference any more. Functions that wait for its end never start, and whoever withdraws one is told so.
@@ -164,17 +191,29 @@ void context_node::leave_parent() noexcept {
     linked_ = false;
 }
 
-// Step 1 and the first part of 2. False: it was done already.
-bool context_node::finish(errc e, const std::exception_ptr& why, context_node*& children, registrations& to_call) noexcept {
-    park::runtime_section inside;
+// Step 1. False: it was done already, and is done with all that was derived from it. Inside the runtime.
+bool context_node::finish(errc e, const std::exception_ptr& why, context_node*& children) noexcept {
     park::wait_node* woken = nullptr;
-    {
-        std::scoped_lock guard(lock);
-        if (err.load(std::memory_order_relaxed) != 0) return false;
+    for (bool spreads = false;; spreads = true) {
+        std::unique_lock guard(lock);
+        if (err.load(std::memory_order_relaxed) != 0) {
+            const bool wait = had_children_ && !spreads;
+            guard.unlock();
+            if (spreads || wait) {
+                if (wait) spreading_.lock();  // Step 5
+                spreading_.unlock();
+            }
+            return false;
+        }
+        if (first_child_ != nullptr && !spreads) {
+            guard.unlock();
+            spreading_.lock();
+            continue;
+        }
         cause = why;
         err.store(static_cast<int>(e), std::memory_order_release);  // pairs with the acquire in cause_of_node()
         close(woken);
-        to_call.swap(calls_);
+        had_children_ = holds_spreading_ = spreads;
         while (context_node* child = first_child_) {
             first_child_ = child->next_;
             child->linked_ = false;
@@ -183,22 +222,50 @@ bool context_node::finish(errc e, const std::exception_ptr& why, context_node*& 
             child->next_ = children;
             children = child;
         }
+        break;
     }
     park::wake_all(woken);
     return true;
 }
 
-void context_node::cancel_one(errc e, const std::exception_ptr& why, context_node*& children) noexcept {
-    registrations to_call;
-    if (!finish(e, why, children, to_call)) return;
-    for (const auto& r : to_call) {
-        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call)) : drop(*r);
+// Steps 1 and 2. False: it was done already. `finished`: those below that it has made done, each with a reference.
+bool context_node::spread(errc e, const std::exception_ptr& why, context_node*& finished) noexcept {
+    context_node* children = nullptr;
+    context_node* done_already = nullptr;
+    {
+        park::runtime_section inside;
+        if (!finish(e, why, children)) return false;
+        while (context_node* n = children) {
+            children = std::exchange(n->next_, nullptr);
+            context_node*& to = n->finish(e, why, children) ? finished : done_already;
+            n->next_ = std::exchange(to, n);
+        }
+        // All at once, at the end: a cancel that waits for one of them waits for what is below it, too.
+        for (context_node* n = finished; n != nullptr; n = n->next_) {
+            if (std::exchange(n->holds_spreading_, false)) n->spreading_.unlock();
+        }
+        if (std::exchange(holds_spreading_, false)) spreading_.unlock();
     }
+    // Outside of the runtime: it may be the last reference.
+    while (context_node* n = done_already) {
+        done_already = std::exchange(n->next_, nullptr);
+        chan_handle::release(n);
+    }
+    return true;
+}
+
+// Step 4.
+void context_node::tell() noexcept {
+    registrations to_call;
     std::optional<std::stop_source> stop;
     {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
+        to_call.swap(calls_);
         stop = stop_;
+    }
+    for (const auto& r : to_call) {
+        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call)) : drop(*r);
     }
     if (stop) stop->request_stop();
     if (timer_call_ != nullptr) timer_call_->forget_node();
@@ -206,13 +273,15 @@ void context_node::cancel_one(errc e, const std::exception_ptr& why, context_nod
 
 void context_node::cancel(errc e, std::exception_ptr why) noexcept {
     if (why == nullptr) why = std::make_exception_ptr(context_cancelled(make_error_code(e)));
-    context_node* children = nullptr;
+    context_node* finished = nullptr;
     chan_handle::reference(this);
-    cancel_one(e, why, children);
-    leave_parent();
-    while (context_node* n = children) {
-        children = std::exchange(n->next_, nullptr);
-        n->cancel_one(e, why, children);
+    if (spread(e, why, finished)) {
+        leave_parent();
+        tell();
+    }
+    while (context_node* n = finished) {
+        finished = std::exchange(n->next_, nullptr);
+        n->tell();
         chan_handle::release(n);
     }
     chan_handle::release(this);
@@ -220,11 +289,14 @@ void context_node::cancel(errc e, std::exception_ptr why) noexcept {
 
 // ---- deadline, stop_token, functions -------------------------------------------------------------------------------------------------------
 
-void context_node::set_deadline(std::int64_t when_ns, std::exception_ptr why) {
-    if (when_ns >= deadline_ns) return;  // the parent's comes first
-    deadline_ns = when_ns;
+void context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr why) {
+    const deadline parents = first_deadline;
+    own_deadline = {when_ns, sched::current_machine() != nullptr ? this_run() : 0, moment == nullptr};
+    const bool parents_will_come = parents.exact && (parents.run == 0 || parents.run == own_deadline.run);
+    if (parents.ns <= when_ns && parents_will_come) return;
+    if (when_ns < parents.ns) first_deadline = own_deadline;
     deadline_cause = std::move(why);
-    timer_call_ = new deadline_call(this);
+    timer_call_ = new deadline_call(this, std::move(moment));
     if (when_ns > platform::now_ns()) timer_call_->start(when_ns);
 }
 
@@ -237,12 +309,10 @@ void context_node::set_stop_token(std::stop_token token) {
 // would wait for itself: so the last reference is not dropped here, but in a goroutine of its own.
 void stop_link::stop() noexcept {
     context_node* n;
-    bool gone;
     {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
-        gone = node == nullptr;
-        n = !gone && node->reference_if_alive() ? node : nullptr;
+        n = node != nullptr && node->reference_if_alive() ? node : nullptr;
     }
     if (n != nullptr) {
         n->cancel(errc::cancelled, nullptr);
@@ -254,8 +324,7 @@ void stop_link::stop() noexcept {
             }
         }
     }
-    // Begun before the node's end, and not waited for: request_stop() knows that the stop_callback is gone. Begun after it: it does not, and will use it.
-    if (one_is_through.exchange(true, std::memory_order_acq_rel) && !gone) delete this;
+    through.store(true, std::memory_order_release);
 }
 
 void stop_link::node_is_gone() noexcept {
@@ -264,11 +333,12 @@ void stop_link::node_is_gone() noexcept {
         std::scoped_lock guard(lock);
         node = nullptr;
     }
-    callback.reset();
-    // A plain thread has waited for it, or is itself in request_stop() and has not come to this callback, and will not any more. A goroutine cannot
-    // tell: then it stays, for ever if the callback is never run, or has not begun yet, which takes a drop beside request_stop().
-    const bool cannot_run = sched::current_machine() == nullptr || !token.stop_requested();
-    if (one_is_through.exchange(true, std::memory_order_acq_rel) || cannot_run) delete this;
+    // Nothing between the look at the token and the deletion may park.
+    if (sched::current_machine() == nullptr || !token.stop_requested() || through.load(std::memory_order_acquire)) {
+        delete this;
+    } else if (platform::start_thread<stop_link_reaper>(this) != 0) {
+        // No thread to be had: it stays.
+    }
 }
 
 std::stop_token context_node::get_stop_token() {
@@ -348,7 +418,7 @@ void context_node::describe(std::string& to) const {
     if (timer_call_ == nullptr) {
         to += ".WithCancel";  // the parent's deadline comes first
     } else {
-        to += ".WithDeadline(" + deadline_text(deadline_ns) + ')';
+        to += ".WithDeadline(" + deadline_text(own_deadline.ns) + ')';
     }
 }
 
@@ -377,9 +447,9 @@ chan_handle make_cancel_node(const chan_handle& parent) {
     return h;
 }
 
-chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::exception_ptr cause) {
+chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause) {
     chan_handle h = new_node(context_node::kind::deadline, parent);
-    node(h)->set_deadline(deadline_ns, std::move(cause));  // before the parent knows it
+    node(h)->set_deadline(deadline_ns, std::move(moment), std::move(cause));  // before the parent knows it
     node(h)->join_parent();
     if (deadline_ns <= platform::now_ns()) node(h)->cancel(errc::deadline_exceeded, node(h)->deadline_cause);
     return h;
@@ -426,7 +496,8 @@ std::exception_ptr cause_of_node(chan_core* n) noexcept {
 
 std::int64_t deadline_of_node(chan_core* n) noexcept {
     const context_node* source = source_of(n);
-    return source != nullptr ? source->deadline_ns : wait_limit::never;
+    if (source == nullptr) return wait_limit::never;
+    return source->err.load(std::memory_order_relaxed) != 0 ? source->first_deadline.ns : source->valid_deadline().ns;
 }
 
 const void* value_of_node(chan_core* n, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept {
@@ -475,8 +546,8 @@ void throw_cancelled(const context& ctx, const char* operation) { throw context_
 
 void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx, const std::source_location& where) {
     const wait_limit limit{deadline_ns, done_channel(ctx)};
-    if (limit.done != nullptr && limit.done->is_closed()) throw_cancelled(ctx, "sleep");
     if (deadline_ns <= platform::now_ns()) return;
+    if (cancelled_already(&limit)) throw_cancelled(ctx, "sleep");
     park::waiter w;
     w.enter();
     w.prepare(sched::wait_reason::sleep, where);

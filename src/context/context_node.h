@@ -3,16 +3,25 @@
 // Data       The node is the channel of done(), so whoever holds either holds both. It holds its parent; a parent knows its children, and holds none.
 //            A node that only carries a value has no cancellation of its own: `source` is the nearest ancestor (or itself) that has, and children are
 //            registered there. All under the channel's lock, but for what is constant.
-// Protocol   cancel   1  lock; done already: out. err, cause; closed; take the children, each with a reference (a child whose last handle is going away
-//                        cannot be had any more, and need not be); take the functions to call; unlock
-//                     2  wake who waits on the channel, start the functions, request stop
-//                     3  the same for each child, in a list, not by recursion: a chain of contexts may be long
-//                     4  leave the parent's list
+// Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a reference (a child whose last handle is
+//                        going away cannot be had any more, and need not be); unlock; wake those that wait on the channel
+//                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
+//                     3  leave the parent's list
+//                     4  start the functions and request stop, of all nodes from 1 and 2
+//                     5  the other cancel of a node that is done already waits until its whole subtree is
 //            join     lock the parent's source: done already: cancel the child at once; else link it, and unlink it again if the child is done by then
 //            end      the last handle is gone: leave the parent's list under its lock, and stop the deadline's timer
-// Order      No lock is held while another is taken.
+// Complete   Every cancel() returns with the whole subtree done, also one of two at the same time, or one inside the other's tree. A cancel that makes a node
+//            with
+//            children done holds that node's `spreading` through steps 1 and 2, with those of the nodes below that it has come to; step 5 takes and gives
+//            back that lock. So does a cancel that finds a child done already, by another that began there. A node without children needs none of this.
+//            No deadlock: a node's `spreading` is taken after those of its ancestors only. No wait for the program's code, nor for oneself: 1 and 2 run
+//            inside the runtime, where goroutines neither park nor stand still; functions and stop callbacks begin when the locks are free.
+// Order      `spreading` of ancestors, `spreading`, one node's lock. No other lock is held while another is taken.
 // Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the runtime. It knows its node weakly.
-//            A plain thread's passes whatever runs meanwhile; a goroutine's is forgotten when its run() returns, as the goroutine is.
+//            A plain thread's passes whatever runs meanwhile; a goroutine's is forgotten when its run() returns, as the goroutine is. A child relies on
+//            its parent's earlier deadline, instead of a timer of its own, only if that is on our clock and will not be forgotten before its own.
+//            One on another clock is looked at again on that clock when its time should have come.
 // Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine but for the moment when a deadline passes.
 #pragma once
 
@@ -33,7 +42,7 @@ namespace dunlin::detail {
 class context_node;
 
 struct cancel_registration {
-    platform::futex_lock lock;
+    platform::ranked_lock<platform::lock_rank::object> lock;
     std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: it is gone, or done
     bool dropped = false;               // lock: it was gone first, and nobody has asked yet
@@ -48,8 +57,10 @@ timed_call* as_timed_call(deadline_call* c) noexcept;  // for tests
 // Problem    Whoever destroys a std::stop_callback waits until it has run, unless he is the thread that runs it. The standard library compares threads,
 //            and goroutines change theirs: one that has begun request_stop() on this thread, and was interrupted just before or in the callback, may
 //            be on another by now, and then a goroutine on this one does not wait for it.
-// Protocol   So the node's end destroys the stop_callback, but its memory, of which the callback reads no more than `link`, goes when both are through: the
-//            callback with its last step, the node with its end. Who is second deletes it; or the node alone, when the callback cannot be running.
+// Protocol   So the link, with its stop_callback, is deleted by the node's end where that is known to be safe:
+//            on a plain thread; no stop has been requested: one that is from here on is another thread's, since a goroutine changes its thread only where
+//            it parks; or the callback is through. Else it may be about to run, or be forgotten in the midst of a list: a thread of its own deletes
+//            it, for which the standard library waits as it should.
 struct stop_link {
     struct request {
         stop_link* link;
@@ -58,13 +69,13 @@ struct stop_link {
 
     stop_link(context_node* n, std::stop_token t) noexcept : node(n), token(std::move(t)) {}
     void stop() noexcept;
-    void node_is_gone() noexcept;
+    void node_is_gone() noexcept;  // ends it
 
-    platform::futex_lock lock;
+    platform::ranked_lock<platform::lock_rank::object> lock;
     context_node* node;           // lock; null: it is gone
     const std::stop_token token;
-    std::optional<std::stop_callback<request>> callback;  // the node's
-    std::atomic<bool> one_is_through{false};
+    std::optional<std::stop_callback<request>> callback;
+    std::atomic<bool> through{false};  // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
 };
 static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
@@ -81,7 +92,8 @@ public:
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
-    void set_deadline(std::int64_t when_ns, std::exception_ptr cause);  // once, before anybody else knows it
+    // Once, before anybody else knows it. `moment`: of another clock, or null.
+    void set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause);
     void set_stop_token(std::stop_token token);                         // the same
     std::stop_token get_stop_token();
     void add_call(const std::shared_ptr<cancel_registration>& r);
@@ -93,7 +105,17 @@ public:
     chan_handle parent;                    // constant
     context_node* source;                  // constant: itself, an ancestor, or null
     std::unique_ptr<context_value> value;  // constant
-    std::int64_t deadline_ns = wait_limit::never;  // constant
+    struct deadline {
+        std::int64_t ns = wait_limit::never;
+        std::uint32_t run = 0;             // with which it is forgotten; 0: it is not
+        bool exact = true;                 // on our clock
+
+        bool is_forgotten() const noexcept;
+    };
+    deadline own_deadline;                 // constant
+    deadline first_deadline;               // constant: of its own and its ancestors'
+    // The first that is not forgotten, as far as is known.
+    const deadline& valid_deadline() const noexcept;
     std::exception_ptr deadline_cause;     // constant
     std::atomic<int> err{0};               // lock to write: an errc. Release publishes `cause`
     std::exception_ptr cause;              // lock to write, before err
@@ -105,15 +127,19 @@ private:
     void end() noexcept;
     static void destroy(chan_core* c) noexcept;
     void leave_parent() noexcept;
-    void cancel_one(errc e, const std::exception_ptr& why, context_node*& children) noexcept;
-    bool finish(errc e, const std::exception_ptr& why, context_node*& children, registrations& to_call) noexcept;
+    bool spread(errc e, const std::exception_ptr& why, context_node*& finished) noexcept;
+    bool finish(errc e, const std::exception_ptr& why, context_node*& children) noexcept;
+    void tell() noexcept;
 
+    platform::futex_lock spreading_;       // see Complete
+    bool had_children_ = false;            // lock: when it became done
+    bool holds_spreading_ = false;         // spreading_: to be unlocked by the cancel that is under way
     deadline_call* timer_call_ = nullptr;  // constant; counted
     std::optional<std::stop_source> stop_;  // lock to make
     registrations calls_;                  // lock
     stop_link* stop_link_ = nullptr;       // constant; owned by it and its callback
     context_node* first_child_ = nullptr;  // lock
-    context_node* next_ = nullptr;         // the parent's source's lock; a child that was taken from there: whoever cancels
+    context_node* next_ = nullptr;         // the parent's source's lock; a child that was taken from there: the cancel that took it
     context_node* prev_ = nullptr;         // the parent's source's lock
     bool linked_ = false;                  // the same
 };

@@ -47,7 +47,7 @@ struct process::state final : fs::watched {
     std::string name;  // constant
     int pid = -1;      // constant once it is watched
 
-    platform::futex_lock lock;
+    platform::ranked_lock<platform::lock_rank::registry> lock;
     int pidfd = -1;           // lock; -1: none, or it has ended
     bool ended = false;       // lock
     exit_status status;       // lock to write; constant once `over` is closed

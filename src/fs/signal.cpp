@@ -79,7 +79,7 @@ struct wish {
 };
 
 struct registry {
-    platform::futex_lock lock;
+    platform::ranked_lock<platform::lock_rank::registry> lock;
     signal_core* first = nullptr;
     wish wishes[most_signals + 1];
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int most_events = 32;
 
-platform::futex_lock lock;
+platform::ranked_lock<platform::lock_rank::registry> lock;
 int epoll = -1;        // lock to write; constant afterwards
 int bell = -1;         // lock to write; constant afterwards. Handlers of signals read it, atomically
 unsigned users = 0;    // lock

@@ -14,6 +14,7 @@
 #include <dunlin/blocking.hpp>
 #include <dunlin/io.hpp>
 
+#include "chan/core.h"
 #include "io/cached_read.h"
 #include "io/operation.h"
 #include "io/system.h"
@@ -96,8 +97,16 @@ long writev_once(const netpoll::descriptor* d, int fd, const iovec* parts, int c
     return blocking([=] { return write_quietly([=] { return io::system_writev(fd, parts, count); }); });
 }
 
+long read_file_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
+    if (!cancelled_already(limit)) return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
+    // What is in memory is there; for the disk one would have to wait.
+    const long n = perform_blocking(d, direction::read, limit, ec, [b](int fd) { return io::read_from_cache(fd, b.data(), b.size(), io::at_position); });
+    if (n < 0 && ec == std::errc::resource_unavailable_try_again) io::may_wait(limit, ec);
+    return n;
+}
+
 long read_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
-    if (!d->pollable()) return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
+    if (!d->pollable()) return read_file_in_turn(d, b, limit, ec);
     std::uint32_t seen;
     const long n = io::perform(d, direction::read, limit, where, ec, seen, [b](int fd) { return io::system_read(fd, b.data(), b.size()); });
     if (n > 0 && static_cast<std::size_t>(n) < b.size() && d->short_is_drained()) d->drained(direction::read, seen);

@@ -20,11 +20,15 @@ bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std:
         ec = std::make_error_code(std::errc::timed_out);
         return false;
     }
-    if (detail::cancelled_already(limit)) {
-        ec = detail::error_of_node(limit->done);
-        return false;
-    }
     return true;
+}
+
+bool is_cancelled(const wait_limit* limit) noexcept { return detail::cancelled_already(limit); }
+
+bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept {
+    if (!is_cancelled(limit)) return true;
+    ec = detail::error_of_node(limit->done);
+    return false;
 }
 
 namespace {
@@ -76,7 +80,7 @@ bool turn::enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const
             } else {
                 d_->forget_turn(direction_, &n);
                 if (end == end_of_wait::no_memory) throw std::bad_alloc();
-                if (!may_go_on(d_, direction_, limit, ec)) return false;
+                if (!may_go_on(d_, direction_, limit, ec) || !may_wait(limit, ec)) return false;
             }
         } else {
             w.withdraw();

@@ -1,6 +1,6 @@
 // operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and connect is made of this.
 //
-// Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? context done? attempt; nothing there: wait for an edge
+// Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? attempt; nothing there: context done? wait for an edge
 //            (poll/descriptor.h). Whoever waits is woken by an edge, a close, a new deadline, his deadline or his context, and looks again from the top.
 // Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too.
 #pragma once
@@ -29,8 +29,12 @@ inline std::error_code system_error_code(long error) noexcept {
     return error != 0 ? std::error_code(static_cast<int>(error), std::generic_category()) : std::error_code();
 }
 
-// False and `ec`: the call must end. Looks at the clock only if there is a deadline.
+// False and `ec`: the call must end, closed or too late. Looks at the clock only if there is a deadline.
 bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
+
+bool is_cancelled(const wait_limit* limit) noexcept;
+// False and `ec`: what the call wants is not there, and its context is done. A context ends waits: what is there is had all the same.
+bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 
 // Returns after an edge, or when may_go_on() must look again. Throws std::bad_alloc.
 void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
@@ -85,7 +89,8 @@ long perform(descriptor* d, direction dir, const wait_limit* limit, const std::s
     for (;;) {
         if (!may_go_on(d, dir, limit, ec)) return -1;
         seen = d->edges(dir);
-        if (!d->known_drained(dir, seen)) {
+        // Something may be there whose edge has not been told yet. With a wait ahead that is soon enough; else the kernel is asked.
+        if (!d->known_drained(dir, seen) || is_cancelled(limit)) {
             const long n = attempt(d->fd());
             if (n >= 0) return n;
             if (n == -EINTR) continue;
@@ -95,6 +100,7 @@ long perform(descriptor* d, direction dir, const wait_limit* limit, const std::s
             }
             d->drained(dir, seen);
         }
+        if (!may_wait(limit, ec)) return -1;
         wait_for_edge(d, dir, seen, limit, where);
     }
 }

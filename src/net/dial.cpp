@@ -49,6 +49,7 @@ long start_to_connect(int fd, const address& to) noexcept {
 bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
     for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
+        if (!io::may_wait(limit, ec)) return false;
         wait_limit until = limit != nullptr ? *limit : wait_limit{};
         until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + pause_ns);
         io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
@@ -63,7 +64,8 @@ bool finish_connecting(io_descriptor* d, const address& to, long started, const 
     std::uint32_t seen;
     if (io::perform(d, direction::write, limit, where, ec, seen, look_whether_connected) != 0) return false;
     if (auto* hook = when_connected.load(std::memory_order_relaxed)) hook();
-    return io::may_go_on(d, direction::write, limit, ec);  // who has cancelled does not get a connection
+    // A dial that is cancelled does not give a connection, as in Go, however far it has come.
+    return io::may_go_on(d, direction::write, limit, ec) && io::may_wait(limit, ec);
 }
 
 io_descriptor* connect_once(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,

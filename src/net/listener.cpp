@@ -67,6 +67,7 @@ int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std:
             ec.clear();
         } else if (is_shortage(ec.value())) {
             ec.clear();
+            if (!io::may_wait(limit, ec)) return -1;
             wait_out_shortage(d, limit, pause_ns, where);
             pause_ns = std::min(2 * pause_ns, longest_pause_ns);
         } else {

@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    platform::futex_lock lock_;
+    platform::ranked_lock<platform::lock_rank::registry> lock_;
     std::shared_ptr<places> current_;  // lock
 };
 

@@ -134,6 +134,7 @@ void write_goroutines(page& to) noexcept {
 }
 
 void report_deadlock() noexcept {
+    platform::end_lock_checks();
     {
         platform::text_writer out(2);
         counts c;

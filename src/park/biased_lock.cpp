@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "platform/cpu.h"
+#include "platform/usable.h"
 
 namespace dunlin::park {
 
@@ -20,6 +21,7 @@ void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcep
             if (i < 1000) {
                 platform::pause();
             } else {
+                platform::check_usable();
                 sched_yield();  // the kernel has stopped it in there
             }
         }
@@ -29,6 +31,7 @@ void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcep
 }  // namespace
 
 [[gnu::noinline]] void biased_lock::lock_slow(sched::machine* m) noexcept {
+    if (m == nullptr) platform::check_alone();
     lock_.lock();                                                        // R1
     sched::processor* p = m != nullptr ? sched::processor_of(m) : nullptr;
     sched::processor* biased = bias_.load(std::memory_order_relaxed);

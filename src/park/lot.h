@@ -54,7 +54,7 @@ class alignas(64) lot_bucket {
 public:
     constexpr lot_bucket() noexcept = default;
 
-    platform::futex_lock lock;
+    platform::ranked_lock<platform::lock_rank::lot> lock;
     std::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
     std::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
     std::uint32_t idle_looks = 0;           // lock: how many of them in a row found nobody

@@ -24,6 +24,7 @@
 #include <source_location>
 
 #include "platform/futex.h"
+#include "platform/usable.h"
 #include "sched/goroutine.h"
 
 namespace dunlin::park {
@@ -62,12 +63,14 @@ public:
         if (goroutine_ != nullptr) {
             sched::park(machine_);
         } else {
+            platform::check_usable();
             while (word_.load(std::memory_order_acquire) == 0) platform::futex_wait(word_, 0);
         }
     }
 
     // The same for a plain thread, until a moment of the monotonic clock. False: that is past, and nobody has woken it yet.
     bool wait_on_thread_until(std::int64_t deadline_ns) noexcept {
+        platform::check_usable();
         while (word_.load(std::memory_order_acquire) == 0) {
             if (!platform::futex_wait_until(word_, 0, deadline_ns)) return word_.load(std::memory_order_acquire) != 0;
         }
@@ -147,7 +150,10 @@ inline bool wait_node::claim() noexcept {
 class runtime_section {
 public:
     runtime_section() noexcept : machine_(sched::current_machine()) {
-        if (machine_ == nullptr) return;
+        if (machine_ == nullptr) {
+            platform::check_alone();
+            return;
+        }
         outermost_ = machine_->in_runtime.load(std::memory_order_relaxed) == 0;
         if (outermost_) machine_ = sched::enter(machine_);
     }

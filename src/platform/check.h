@@ -23,8 +23,10 @@ namespace dunlin::platform {
     (__builtin_expect(!!(condition), 1) ? void(0) : ::dunlin::platform::check_failed(what, __FILE__, __LINE__))
 
 #if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DUNLIN_CHECKING 1
 #define DUNLIN_DCHECK(condition, what) DUNLIN_CHECK(condition, what)
 #else
+#define DUNLIN_CHECKING 0
 #define DUNLIN_DCHECK(condition, what) void(sizeof(condition))
 #endif
 

@@ -6,6 +6,7 @@
 #include "platform/futex.h"
 #include "platform/membarrier.h"
 #include "platform/syscall.h"
+#include "platform/usable.h"
 
 namespace dunlin::platform {
 
@@ -27,6 +28,7 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
         if (round >= enough_rounds && wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
     }
+    check_usable();  // in the child of a fork() its owner may be missing
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3
     std::int64_t limit_ns = first_sleep_ns;
     do {

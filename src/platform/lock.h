@@ -43,6 +43,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "platform/lock_check.h"
 #include "platform/membarrier.h"
 
 namespace dunlin::platform {
@@ -102,6 +103,32 @@ private:
 
     std::atomic<std::uint32_t> held_{0};     // any thread; see Data
     std::atomic<std::uint32_t> waiters_{0};  // any thread
+};
+
+// What the runtime declares its locks as: one with its place in their order, which checking builds check (lock_check.h).
+template <lock_rank rank>
+class ranked_lock : private futex_lock {
+public:
+    constexpr ranked_lock() noexcept = default;
+
+    void lock() noexcept {
+        futex_lock::lock();
+        note_locked(this, rank);
+    }
+    void lock_in_a_crowd() noexcept {
+        futex_lock::lock_in_a_crowd();
+        note_locked(this, rank);
+    }
+    bool try_lock() noexcept {
+        if (!futex_lock::try_lock()) return false;
+        note_locked(this, rank);
+        return true;
+    }
+    void unlock() noexcept {
+        note_unlocked(this);
+        futex_lock::unlock();
+    }
+    using futex_lock::is_locked;
 };
 
 }  // namespace dunlin::platform

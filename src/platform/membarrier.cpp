@@ -1,5 +1,6 @@
 #include "platform/membarrier.h"
 
+#include "platform/environment.h"
 #include "platform/syscall.h"
 
 namespace dunlin::platform {
@@ -12,11 +13,14 @@ constexpr int register_private_expedited = 1 << 4;
 
 }  // namespace
 
-bool asymmetric_barriers = false;
+constinit bool asymmetric_barriers = false;
 
 void init_barriers(bool allow) noexcept {
     asymmetric_barriers = allow && raw_syscall(SYS_membarrier, register_private_expedited) == 0;
 }
+
+// 101: before every constructor that does not say when it is to run.
+[[gnu::constructor(101)]] static void init_barriers_at_load() noexcept { init_barriers(environment_text("DUNLIN_BARRIERS") != "symmetric"); }
 
 void heavy_barrier() noexcept {
     if (asymmetric_barriers) raw_syscall(SYS_membarrier, private_expedited);

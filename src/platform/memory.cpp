@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 
 #include "platform/small_file.h"
@@ -207,6 +209,20 @@ bool give_back(std::span<const memory_range> ranges) noexcept {
         all = false;
         ranges = ranges.subspan(done + 1);
     }
+}
+
+stack_space space_for_stacks() noexcept {
+    constexpr std::size_t usual = std::size_t{8} << 20;
+    stack_space space{usual, 0};
+    rlimit limit{};
+    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) space.of_a_thread = limit.rlim_cur;
+    // The main thread's stack lies at the upper end of the address space.
+    space.addresses = std::bit_ceil(static_cast<std::size_t>(getauxval(AT_RANDOM)));
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) space.addresses = std::min<std::size_t>(space.addresses, limit.rlim_cur);
+    // vm.overcommit_memory = 2: MAP_NORESERVE is ignored, and every byte of a stack counts as used.
+    std::array<char, 8> buffer;
+    if (small_file("/proc/sys/vm/overcommit_memory").read(buffer).starts_with('2')) space.addresses = 0;
+    return space;
 }
 
 // ---- guards

@@ -49,6 +49,14 @@ void name_range(memory_range range, const char* name) noexcept;
 // allows. False if a range was refused (locked memory) and keeps its pages; the others are freed all the same.
 bool give_back(std::span<const memory_range> ranges) noexcept;
 
+// What there is for stacks, in bytes: of a thread's (RLIMIT_STACK; 8 MiB if that is unlimited), and addresses of the process in all (by the CPU, RLIMIT_AS,
+// or because the kernel counts what is reserved as memory).
+struct stack_space {
+    std::size_t of_a_thread;
+    std::size_t addresses;
+};
+stack_space space_for_stacks() noexcept;
+
 enum class guard_kind : std::uint8_t { automatic, by_madvise, by_mprotect, by_canary, none };
 
 // "auto", "madvise", "mprotect", "canary", "none"; nothing for any other text.

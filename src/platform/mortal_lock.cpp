@@ -6,6 +6,7 @@
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/futex.h"
+#include "platform/usable.h"
 
 namespace dunlin::platform {
 
@@ -23,9 +24,10 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
     for (int spin_rounds = first_spin_rounds;; spin_rounds = std::min(2 * spin_rounds, longest_spin_rounds)) {
         for (int round = 0; round < spin_rounds; ++round) {
             // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS.
-            if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+            if (held_.load(std::memory_order_relaxed) == 0 && take()) return;
             pause();
         }
+        check_usable();  // in the child of a fork() its owner may be missing
         futex_wait_until(held_, 1, now_ns() + sleep_ns);  // if it is still held; nobody wakes
         sleep_ns = std::min(2 * sleep_ns, longest_sleep_ns);
     }

@@ -15,6 +15,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "platform/lock_check.h"
+
 namespace dunlin::platform {
 
 // Meets the standard's Lockable. Never held across a stack switch.
@@ -25,25 +27,33 @@ public:
     mortal_lock& operator=(const mortal_lock&) = delete;
 
     void lock() noexcept {
-        if (!try_lock()) [[unlikely]] {
+        if (!take()) [[unlikely]] {
             lock_slow();
         }
+        note_locked(this, lock_rank::channel);
     }
 
     bool try_lock() noexcept {
-        std::uint32_t expected = 0;
-        // Acquire pairs with the release of unlock().
-        return held_.compare_exchange_strong(expected, 1, std::memory_order_acquire, std::memory_order_relaxed);
+        if (!take()) return false;
+        note_locked(this, lock_rank::channel);
+        return true;
     }
 
     void unlock() noexcept {
         if (held_.load(std::memory_order_relaxed) != 1) [[unlikely]] {
             not_held();
         }
+        note_unlocked(this);
         held_.store(0, std::memory_order_release);
     }
 
 private:
+    bool take() noexcept {
+        std::uint32_t expected = 0;
+        // Acquire pairs with the release of unlock().
+        return held_.compare_exchange_strong(expected, 1, std::memory_order_acquire, std::memory_order_relaxed);
+    }
+
     void lock_slow() noexcept;
     [[noreturn]] static void not_held() noexcept;
 

@@ -1,5 +1,6 @@
 #include "platform/thread.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -7,10 +8,13 @@
 #include <ctime>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include "platform/memory.h"
 #include "platform/syscall.h"
 #include "platform/text.h"
 
@@ -18,12 +22,18 @@ namespace dunlin::platform {
 
 namespace {
 
-// The workers' own stacks carry only the scheduler; goroutines bring theirs. Sanitizers want more.
+// The scheduler needs little, but on_thread_stack() promises what any thread has; less where ten thousand of them would not fit into a quarter of the
+// addresses; and under a sanitizer, which writes an eighth as much when the thread begins.
+std::size_t worker_stack_bytes() noexcept {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t worker_stack_bytes = 2 << 20;
+    return 2 << 20;
 #else
-constexpr std::size_t worker_stack_bytes = 320 << 10;  // signal_stack included
+    constexpr std::size_t least = 320 << 10;  // signal_stack included
+    constexpr std::size_t many = 16384;
+    static const stack_space space = space_for_stacks();
+    return std::max(least, std::min(space.of_a_thread, space.addresses / 4 / many));
 #endif
+}
 
 sigset_t initial_mask;
 bool mask_known = false;
@@ -39,7 +49,7 @@ int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, worker_stack_bytes);
+    pthread_attr_setstacksize(&attributes, worker_stack_bytes());
     // No handler of the program's may run on a thread that is only half made.
     sigset_t all, before;
     sigfillset(&all);
@@ -104,6 +114,47 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return nullptr;
     const char* last = std::strrchr(text, ' ');
     return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
+}
+
+mutex_wait mutex_waited_for(pid_t tid) noexcept {
+    mutex_wait wait;
+#if defined(__GLIBC__)
+    char text[256];
+    if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return wait;
+    char* after = nullptr;
+    if (std::strtol(text, &after, 10) != SYS_futex) return wait;
+    struct {
+        int lock;
+        unsigned count;
+        int owner;
+    } mutex{};  // the beginning of a pthread_mutex_t
+    const void* address = reinterpret_cast<const void*>(std::strtoull(after, nullptr, 16));
+    // Another thing may be there by now, or nothing: the kernel reads it.
+    const iovec here{&mutex, sizeof mutex}, there{const_cast<void*>(address), sizeof mutex};
+    const long read = raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&here), 1, syscall_arg(&there), 1, 0);
+    if (read == sizeof mutex && mutex.lock != 0 && mutex.owner > 0) wait = {address, mutex.owner};
+#else
+    static_cast<void>(tid);
+#endif
+    return wait;
+}
+
+right_of_way::right_of_way(pid_t first, pid_t second) noexcept : first_(first), cpus_{} {
+    const sched_param none{};
+    raw_syscall(SYS_sched_setscheduler, second, SCHED_IDLE, syscall_arg(&none));
+    mask_bytes_ = raw_syscall(SYS_sched_getaffinity, first, sizeof cpus_, syscall_arg(cpus_));
+    for (unsigned i = 0; mask_bytes_ > 0 && i < mask_words; ++i) {
+        if (cpus_[i] == 0) continue;
+        unsigned long one[mask_words] = {};
+        one[i] = 1ul << __builtin_ctzl(cpus_[i]);
+        raw_syscall(SYS_sched_setaffinity, second, mask_bytes_, syscall_arg(one));
+        raw_syscall(SYS_sched_setaffinity, first, mask_bytes_, syscall_arg(one));
+        return;
+    }
+}
+
+right_of_way::~right_of_way() {
+    if (mask_bytes_ > 0) raw_syscall(SYS_sched_setaffinity, first_, mask_bytes_, syscall_arg(cpus_));
 }
 
 std::int64_t thread_cpu_ns(pid_t tid) noexcept {

@@ -45,6 +45,31 @@ bool thread_is_running(pid_t tid) noexcept;
 // Where a thread of this process that sleeps in the kernel has called it: the address behind the instruction. Null: it does not sleep, or cannot be told.
 const void* thread_sleeps_at(pid_t tid) noexcept;
 
+// The mutex of libc's for which a thread of this process sleeps in the kernel, and the thread that holds it. A null mutex: it does not sleep for one, or it
+// cannot be told (libc is not glibc; the kernel does not say).
+struct mutex_wait {
+    const void* mutex = nullptr;
+    pid_t owner = 0;
+    bool operator==(const mutex_wait&) const = default;
+};
+mutex_wait mutex_waited_for(pid_t tid) noexcept;
+
+// Until its end `second` runs only while `first` does not want to, as far as the kernel lets that be arranged: both on one CPU, `second` with the lowest
+// priority, which it keeps.
+class right_of_way {
+public:
+    right_of_way(pid_t first, pid_t second) noexcept;
+    ~right_of_way();
+    right_of_way(const right_of_way&) = delete;
+    right_of_way& operator=(const right_of_way&) = delete;
+
+private:
+    static constexpr unsigned mask_words = 128;  // 8192 CPUs
+    pid_t first_;
+    long mask_bytes_;
+    unsigned long cpus_[mask_words];
+};
+
 // CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
 std::int64_t thread_cpu_ns(pid_t tid) noexcept;
 

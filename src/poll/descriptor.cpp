@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "platform/memory.h"
 #include "platform/syscall.h"
 #include "poll/backend.h"
 #include "poll/netpoll.h"
@@ -33,7 +34,7 @@ struct record_store {
         descriptor records[per_slab];
         slab* next = nullptr;
     };
-    platform::futex_lock lock;
+    platform::ranked_lock<platform::lock_rank::descriptors> lock;
     slab* slabs = nullptr;        // lock; `next` is constant
     descriptor* free = nullptr;   // lock
 
@@ -52,8 +53,10 @@ struct record_store {
         free = d;
     }
     bool add_slab() noexcept {
-        slab* s = new (std::nothrow) slab;
-        if (s == nullptr) return false;
+        // Mapped, not malloc's, whose locks are not waited for with this one held.
+        void* memory = platform::reserve(sizeof(slab), alignof(slab));
+        if (memory == nullptr) return false;
+        slab* s = new (memory) slab;
         s->next = slabs;
         slabs = s;
         for (unsigned i = per_slab; i-- > 0;) {
@@ -374,7 +377,7 @@ void descriptor::forget_frozen_here() noexcept {
 }
 
 void descriptor::forget_frozen() noexcept {
-    static platform::futex_lock one_at_a_time;  // a turn ends once
+    static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // a turn ends once
     std::scoped_lock guard(one_at_a_time);
     // Those of a slab that is added from now on are a plain thread's.
     records.lock.lock();

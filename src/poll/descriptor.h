@@ -172,7 +172,7 @@ private:
     gate gate_;
     std::atomic<int> fd_{-1};
     side side_[2];
-    platform::futex_lock lock_;
+    platform::ranked_lock<platform::lock_rank::descriptor> lock_;
     std::atomic<bool> peer_closed_{false};  // poller, before it counts the edge
     bool short_is_drained_ = false;         // constant while open
     bool pollable_ = false;                 // constant while open

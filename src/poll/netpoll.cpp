@@ -16,7 +16,7 @@ namespace dunlin::netpoll {
 namespace {
 
 std::atomic<backend*> the_backend{nullptr};  // release/acquire publishes it; set once
-platform::futex_lock making;
+platform::ranked_lock<platform::lock_rank::registry> making;
 std::atomic<void (*)() noexcept> also_forget{nullptr};
 
 constexpr unsigned waiters_ahead = 4;

@@ -3,7 +3,6 @@
 #include "sched/crash.h"
 
 #include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <cxxabi.h>
 #include <exception>
@@ -13,8 +12,9 @@
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/lock_check.h"
+#include "platform/thread.h"
 #include "sched/goroutine.h"
-#include "sched/sample.h"
 #include "stack/trace.h"
 
 namespace dunlin::sched {
@@ -23,58 +23,13 @@ namespace {
 
 constexpr std::int64_t report_patience_ns = 10'000'000'000;
 
-struct sigaction previous_segv;
-struct sigaction previous_bus;
+// The reporter: a goroutine's address, which may go to another thread in the what() of its exception; a thread's number
+// where there is none.
+std::atomic<std::uintptr_t> reporter{0};
 
-std::atomic<bool> claimed{false};
-
-// Whoever reports is not to be stopped half-way.
-void hold_still() noexcept {
-    if (machine* m = current_machine()) m->unstoppable = m->unstoppable + 1;
-}
-
-// The first report is the one that counts: another goroutine's at the same moment waits for the end.
-void claim_report() noexcept {
-    hold_still();
-    if (!claimed.exchange(true)) return;
-    for (;;) pause();
-}
-
-[[noreturn]] void report_overflow(const goroutine* g, const void* address) noexcept {
-    claim_report();
-    {
-        platform::text_writer out(STDERR_FILENO);
-        out << "fatal: stack overflow in ";
-        print_who(out, g);
-        out << ": its stack of ";
-        out.bytes(static_cast<std::uint64_t>(g->stack->usable())) << " is full (touched " << address << ")\n    created at ";
-        print_where(out, g->created_at);
-        out << "\n    what to do: look for endless recursion below; else start it with a larger stack: go(go_options{.stack_size = 1 << 20}, f),\n"
-               "    or give all goroutines one: run_options::stack_size, or DUNLIN_STACK_SIZE=1M in the environment\n";
-        out.flush();
-        stack::print_trace(out, stack::capture_trace(3));
-    }
-    _exit(2);
-}
-
-void pass_on(int signal, siginfo_t* info, void* context, const struct sigaction& previous) noexcept {
-    if (previous.sa_flags & SA_SIGINFO) {
-        previous.sa_sigaction(signal, info, context);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        previous.sa_handler(signal);
-    } else {
-        // As if we had never been here: the instruction faults again and the system does what it does.
-        ::signal(signal, SIG_DFL);
-    }
-}
-
-void on_fault(int signal, siginfo_t* info, void* context) {
-    const stack::arena::found place = stack::stacks.lookup(info->si_addr);
-    machine* m = current_machine();
-    if (m != nullptr) end_sample_that_faults(m);
-    const goroutine* g = m ? m->current.load(std::memory_order_relaxed) : nullptr;
-    if (place.in_guard && g != nullptr && g->stack == place.owner) report_overflow(g, info->si_addr);
-    pass_on(signal, info, context, signal == SIGSEGV ? previous_segv : previous_bus);
+std::uintptr_t caller() noexcept {
+    if (const goroutine* g = current_goroutine()) return reinterpret_cast<std::uintptr_t>(g);
+    return static_cast<std::uintptr_t>(platform::thread_id());
 }
 
 void print_exception(platform::text_writer& out) noexcept {
@@ -127,31 +82,23 @@ void print_where(platform::text_writer& out, creation_place where) noexcept {
     }
 }
 
+void claim_report() noexcept {
+    // Not to be stopped half-way.
+    if (machine* m = current_machine()) m->unstoppable = m->unstoppable + 1;
+    platform::end_lock_checks();
+    std::uintptr_t none = 0;
+    if (!reporter.compare_exchange_strong(none, caller()) && none != caller()) let_reports_finish();
+}
+
+bool reports_itself() noexcept { return reporter.load(std::memory_order_relaxed) == caller(); }
+
 void let_reports_finish() noexcept {
-    if (!claimed.load(std::memory_order_acquire)) return;
+    if (reporter.load(std::memory_order_acquire) == 0) return;
     // Unless the report itself hangs: what() may do anything.
     std::atomic<std::uint32_t> never{0};
     const std::int64_t until = platform::now_ns() + report_patience_ns;
     while (platform::now_ns() < until) platform::futex_wait_until(never, 0, until);
     _exit(2);
-}
-
-void install_crash_handlers() noexcept {
-    struct sigaction ours {};
-    ours.sa_sigaction = on_fault;
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-    sigemptyset(&ours.sa_mask);
-    sigaction(SIGSEGV, &ours, &previous_segv);
-    sigaction(SIGBUS, &ours, &previous_bus);
-}
-
-bool crash_handlers_in_force() noexcept {
-    for (const int signal : {SIGSEGV, SIGBUS}) {
-        struct sigaction now {};
-        sigaction(signal, nullptr, &now);
-        if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_fault) return false;
-    }
-    return true;
 }
 
 void report_misuse(std::string_view what) noexcept {
@@ -174,6 +121,7 @@ void report_misuse(std::string_view what) noexcept {
 }
 
 void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept {
+    claim_report();
     {
         platform::text_writer out(STDERR_FILENO);
         out << "fatal: a goroutine changes state that is not " << name(expected) << "\n    ";

@@ -2,7 +2,8 @@
 //
 // It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none sleeps for timers, none is
 // without a processor in user code), nothing is queued, no timer is armed, nobody waits for a descriptor, there is a goroutine, and every thread of the
-// process is ours or the one that waits in run().
+// process is ours or the one that waits in run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call
+// of the runtime loses them, so they ready nothing of this run().
 #include "sched/deadlock.h"
 
 #include "platform/thread.h"
@@ -36,7 +37,7 @@ void check_for_deadlock() noexcept {
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
-    if (s.global.size() != 0 || s.condemned_machines != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
+    if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
     if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
         s.deadlock_suspected = true;  // what it has in hand will be queued in a moment
         return;

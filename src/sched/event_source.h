@@ -55,7 +55,8 @@ struct event_source {
 
     // Forgets every event of goroutines of a run() that has returned. The world is stopped.
     virtual void forget_all() noexcept = 0;
-    // The monitor's: goroutines of such a run() were lost only now (they blocked in the kernel, or were where they must not be stopped). What others could
+    // The thread maker's, since it may wait and free memory: goroutines of such a run() were lost only now (they blocked in the kernel, or were where they
+    // must not be stopped). What others could
     // wait for, their turn at a descriptor, ends.
     virtual void forget_lost() noexcept = 0;
 };

@@ -4,7 +4,7 @@
 //            stand still, but not where it holds a lock that the exiting thread wants: malloc's, stdio's, the loader's.
 // Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used by nobody, passed on by debuggers) is sent
 //            to the thread. Its handler looks where the thread was interrupted. Where it may stop (safe_place.h) it never
-//            returns. Elsewhere it returns, and the thread is asked again a millisecond later.
+//            returns, mostly (frozen.h). Elsewhere it returns, and the thread is asked again a millisecond later.
 //            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
 //            has returned, and catches it when it comes out.
 // Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be longer before a thread runs at all, and
@@ -22,10 +22,12 @@
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/current.h"
+#include "sched/frozen.h"
 #include "sched/monitor.h"
 #include "sched/preempt.h"
 #include "sched/safe_place.h"
 #include "sched/sample.h"
+#include "sched/thread_stack.h"
 #include "stack/sanitizer.h"
 #include "stack/signal_frame.h"
 
@@ -55,6 +57,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 void on_signal(int signal, siginfo_t* info, void* context) {
     machine* m = current_machine();
     const bool sampled = m != nullptr && sample_if_asked(m, info, context);
+    if (m == nullptr) m = lent_machine();  // of what its goroutine does on the thread's own stack only the end of run() wants anything
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
         if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;
@@ -62,10 +65,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
-    if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
-    m->frozen.store(true, std::memory_order_release);
-    call_monitor_for_lost();
-    for (;;) platform::futex_wait(never, 0);
+    freeze_here(m);
 }
 
 template <class F>
@@ -107,7 +107,7 @@ void install_freeze_handler() noexcept {
 }
 
 void stop_condemned_machines() noexcept {
-    const machine* self = current_machine();
+    const machine* self = own_machine();
     const auto condemned = [self](const machine* m) { return m != self && m->condemned.load(std::memory_order_acquire); };
     const std::int64_t grace = platform::now_ns() + grace_ns;
     for (bool any = true; any && platform::now_ns() < grace;) {
@@ -136,8 +136,13 @@ void stop_condemned_machines() noexcept {
     }
 }
 
-void freeze_again() noexcept {
-    for_each_asked([](machine* m) { ask(m); });
+bool freeze_again() noexcept {
+    bool any = false;
+    for_each_asked([&](machine* m) {
+        ask(m);
+        any = true;
+    });
+    return any;
 }
 
 }  // namespace dunlin::sched

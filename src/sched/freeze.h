@@ -13,7 +13,7 @@ void install_freeze_handler() noexcept;
 // and a CPU without stopping: those the monitor keeps after.
 void stop_condemned_machines() noexcept;
 
-// Asks those again that could not be frozen where they were. From the monitor.
-void freeze_again() noexcept;
+// Asks those again that could not be frozen where they were. From the monitor. True: there are such.
+bool freeze_again() noexcept;
 
 }  // namespace dunlin::sched

@@ -1,6 +1,6 @@
 #include "sched/global_queue.h"
 
-#include <cstdlib>
+#include "platform/memory.h"
 
 namespace dunlin::sched {
 
@@ -8,11 +8,15 @@ global_queue::block* global_queue::take_block() noexcept {
     block* b = spare_;
     if (b != nullptr) {
         spare_ = b->next;
-        --spare_count_;
     } else {
-        b = static_cast<block*>(std::malloc(sizeof(block)));
+        if (uncut_ == 0) {
+            chunk_ = reinterpret_cast<block*>(platform::reserve(chunk_blocks * sizeof(block)));
+            if (chunk_ == nullptr) return nullptr;
+            uncut_ = chunk_blocks;
+        }
+        b = chunk_ + (chunk_blocks - uncut_--);
     }
-    if (b != nullptr) b->next = nullptr;
+    b->next = nullptr;
     return b;
 }
 
@@ -39,13 +43,8 @@ void global_queue::drop_first_block() noexcept {
     }
     first_ = b->next;
     begin_ = 0;
-    if (spare_count_ < spare_max) {
-        b->next = spare_;
-        spare_ = b;
-        ++spare_count_;
-    } else {
-        std::free(b);
-    }
+    b->next = spare_;
+    spare_ = b;
 }
 
 bool global_queue::make_room_in_front() noexcept {

@@ -43,12 +43,14 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/usable.h"
 #include "sched/global_queue.h"
 #include "sched/hooks.h"
 #include "sched/monitor.h"
 #include "sched/os_thread.h"
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
+#include "sched/thread_stack.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -68,7 +70,11 @@ void bind_own_stack(goroutine* g, std::size_t bytes) {
                                     std::to_string(stack::usable_bytes(stack::class_count - 1)) + " bytes");
     }
     stack::slot* s = nullptr;
-    if (stack::stacks.allocate(size_class, &s, 1) == 0) throw std::bad_alloc();
+    {
+        const unstoppable_section section;
+        stack::stacks.allocate(size_class, &s, 1);
+    }
+    if (s == nullptr) throw std::bad_alloc();
     stack::prepare_for_tools(*s);
     g->stack = s;
     g->flags |= goroutine::own_stack;
@@ -161,6 +167,7 @@ goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stac
 
 void discard_goroutine(goroutine* g) noexcept {
     if (g->flags & goroutine::own_stack) {
+        const unstoppable_section section;
         stack::stacks.recycle(g->stack, g->stack, 1, g->stack->size_class);
         g->stack = nullptr;
     }
@@ -170,9 +177,20 @@ void discard_goroutine(goroutine* g) noexcept {
     if (m) leave(m);
 }
 
+void discard_unbegun(goroutine_list& list) noexcept {
+    for (goroutine* g = list.head; g != nullptr; g = g->link) {
+        free_parts(g);
+        g->join.store(0, std::memory_order_relaxed);
+        g->group.store(nullptr, std::memory_order_relaxed);
+    }
+    put_descriptors_into_store(list);
+}
+
 void start_goroutine_outside(goroutine* g) noexcept {
-    // Counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run.
+    // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run, nor the end of run() one that is
+    // runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
     the_scheduler.global_size.store(the_scheduler.global.size(), std::memory_order_relaxed);
@@ -230,6 +248,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 // The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on another machine, which
 // is returned, inside the runtime with a processor.
 [[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
+    platform::assert_no_locks();
     DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
     self->saved_errno = *m->error_number;
     if (DUNLIN_UNLIKELY(!m->exceptions->empty())) {
@@ -434,17 +453,21 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
 void ready(goroutine* g) noexcept {
     machine* m = current_machine();
     if (m == nullptr) {
+        platform::check_alone();
         goroutine_list one;
         one.push_back(g);
         ready_all(one);
         call_monitor_if_all_stuck();
         return;
     }
-    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) return;  // its run() has returned
-    transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
     const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
     if (outside) m = enter(m);
+    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {  // its run() has returned
+        if (outside) leave(m);
+        return;
+    }
+    transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     push_run_next(processor_of(m), g);
     if (outside) leave(m);
 }
@@ -586,7 +609,19 @@ void wait_until_saved(const goroutine* g) noexcept {
     }
 }
 
-// Gives the thread to g; returns when somebody comes back to the scheduler's stack.
+// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the scheduler's stack.
+void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
+    stack::before_switch(m->fake, view);
+    stack::switch_context(&m->scheduler_context, to);
+    stack::after_switch(m->fake);
+    commit_departure(m);
+    if (stack::slot* dead = m->next_stack) {
+        m->next_stack = nullptr;
+        stack::stacks.recycle(dead, dead, 1, dead->size_class);
+    }
+}
+
+// Gives the thread to g; returns as switch_from_scheduler() does.
 void execute(machine* m, goroutine* g) noexcept {
     stack::context fresh;
     const stack::context* to;
@@ -607,20 +642,19 @@ void execute(machine* m, goroutine* g) noexcept {
     }
     const stack::sanitizer_stack view = tool_view(s);
     if (to != &fresh) take_over(m, g);
-    stack::before_switch(m->fake, view);
-    stack::switch_context(&m->scheduler_context, to);
-    stack::after_switch(m->fake);
-    commit_departure(m);
-    if (stack::slot* dead = m->next_stack) {
-        m->next_stack = nullptr;
-        stack::stacks.recycle(dead, dead, 1, dead->size_class);
-    }
+    switch_from_scheduler(m, to, view);
 }
 
 }  // namespace
 
+void switch_to_goroutine(machine* m, goroutine* g) noexcept { switch_from_scheduler(m, &g->context, tool_view(g->stack)); }
+
 [[gnu::noinline]] void machine_main(machine* m) noexcept {
     for (;;) {
+        if (DUNLIN_UNLIKELY(m->call.entry != nullptr)) {
+            make_thread_call(m);
+            continue;
+        }
         goroutine* g = m->next;
         m->next = nullptr;
         if (DUNLIN_UNLIKELY(m->must_end)) {

@@ -36,6 +36,8 @@ goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stac
 }
 // Undoes it: the callable could not be constructed.
 void discard_goroutine(goroutine* g) noexcept;
+// The same for many that were started and never began, linked by `link`: their callables are not destroyed.
+void discard_unbegun(goroutine_list& list) noexcept;
 // Spawn, second half: g becomes runnable. Any thread.
 inline void start_goroutine(goroutine* g) noexcept;
 void start_goroutine_outside(goroutine* g) noexcept;  // its half for plain threads
@@ -88,6 +90,9 @@ bool may_rotate(processor* p) noexcept;
     const auto left = static_cast<std::size_t>(here - self->stack->low());
     return left >= stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed)) / 4 * 3;
 }
+
+// From the scheduler's stack to that of g, which has a context and is running already. Returns when its thread comes back to the scheduler's stack.
+void switch_to_goroutine(machine* m, goroutine* g) noexcept;
 
 // `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the machine it runs on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
@@ -147,13 +152,14 @@ void push_global(goroutine_list& list) noexcept;
 void push_global(goroutine* g) noexcept;
 
 [[gnu::always_inline]] inline void start_goroutine(goroutine* g) noexcept {
-    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     machine* m = current_machine();
     if (DUNLIN_UNLIKELY(m == nullptr)) {
         start_goroutine_outside(g);
         return;
     }
     m = enter(m);
+    // Inside the runtime, where the world does not stop: the end of run() finds a goroutine that is dead, or one that is in a queue.
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     processor* p = processor_of(m);
     p->counts.created.add();
     push_run_next(p, g);

@@ -97,6 +97,10 @@ bool can_hand_on(const outlook& o) noexcept {
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the same: the thread comes back without one,
+// queues its goroutine and runs another (lost_processor.cpp).
+bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
+
 // `used_ns` of its slice are to be counted when its turn comes again.
 bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcept {
     p->retake.lock();
@@ -162,7 +166,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
     if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
-    if (o.somebody_waits && !can_hand_on(o)) {
+    if (o.somebody_waits && !can_hand_on_from_a_call(o)) {
         if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
@@ -181,7 +185,7 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
         return;
     }
     if (!o.somebody_waits && lasts < idle_grace_ns) return;
-    if (o.somebody_waits && !can_hand_on(o)) return;
+    if (o.somebody_waits && !can_hand_on_from_a_call(o)) return;
     if (!take(p, m, 0, false)) return;
     the_scheduler.hand_offs.from_blocked.add();
     o.effect = true;

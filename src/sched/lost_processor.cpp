@@ -2,13 +2,14 @@
 //
 // It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops (processor.cpp), or because its run() has
 // returned (retire.cpp). In this order the goroutine gets: the processor that it had, if it is idle; any idle one; one that somebody has offered and nobody
-// has come for yet (machine.h); a place in the global queue.
+// has come for yet (machine.h); a place in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
 #include "sched/machine.h"
 #include "sched/monitor.h"
 #include "sched/processor.h"
+#include "sched/thread_maker.h"
 
 namespace dunlin::sched {
 
@@ -43,6 +44,13 @@ bool ask_for_it_back(machine* m) noexcept {
     abandon(m, self);
 }
 
+// Under the lock. No more threads can be had, and goroutines wait for one although processors are idle: who comes back from a call lets them have its own, or
+// it would go from call to call and they would never run.
+bool others_lack_a_thread() noexcept {
+    const scheduler& s = the_scheduler;
+    return s.global.size() != 0 && s.idle_machine_count == 0 && spare_is_owed();
+}
+
 }  // namespace
 
 [[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
@@ -72,20 +80,22 @@ bool ask_for_it_back(machine* m) noexcept {
         m->rejects = 0;
         processor* p = take_idle_processor(m->last_p);
         if (p == nullptr) p = catch_offered();
-        if (p != nullptr) {
+        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());  // a wired thread runs nobody else
+        if (stays) {
             s.hand_offs.returns_idle.add();
-            s.lock.unlock();
+        } else {
+            s.hand_offs.returns_queued.add();
+            self->saved.store(0, std::memory_order_relaxed);
+            transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+            s.global.push_back(self);
+            s.global_size.store(s.global.size(), std::memory_order_relaxed);
+        }
+        s.lock.unlock();
+        if (p != nullptr) {
             give(p, m);
             wake_monitor_if_asleep();
-            return m;
         }
-        s.hand_offs.returns_queued.add();
-        self->saved.store(0, std::memory_order_relaxed);
-        transition<goroutine_state::running, goroutine_state::runnable>(self->state);
-        s.global.push_back(self);
-        s.global_size.store(s.global.size(), std::memory_order_relaxed);
-        s.lock.unlock();
-        return leave_queued(m, self);
+        return stays ? m : leave_queued(m, self);
     }
 }
 

@@ -69,6 +69,15 @@ void give(processor* p, machine* m) noexcept {
     p->retake.unlock();
 }
 
+void forget_thread(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    m->locked_g = nullptr;
+    m->ended = true;
+    ++s.ended_machines;
+    s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    check_for_deadlock();
+}
+
 void has_come(machine* m) noexcept {
     // Relaxed: no request depends on the count (on yet_to_look one may), only how many there are.
     if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);

@@ -91,6 +91,9 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 // Makes a machine without a processor, which looks for one. False, and a report if somebody needs it, if no thread can be had. The thread maker only.
 bool make_spare_machine(bool somebody_needs_it = true) noexcept;
 
+// m's thread ends; the record serves another one later. Under the scheduler lock.
+void forget_thread(machine* m) noexcept;
+
 // m's thread is new no more: it has a processor, sleeps for the timers, or is about to be on the idle list.
 void has_come(machine* m) noexcept;
 // Machines that have nothing to do, or will have nothing to do as soon as their thread runs. A hint.

@@ -23,6 +23,7 @@
 #include "sched/deadlock.h"
 #include "sched/event_source.h"
 #include "sched/freeze.h"
+#include "sched/frozen.h"
 #include "sched/goroutine.h"
 #include "sched/hand_off.h"
 #include "sched/machine.h"
@@ -47,6 +48,7 @@ constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
 constexpr std::int64_t end_threads_after_ns = 1000 * ms;
 constexpr std::uint32_t spare_threads = 4;
 constexpr std::int64_t trim_every_ns = 1000 * ms;
+constexpr std::int64_t longest_leftover_wait_ns = 500 * ms;
 constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: nobody is preempted meanwhile
 constexpr unsigned threads_at_once = 128;   // each a wake-up
 
@@ -61,12 +63,17 @@ struct upkeep {
     std::int64_t next_trim_ns = 0;
     std::int64_t next_thread_end_ns = 0;  // 0: there are no more threads than shall stay
     bool trimming = false;
+    std::int64_t next_leftover_ns = 0;    // of a run() that has returned; 0: there are none
+    std::int64_t leftover_wait_ns = 0;
 
     // 0: there is nothing left to do.
     std::int64_t next_ns() const noexcept {
-        if (!trimming && !stack::stacks.anything_warm()) return next_thread_end_ns;
-        return next_thread_end_ns != 0 ? std::min(next_trim_ns, next_thread_end_ns) : next_trim_ns;
+        std::int64_t next = earlier(next_thread_end_ns, next_leftover_ns);
+        if (trimming || stack::stacks.anything_warm()) next = earlier(next, next_trim_ns);
+        return next;
     }
+    // Of two times, 0 meaning never.
+    static constexpr std::int64_t earlier(std::int64_t a, std::int64_t b) noexcept { return a == 0 || (b != 0 && b < a) ? b : a; }
 };
 
 struct rounds {
@@ -185,11 +192,23 @@ void trim_stacks(upkeep& k, outlook& o) noexcept {
     if (k.trimming) o.look_again_at(k.next_trim_ns);
 }
 
+// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to stop. While all processors are idle
+// that is looked after less and less often.
+void look_at_leftovers(upkeep& k, outlook& o) noexcept {
+    k.next_leftover_ns = look_at_frozen(o.now_ns);
+    if (!freeze_again()) {
+        k.leftover_wait_ns = 0;
+        return;
+    }
+    k.leftover_wait_ns = std::clamp(2 * k.leftover_wait_ns, shortest_ns, longest_leftover_wait_ns);
+    k.next_leftover_ns = upkeep::earlier(k.next_leftover_ns, o.now_ns + k.leftover_wait_ns);
+}
+
 void trace(rounds& r, std::int64_t now) noexcept {
     const std::int64_t period = trace_period_ns.load(std::memory_order_relaxed);
     if (period == 0 || now < r.next_trace_ns) return;
     r.next_trace_ns = now + period;
-    if (auto* print = print_trace.load(std::memory_order_acquire)) print();
+    if (auto* print = print_trace.load(std::memory_order_acquire)) want_printed(print);
 }
 
 // True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
@@ -268,8 +287,8 @@ void one_round(rounds& r) noexcept {
     look_at_strays(o);
     pay_owed_wakes(r);
     feed_starved();
-    freeze_again();
-    if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) s.events->forget_lost();
+    look_at_leftovers(r.keep, o);
+    if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) want_lost_forgotten();
     trim_stacks(r.keep, o);
     end_spare_threads(r.keep, o.now_ns);
     if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
@@ -283,6 +302,7 @@ void one_round(rounds& r) noexcept {
 }
 
 void monitor_main(void*) {
+    platform::act_as_rescuer();
     platform::use_exact_timers();
     platform::use_short_turns();
     rounds r;

@@ -35,7 +35,7 @@ void hurry_monitor() noexcept;
 // A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a signal handler.
 void call_monitor_for_lost() noexcept;
 
-// Calls `print` every `period_ms` milliseconds from the monitor's thread (schedtrace). 0: never.
+// Calls `print` every `period_ms` milliseconds from the thread maker's thread (schedtrace). 0: never.
 void set_trace_period(std::int64_t period_ms, void (*print)()) noexcept;
 
 }  // namespace dunlin::sched

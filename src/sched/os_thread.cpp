@@ -111,11 +111,7 @@ void retire_machine(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
     s.lock.lock();
-    m->locked_g = nullptr;
-    m->ended = true;
-    ++s.ended_machines;
-    s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-    check_for_deadlock();
+    forget_thread(m);
     s.lock.unlock();
 }
 

@@ -25,7 +25,7 @@ constexpr std::size_t descriptors_per_chunk = chunk_bytes / sizeof(goroutine);
 constexpr std::size_t stacks_moved = 16;
 constexpr std::uint32_t stacks_kept = 64;
 
-platform::futex_lock store_lock;                   // guards the next four
+platform::ranked_lock<platform::lock_rank::store> store_lock;                   // guards the next four
 goroutine* store = nullptr;                        // full magazines
 goroutine* loose = nullptr;                        // single descriptors, from plain threads
 std::size_t cut_from_last_chunk = descriptors_per_chunk;
@@ -56,17 +56,25 @@ goroutine* cut_descriptor() noexcept {
 goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
 void set_next_magazine(goroutine* first, goroutine* next) noexcept { first->extra = reinterpret_cast<goroutine_extra*>(next); }
 
+// Under store_lock, of a store that is not empty.
+goroutine* take_magazine() noexcept {
+    goroutine* magazine = store;
+    store = next_magazine(magazine);
+    set_next_magazine(magazine, nullptr);
+    return magazine;
+}
+
 // A list of at least one and at most `want` descriptors, through link; null: no memory. `got` says how many.
 goroutine* take_from_store(std::uint32_t want, std::uint32_t& got) noexcept {
     std::scoped_lock guard(store_lock);
-    if (goroutine* magazine = store; magazine != nullptr && want == magazine_size) {
-        store = next_magazine(magazine);
-        set_next_magazine(magazine, nullptr);
+    if (store != nullptr && want == magazine_size) {
         got = magazine_size;
-        return magazine;
+        return take_magazine();
     }
     goroutine* list = nullptr;
     for (got = 0; got < want; ++got) {
+        // What plain threads start ends on processors, and comes back in magazines.
+        if (loose == nullptr && store != nullptr) loose = take_magazine();
         goroutine* g = loose;
         if (g != nullptr) {
             loose = g->link;
@@ -91,6 +99,14 @@ void put_descriptor_into_store(goroutine* g) noexcept {
     std::scoped_lock guard(store_lock);
     g->link = loose;
     loose = g;
+}
+
+void put_descriptors_into_store(goroutine_list& list) noexcept {
+    if (list.head == nullptr) return;
+    std::scoped_lock guard(store_lock);
+    list.tail->link = loose;
+    loose = list.head;
+    list = {};
 }
 
 const descriptor_chunks& all_descriptors() noexcept { return chunks; }

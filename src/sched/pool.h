@@ -13,6 +13,8 @@ goroutine* take_descriptor_from_store(processor* p) noexcept;
 // The processor's magazine is full.
 void change_magazine(processor* p) noexcept;
 void put_descriptor_into_store(goroutine* g) noexcept;
+// All of a list, linked by `link`, which is empty then.
+void put_descriptors_into_store(goroutine_list& list) noexcept;
 std::uint64_t take_id_batch(processor* p) noexcept;
 
 // g, the first of the list that becomes p's magazine, or is it.

@@ -7,6 +7,7 @@
 #include "platform/futex.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
+#include "sched/frozen.h"
 #include "sched/machine.h"
 #include "sched/monitor.h"
 #include "sched/processor.h"
@@ -18,6 +19,7 @@
 namespace dunlin::sched {
 
 preemption preemption_mode = preemption::signal;
+bool preempt_anywhere = false;
 int preemption_signal = SIGURG;
 
 namespace {
@@ -71,7 +73,7 @@ void resume(machine* m, processor* p) noexcept {
     p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     m->handed_p = p;
     // Release publishes handed_p and what the processor's last owner did; pairs with the acquire in sleep_preempted().
-    m->resume_word.store(1, std::memory_order_release);
+    m->resume_word.store(resume_order::with_processor, std::memory_order_release);
     platform::futex_wake(m->resume_word);
 }
 
@@ -82,7 +84,7 @@ bool is_stoppable(machine* m, void* context) noexcept {
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
     m->stopped_in_library = !may_stop_at(stack::interrupted_pc(context));
-    if (!m->stopped_in_library) return true;
+    if (!m->stopped_in_library || preempt_anywhere) return true;
     m->rejects = m->rejects + 1;
     return m->rejects > rejects_max;
 }
@@ -99,7 +101,7 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     m->stray.store(false, std::memory_order_relaxed);
     if (p == nullptr) {
         transition<goroutine_state::running, goroutine_state::preempted>(g->state);
-        m->resume_word.store(0, std::memory_order_release);
+        m->resume_word.store(resume_order::stay, std::memory_order_release);
         m->slept_on_cpu = platform::current_cpu();
         const std::int64_t computed = platform::this_thread_use().cpu_ns - m->stray_cpu_ns;
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
@@ -128,19 +130,20 @@ void answer(machine* m) noexcept {
 // Until it is this goroutine's turn.
 void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     std::uint32_t how;
-    while ((how = m->resume_word.load(std::memory_order_acquire)) == 0 || how == resume_to_look) {
-        if (how == 0) {
-            platform::futex_wait(m->resume_word, 0);
-        } else if (m->resume_word.compare_exchange_strong(how, 0, std::memory_order_acquire, std::memory_order_relaxed)) {
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay || how == resume_order::look) {
+        if (how == resume_order::stay) {
+            platform::futex_wait(m->resume_word, resume_order::stay);
+        } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire, std::memory_order_relaxed)) {
             // First the word, then the look: the next request's word is not taken for this one's.
             sample_if_asked_again(m, context);
         }
     }
     sample_if_asked_again(m, context);  // it goes on before it has seen that it was asked
-    if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) {
-        transition<goroutine_state::preempted, goroutine_state::running>(g->state);
-    }
-    if (how != 1) return;
+    if (how == resume_order::end_thread) end_frozen_thread(m);
+    // Not transition(): the end of run() may freeze it in the same moment (freeze_descriptor), and then it stays frozen.
+    goroutine_state expected = goroutine_state::preempted;
+    g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel, std::memory_order_relaxed);
+    if (how != resume_order::with_processor) return;
     const platform::thread_use use = platform::this_thread_use();
     m->resumed_cpu_ns = use.cpu_ns;
     m->resumed_sleeps = use.sleeps;
@@ -163,6 +166,11 @@ void ask_to_stop(machine* m) noexcept {
 void wait_until_stopped(machine* m) noexcept {
     const std::int64_t until = platform::now_ns() + stop_patience_ns;
     while (m->answered.load(std::memory_order_acquire) == 0 && platform::futex_wait_until(m->answered, 0, until)) {}
+}
+
+bool may_be_stopped_here() noexcept {
+    const machine* m = current_machine();
+    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 && m->unstoppable == 0 && m->current.load(std::memory_order_relaxed) != nullptr;
 }
 
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
@@ -208,7 +216,7 @@ void thaw_preempted() noexcept {
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->stray.store(true, std::memory_order_relaxed);
         s.hand_offs.thaws.add();
-        m->resume_word.store(2, std::memory_order_release);
+        m->resume_word.store(resume_order::without_processor, std::memory_order_release);
         platform::futex_wake(m->resume_word);
     }
     size_changed(s);
@@ -220,10 +228,10 @@ void abandon_preempted() noexcept {
     scheduler& s = the_scheduler;
     while (machine* m = pop_preempted(s, any_cpu)) {
         if (!m->stopped_in_library) {
-            m->frozen.store(true, std::memory_order_release);
+            keep_frozen(m);
             continue;
         }
-        m->resume_word.store(2, std::memory_order_release);
+        m->resume_word.store(resume_order::without_processor, std::memory_order_release);
         platform::futex_wake(m->resume_word);
     }
 }

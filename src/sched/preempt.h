@@ -9,7 +9,8 @@
 //               if so queues the machine as preempted and sleeps on resume_word, inside the handler, on the alternate signal stack.
 //            Whoever finds a preempted machine's turn come (find_work, the monitor) hands it his processor: the handler returns.
 //            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has done.
-// Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable). In libc, the loader, the unwinder (safe_place.h): asked
+// Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable; platform/lock_check.h, K2). In libc, the loader, the
+//            unwinder (safe_place.h): asked
 //            again each half a millisecond, and stopped there after `rejects_max` all the same, because code that throws or allocates all the
 //            time is hardly ever anywhere else. What it has computed meanwhile is a debt: it misses a turn for each slice of that.
 //            In a no_preempt scope: never; its processor is not taken either.
@@ -18,6 +19,9 @@
 //            has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps its processor: then the
 //            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither. While the world is stopped nobody has a
 //            turn, and who stopped it may wait for a lock (a dump allocates): if that lasts, all go on too, and nobody is stopped then.
+// Rescuer    All that rests on the monitor, so the monitor must never wait for a goroutine that stands still, nor for a thread that waits for one: it takes
+//            few locks, each held for moments by threads that cannot be stopped meanwhile and wait for nothing (docs/locks.md), it allocates
+//            nothing, and leaves to the thread maker whatever may last.
 // System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
 //            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
 //            handler sees that and has the call made again (repair_call).
@@ -36,6 +40,9 @@ namespace dunlin::sched {
 
 // How far it goes. DUNLIN_PREEMPTION=signal (both steps), take (the first), off.
 enum class preemption : std::uint8_t { off, take, signal };
+// DUNLIN_PREEMPTION=anywhere, a setting for tests: libraries are no places where goroutines are spared. Whatever locks there are outside the runtime are then
+// held by goroutines that stand still, as often as not.
+DUNLIN_HIDDEN extern bool preempt_anywhere;  // constant after the start
 DUNLIN_HIDDEN extern preemption preemption_mode;  // constant after the start
 DUNLIN_HIDDEN extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
 
@@ -45,6 +52,9 @@ void ask_to_stop(machine* m) noexcept;
 // Waits, a moment at most, until it stands still or has said that it cannot. So its CPU is free when the next one is woken, which the kernel
 // otherwise puts behind somebody on another CPU; and no more goroutines than processors compute.
 void wait_until_stopped(machine* m) noexcept;
+
+// The calling thread computes for a goroutine outside the runtime: step 2 may stop it. For platform::set_stoppable().
+bool may_be_stopped_here() noexcept;
 
 // Step 2, in the handler. False: the signal was not ours.
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept;

@@ -8,8 +8,11 @@
 //            the idle list, or to a machine if they have work.
 #include "sched/processor.h"
 
+#include <utility>
+
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/thread.h"
 #include "sched/event_source.h"
 #include "sched/goroutine.h"
 #include "sched/global_queue.h"
@@ -41,6 +44,24 @@ void make_processors(std::uint32_t n) {
 
 bool has_local_work(const processor* p) noexcept {
     return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr; }
+
+// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped, gets an idle one, or is a stray: the
+// monitor asks it to stop, as it does after taking a processor, so that no more goroutines compute than there are processors.
+void place_machine_of_retired(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    machine* m = std::exchange(p->stopped_from, nullptr);
+    if (!computes_on(m)) return;
+    if (processor* idle = take_idle_processor()) {
+        give(idle, m);
+        return;
+    }
+    m->slice_used_ns = 0;
+    m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
+    m->stray.store(true, std::memory_order_release);  // as in take() of hand_off.cpp; enter_slow() clears it under this lock
+    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays()
 }
 
 }  // namespace
@@ -120,6 +141,10 @@ void start_world() noexcept {
     scheduler& s = the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     processor* with_work = nullptr;
+    // Before the scheduler lock: heaps of timers have locks and allocate.
+    for (std::uint32_t i = 0; i < made; ++i) {
+        if (processor* p = s.processor_at(i); retired(p)) s.events->move(p, s.processor_at(0));
+    }
     s.lock.lock();
     s.stopping.store(false, std::memory_order_seq_cst);
     for (std::uint32_t i = made; i-- > 0;) {
@@ -127,12 +152,13 @@ void start_world() noexcept {
         if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) put_idle_processor(p, false);
         if (p->state.load(std::memory_order_relaxed) != processor_state::stopped) continue;
         machine* m = p->stopped_from;
-        p->stopped_from = nullptr;
         if (retired(p)) {
             drain_to_global(p);
-            s.events->move(p, s.processor_at(0));
             p->state.store(processor_state::dead, std::memory_order_relaxed);
-        } else if (m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr) {
+            continue;  // for its machine see place_machine_of_retired()
+        }
+        p->stopped_from = nullptr;
+        if (computes_on(m)) {
             p->retake.lock();
             p->state.store(processor_state::running, std::memory_order_relaxed);
             p->owner.store(m, std::memory_order_release);
@@ -147,9 +173,11 @@ void start_world() noexcept {
             put_idle_processor(p, false);
         }
     }
+    for (std::uint32_t i = 0; i < made; ++i) place_machine_of_retired(s.processor_at(i));
     s.world_word.fetch_add(1, std::memory_order_release);
     s.lock.unlock();
     platform::futex_wake(s.world_word, 1 << 30);
+    if (s.strays_unlisted.load(std::memory_order_relaxed)) hurry_monitor();
     while (with_work != nullptr) {
         processor* p = with_work;
         with_work = p->idle_next;

@@ -1,6 +1,7 @@
 // retire.cpp - the end of run(): every goroutine that is left is frozen where it stands.
 //
-// The world is stopped. Then   runnable ones    are taken off their queues;
+// The world is stopped. Then   runnable ones    are taken off their queues; those that never began, and that no task names, are given back: their functions
+//                                               are neither called nor destroyed;
 //                              waiting ones     are marked, so that a late ready() by a plain thread does nothing;
 //                              computing ones   cannot be marked: their machines are condemned, and lose themselves at the next call into the
 //                                               runtime (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what
@@ -33,6 +34,8 @@ void keep_for_leak_check(goroutine& g) noexcept {
 }
 
 std::atomic<std::uint32_t> ended{0};
+
+bool is_forgotten_before_it_began(const goroutine* g) noexcept { return g->stack == nullptr && !(g->flags & goroutine::joinable); }
 
 void freeze_descriptor(goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
@@ -70,8 +73,17 @@ void retire_world() noexcept {
     dismiss_locked_machines();
     for (std::uint32_t i = 0; i < made; ++i) drain_to_global(s.processor_at(i));
     const std::size_t left = live_goroutines();
-    while (goroutine* g = s.global.pop_front()) freeze_descriptor(*g);
-    while (goroutine* g = s.starved.pop_front()) freeze_descriptor(*g);
+    goroutine_list unbegun;
+    const auto forget = [&](goroutine* g) {
+        if (is_forgotten_before_it_began(g)) {
+            transition<goroutine_state::runnable, goroutine_state::dead>(g->state);
+            unbegun.push_back(g);
+        } else {
+            freeze_descriptor(*g);
+        }
+    };
+    while (goroutine* g = s.global.pop_front()) forget(g);
+    while (goroutine* g = s.starved.pop_front()) forget(g);
     abandon_preempted();
     s.global_size.store(0, std::memory_order_relaxed);
     s.starved_size.store(0, std::memory_order_relaxed);
@@ -85,6 +97,7 @@ void retire_world() noexcept {
     // After that: it asks who is frozen. In a goroutine that calls exit() its machine is condemned as well: what enters the runtime there would be lost.
     machine* self = current_machine();
     set_current_machine(nullptr);
+    discard_unbegun(unbegun);
     s.events->forget_all();
     set_current_machine(self);
     start_world();

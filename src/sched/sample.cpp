@@ -43,15 +43,15 @@ void one_less_pending() noexcept {
 void withdraw(machine* m) noexcept {
     std::uint32_t expected = machine_sample::asked;
     if (m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed)) one_less_pending();
-    expected = resume_to_look;
-    m->resume_word.compare_exchange_strong(expected, 0, std::memory_order_relaxed);
+    expected = resume_order::look;
+    m->resume_word.compare_exchange_strong(expected, resume_order::stay, std::memory_order_relaxed);
 }
 
 // False: it cannot be told.
 bool call(machine* m, bool preempted) noexcept {
     if (preempted) {
-        std::uint32_t expected = 0;
-        if (!m->resume_word.compare_exchange_strong(expected, resume_to_look, std::memory_order_release, std::memory_order_relaxed)) return false;
+        std::uint32_t expected = resume_order::stay;
+        if (!m->resume_word.compare_exchange_strong(expected, resume_order::look, std::memory_order_release, std::memory_order_relaxed)) return false;
         platform::futex_wake(m->resume_word);
         return true;
     }

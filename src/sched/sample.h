@@ -26,9 +26,6 @@
 
 namespace dunlin::sched {
 
-// In resume_word, beside 0 to 2 (types.h).
-inline constexpr std::uint32_t resume_to_look = 3;
-
 // While it lives there are the frames of goroutines that compute or are preempted. The world is stopped all the while (or nobody runs any more), and
 // there is one at a time.
 class samples {

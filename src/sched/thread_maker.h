@@ -1,4 +1,4 @@
-// thread_maker.h - the thread that makes the others.
+// thread_maker.h - the thread that makes the others, and does for the monitor whatever may have to wait.
 //
 // Creating a thread allocates. Who waits for the allocator may wait for a goroutine that stands still with the allocator's lock; so the monitor must
 // not create threads, nor anybody who has a processor that this goroutine needs. And a new thread copies its creator's affinity, name and
@@ -22,6 +22,13 @@ bool spare_is_overdue(std::int64_t now_ns) noexcept;
 // It is not over yet: the monitor must not go to sleep. Seq_cst, after its monitor_asleep = 1; pairs with the maker's store before he looks whether it
 // sleeps. Without it a failure just then is seen by nobody, and whoever needs the thread waits for ever.
 bool spare_is_owed() noexcept;
+
+// event_source::forget_lost(), for the monitor: it closes descriptors and frees memory.
+void want_lost_forgotten() noexcept;
+// let_owner_go() of frozen.h, for the monitor.
+void want_owner_let_go() noexcept;
+// Prints, for the monitor: what is behind stderr may be full. `print` stays the same.
+void want_printed(void (*print)()) noexcept;
 
 // 0 or 1, for the deadlock check.
 unsigned thread_maker_threads() noexcept;

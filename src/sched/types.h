@@ -173,11 +173,11 @@ public:
 
 private:
     static constexpr std::size_t block_items = 511;
-    static constexpr std::size_t spare_max = 64;
     struct block {
         block* next;
         goroutine* items[block_items];
     };
+    static constexpr std::size_t chunk_blocks = (std::size_t{2} << 20) / sizeof(block);
 
     block* take_block() noexcept;
     bool add_block_behind() noexcept;
@@ -191,7 +191,8 @@ private:
     std::size_t size_ = 0;       // spill included
     goroutine_list spill_;
     block* spare_ = nullptr;
-    std::size_t spare_count_ = 0;
+    block* chunk_ = nullptr;     // the youngest; the last uncut_ of its blocks were never used
+    std::size_t uncut_ = 0;
 };
 
 // ---- counters ------------------------------------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ struct alignas(platform::false_sharing_range) processor {
     alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
     std::atomic<processor_state> state{processor_state::dead};  // scheduler lock
     std::atomic<machine*> owner{nullptr};       // retake lock; release, for those who look at the machine
-    platform::futex_lock retake;                // guards owner and owner->p (machine.h, handshake)
+    platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (machine.h, handshake)
     processor* idle_next = nullptr;             // scheduler lock
     machine* stopped_from = nullptr;            // whoever stops the world: gets it back
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when somebody who came back from a call took it from its taker
@@ -313,6 +314,15 @@ struct stray_notes {
     std::uint64_t sleeps = 0;
 };
 
+// What a thread that stands still in the handler of the preemption signal is to do.
+namespace resume_order {
+inline constexpr std::uint32_t stay = 0;
+inline constexpr std::uint32_t with_processor = 1;     // handed_p (preempt.h)
+inline constexpr std::uint32_t without_processor = 2;  // go on all the same: it may hold what others wait for
+inline constexpr std::uint32_t look = 3;               // at its own stack, and stay (sample.h)
+inline constexpr std::uint32_t end_thread = 4;         // its run() has returned (frozen.h)
+}  // namespace resume_order
+
 // Where its goroutine stands (sample.h).
 struct machine_sample {
     enum progress : std::uint32_t { none, asked, taking, taken };
@@ -320,6 +330,12 @@ struct machine_sample {
     std::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
     stack::trace frames;                        // itself, while `taking`
     void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
+};
+
+// What a goroutine wants to be called on its thread's own stack (thread_stack.h).
+struct thread_call {
+    void (*entry)(void*) = nullptr;
+    void* argument = nullptr;
 };
 
 struct alignas(platform::false_sharing_range) machine {
@@ -333,6 +349,7 @@ struct alignas(platform::false_sharing_range) machine {
     goroutine* next = nullptr;                  // itself: what the context switched to shall run
     stack::slot* next_stack = nullptr;          // itself: the stack that it starts
     stack::context scheduler_context;           // itself: where the thread's own stack goes on
+    thread_call call;                           // itself: to be made there
     stack::exception_state* exceptions = nullptr;  // constant: the thread's record
     int* error_number = nullptr;                // constant: the thread's errno
     platform::random_source random;             // itself
@@ -348,9 +365,9 @@ struct alignas(platform::false_sharing_range) machine {
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
     bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
-    std::atomic<bool> freeze_asked{false};      // freeze.cpp
+    std::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
     owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
-    std::atomic<bool> frozen{false};            // itself, in the signal handler
+    std::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
     owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
@@ -368,7 +385,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
     std::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
-    std::atomic<std::uint32_t> resume_word{0};  // 0 asleep in the handler; 1 handed a processor, 2 go on without, 3 look (sample.h)
+    std::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
     std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
@@ -437,7 +454,7 @@ struct scheduler {
     std::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
     std::atomic<processor*> processors[max_procs_limit] = {};
     event_source* events = nullptr;             // constant after the start
-    std::atomic<unsigned> default_stack_class{stack::default_class};  // changed while the world is stopped
+    std::atomic<unsigned> default_stack_class{stack::dense_class};  // changed while the world is stopped
     std::atomic<bool> started{false};
     std::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
     std::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
@@ -453,7 +470,7 @@ struct scheduler {
     alignas(platform::false_sharing_range) std::atomic<std::uint32_t> idle_and_spinning{0};
     std::atomic<std::uint32_t> retirers{0};     // 0: nobody is at R2; 1: somebody is; 2: and shall do it once more, for those who have passed R1 meanwhile
 
-    alignas(platform::false_sharing_range) platform::futex_lock lock;
+    alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
     global_queue global;                        // lock
     std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
@@ -467,6 +484,9 @@ struct scheduler {
     machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
     std::atomic<std::uint32_t> preempted_size{0};  // written under lock
     owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
+    machine_list frozen;                        // lock: whose run() has returned, and that stand still; the oldest first (frozen.h)
+    std::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
+    std::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
     goroutine* free_goroutines = nullptr;       // lock
     std::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     std::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
@@ -483,7 +503,7 @@ struct scheduler {
 
     // World stop (processor.cpp).
     std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
-    platform::futex_lock world;                 // held by whoever stops the world
+    platform::ranked_lock<platform::lock_rank::world> world;                 // held by whoever stops the world
     hand_off_counters hand_offs;
     bool main_exited = false;                   // lock: main ended by exit_goroutine()
     bool inside_run = false;                    // lock: a thread waits inside run()

@@ -30,7 +30,8 @@ bool class_exists(unsigned size_class) noexcept {
 
 std::byte* first_top(std::byte* base, unsigned size_class, std::size_t index) noexcept {
     const std::size_t colour = index * 7 % colours;  // 7 is odd: sixteen neighbours have sixteen colours
-    return base + slot_bytes(size_class) - colour_step * (1 + colour);
+    const std::size_t page = index * 11 % page_colours(size_class);
+    return base + slot_bytes(size_class) - colour_step * (1 + colour) - page_colour_step * page;
 }
 
 }  // namespace
@@ -42,6 +43,17 @@ unsigned class_for(std::size_t usable) noexcept {
         }
     }
     return no_class;
+}
+
+unsigned class_like_a_thread(const platform::stack_space& space) noexcept {
+    constexpr std::size_t least_stacks = std::size_t{1} << 18;  // so many should fit into a quarter of the address space
+    constexpr std::size_t largest_default = std::size_t{64} << 20;
+    const std::size_t wanted = std::min({space.of_a_thread, space.addresses / 4 / least_stacks, largest_default});
+    unsigned size_class = dense_class;
+    while (size_class + 1 < class_count && slot_bytes(size_class + 1) <= wanted) {
+        ++size_class;
+    }
+    return size_class;
 }
 
 // ---- handing out
@@ -129,14 +141,16 @@ arena::region* arena::grow(unsigned size_class, int* error) noexcept {
     const std::size_t least = std::max(slot_bytes(size_class), platform::huge_page_size);
     const std::size_t doubled = std::clamp(std::bit_floor(c.reserved_bytes), first_region_bytes, largest_region_bytes);
     for (std::size_t bytes = std::max(doubled, least); bytes >= least; bytes /= 2) {
-        const platform::memory_range slots{platform::reserve(bytes, least, error), bytes};
-        if (slots.begin == nullptr) {
+        const std::size_t offset = slot_offset(size_class);
+        const platform::memory_range whole{platform::reserve(bytes + offset, least, error), bytes + offset};
+        if (whole.begin == nullptr) {
             continue;
         }
+        const platform::memory_range slots{whole.begin + offset, bytes};
         const std::size_t record_bytes = (bytes >> slot_shift(size_class)) * sizeof(slot);
         std::byte* const records = platform::reserve(record_bytes, platform::page_size(), error);
         if (records == nullptr) {
-            platform::release(slots);
+            platform::release(whole);
             continue;
         }
         platform::no_huge_pages(slots);  // a stack that uses one page must not get 512

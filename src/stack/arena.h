@@ -1,6 +1,6 @@
 // arena.h - where stacks come from and where they go.
 //
-// Problem    A million stacks of 256 KiB, each with a guard, in a process that may have 65,530 mappings; a stack must
+// Problem    A million stacks of 256 KiB to 8 MiB, each with a guard, in a process that may have 65,530 mappings; a stack must
 //            be had in nanoseconds when one was freed a moment ago, and its memory must not stay for ever when it was
 //            freed long ago.
 // Guarantee  G1: a slot has one owner at a time: the arena, a holder (between allocate and recycle), or a running trim.
@@ -8,7 +8,7 @@
 //            G3: no system call is made under the lock, except to reserve a region (a handful in a program's life).
 //            Address space is never returned, so lookup() needs no lock. Nothing throws; nothing uses the heap.
 //
-// Data       region   address space with slots of one class, aligned to 2 MiB and to the slot; beside it an array of the
+// Data       region   address space with slots of one class, aligned as slot.h says; beside it an array of the
 //                     slots' records, so that address -> record is arithmetic. Slots are cut from it in address order
 //            warm     free slots that were used and may have memory, most recently freed first
 //            cold     free slots without memory: given back by trim(), or cut and not needed yet. Neighbours follow
@@ -48,6 +48,10 @@ namespace dunlin::stack {
 
 // The smallest class whose stacks have at least `usable` bytes; no_class if there is none.
 unsigned class_for(std::size_t usable) noexcept;
+
+// The class for programs that say nothing: as much address space as the system gives a thread's stack, of which memory is what is touched; less where
+// the address space is small.
+unsigned class_like_a_thread(const platform::stack_space& space) noexcept;
 
 struct arena_stats {
     std::size_t reserved_bytes = 0;      // address space for stacks
@@ -141,13 +145,13 @@ private:
     void choose_victims(class_state& c, victims& chosen, std::size_t max_slots) noexcept;
     static void add_whole_group(class_state& c, victims& chosen, slot* member) noexcept;
 
-    platform::futex_lock lock_;
+    platform::ranked_lock<platform::lock_rank::arena> lock_;
     std::array<class_state, class_count> classes_{};  // under lock_
     std::array<region, max_regions> regions_{};       // written under lock_, read by lookup() up to region_count_
     std::atomic<std::size_t> region_count_{0};        // under lock_, written with release; lookup() reads with acquire
     std::size_t slots_given_back_ = 0;                // under lock_
 
-    platform::futex_lock trim_lock_;  // held by the one trim that runs; taken before lock_
+    platform::ranked_lock<platform::lock_rank::trim> trim_lock_;  // held by the one trim that runs; taken before lock_
 
     std::atomic<platform::guard_kind> kind_{platform::guard_kind::automatic};
     std::atomic<std::size_t> guards_by_mprotect_{0};  // a budget: reserved before the calls, never above its limit

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
+#include "stack/symbols.h"
+
 namespace dunlin::stack {
 
 inline std::uintptr_t interrupted_pc(const void* handler_context) noexcept {
@@ -16,6 +18,49 @@ inline std::uintptr_t interrupted_pc(const void* handler_context) noexcept {
     return context->uc_mcontext.pc;
 #endif
 }
+
+// A call of an address where there is no code (a null function pointer) has no frame that could be unwound.
+class interrupted_call {
+public:
+    explicit interrupted_call(void* handler_context) noexcept
+        : registers_(&static_cast<ucontext_t*>(handler_context)->uc_mcontext) {
+#if defined(__x86_64__)
+        pc_ = registers_->gregs[REG_RIP];
+        sp_ = registers_->gregs[REG_RSP];
+#elif defined(__aarch64__)
+        pc_ = registers_->pc;
+#endif
+    }
+    ~interrupted_call() { set(pc_, sp_); }
+    interrupted_call(const interrupted_call&) = delete;
+    interrupted_call& operator=(const interrupted_call&) = delete;
+
+    // The context is now that of the caller, just before the address that the call returns to, while this lives. It
+    // reads what may not be there.
+    void step_out_of_nowhere() noexcept {
+        if (!find_symbol(static_cast<std::uintptr_t>(pc_)).object.empty()) return;
+#if defined(__x86_64__)
+        set(*reinterpret_cast<const word*>(sp_) - 1, sp_ + 8);
+#elif defined(__aarch64__)
+        set(registers_->regs[30] - 1, 0);
+#endif
+    }
+
+private:
+#if defined(__x86_64__)
+    using word = greg_t;
+    void set(word pc, word sp) noexcept {
+        registers_->gregs[REG_RIP] = pc;
+        registers_->gregs[REG_RSP] = sp;
+    }
+#elif defined(__aarch64__)
+    using word = std::uintptr_t;
+    void set(word pc, word) noexcept { registers_->pc = pc; }
+#endif
+
+    mcontext_t* const registers_;
+    word pc_ = 0, sp_ = 0;
+};
 
 // The signal has ended a system call that had just begun to sleep: some end with EINTR then, whatever SA_RESTART says. Nothing has happened yet, so the
 // call is made again when the handler returns. Its number is gone from the frame, but stands before the instruction in libc. Elsewhere than on

@@ -1,6 +1,6 @@
 // slot.h - the shape of a goroutine's stack: its slot of address space and the record that describes it.
 //
-//   slot (a power of two, aligned to its own size)                                             higher addresses ->
+//   slot (a power of two, aligned to its own size but for a shift, see below)                  higher addresses ->
 //   +------------------+---------------------------------------------------------+-----------------+
 //   |  guard, 16 KiB   |  usable; the stack grows down, from top towards low()   | colour, <= 1 KiB|
 //   +------------------+---------------------------------------------------------+-----------------+
@@ -10,6 +10,9 @@
 // neighbours: with all tops at the same offset in a page, thousands of parked goroutines would share a few sets of the
 // L1 and L2 caches (2 times slower switches at 10,000 goroutines). It is at most 1 KiB so that a goroutine with modest
 // frames stays in one page.
+//
+// A page of the page table maps 2 MiB. Slots of 4 MiB and more begin 1 MiB behind a multiple of their size, so that the end of one, where its goroutine
+// runs, and the guard of the next are mapped by the same page: a parked goroutine has one page of its own there, not two.
 //
 // The record lives outside the slot, so that a free stack costs no page. Records are type-stable: never freed, so a
 // stale pointer still points to a record, though maybe to one in another use.
@@ -28,15 +31,25 @@ inline constexpr std::size_t colour_bytes = colour_step * colours;
 // Size classes: class c has slots of 32 KiB << c, up to 1 GiB.
 inline constexpr unsigned smallest_slot_shift = 15;
 inline constexpr unsigned class_count = 16;
-inline constexpr unsigned default_class = 3;  // 256 KiB
+inline constexpr unsigned dense_class = 3;      // 256 KiB: sixteen in what one page of the page table maps
+inline constexpr unsigned checked_class = 5;    // 1 MiB: a sanitizer's frames are larger, and its shadow of a stack is made at once
+inline constexpr unsigned shifted_class = 7;    // 4 MiB: from here on slots are shifted
+inline constexpr std::size_t slot_shifted_by = std::size_t{1} << 20;
 inline constexpr unsigned no_class = class_count;
 
 constexpr unsigned slot_shift(unsigned size_class) noexcept { return smallest_slot_shift + size_class; }
 constexpr std::size_t slot_bytes(unsigned size_class) noexcept { return std::size_t{1} << slot_shift(size_class); }
+// The address of a slot, modulo its size.
+constexpr std::size_t slot_offset(unsigned size_class) noexcept { return size_class >= shifted_class ? slot_shifted_by : 0; }
 
-// What a goroutine of this class can use at least, whatever its colour.
+// The same for whole pages, where there is room: neighbours in slots that lie megabytes apart would share a few sets of the TLB, and of the caches that
+// hold the page table. Address space only: a page that no stack begins in is not touched.
+constexpr std::size_t page_colours(unsigned size_class) noexcept { return size_class >= shifted_class ? 64 : 1; }
+inline constexpr std::size_t page_colour_step = 4096;
+
+// What a goroutine of this class can use at least, whatever its colours.
 constexpr std::size_t usable_bytes(unsigned size_class) noexcept {
-    return slot_bytes(size_class) - guard_bytes - colour_bytes;
+    return slot_bytes(size_class) - guard_bytes - colour_bytes - (page_colours(size_class) - 1) * page_colour_step;
 }
 
 // How a slot is protected against overflow now. `bare`: not yet, or no longer; never seen by a holder.
@@ -54,14 +67,15 @@ struct slot {
     std::uint8_t unused[5];
 
     std::byte* base() const noexcept {
-        return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(top) & ~(slot_bytes(size_class) - 1));
+        const std::size_t offset = slot_offset(size_class);
+        return reinterpret_cast<std::byte*>(((reinterpret_cast<std::uintptr_t>(top) - offset) & ~(slot_bytes(size_class) - 1)) + offset);
     }
     // The lowest usable byte.
     std::byte* low() const noexcept { return base() + guard_bytes; }
     std::byte* end() const noexcept { return base() + slot_bytes(size_class); }
     std::size_t usable() const noexcept { return static_cast<std::size_t>(top - low()); }
 };
-// A million goroutines at 4.9 KB each: 4096 for the page, 512 of page table, 192 for the goroutine's descriptor, and
+// A million goroutines at 4.9 KB each, in dense slots: 4096 for the page, 512 of page table, 192 for the goroutine's descriptor, and
 // this.
 static_assert(sizeof(slot) == 32);
 

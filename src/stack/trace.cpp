@@ -17,6 +17,7 @@
 #include <string_view>
 #include <unwind.h>
 
+#include "stack/sanitizer.h"
 #include "stack/symbols.h"
 
 extern "C" long dunlin_call_above(const dunlin::stack::context*, long (*)(void*), void*);  // entry_<cpu>.S
@@ -45,6 +46,35 @@ _Unwind_Reason_Code collect(_Unwind_Context* frame, void* raw) {
     } else {
         t.pc[t.size++] = reinterpret_cast<void*>(pc + (interrupted ? 1 : 0));
     }
+    return _URC_NO_REASON;
+}
+
+struct deep_collector {
+    deep_trace* into;
+    bool in_handler;  // nothing of what was interrupted has been seen yet
+    std::size_t left;
+};
+
+// A stack that was overwritten may be a circle.
+constexpr std::size_t deepest = std::size_t{1} << 22;
+
+_Unwind_Reason_Code collect_deep(_Unwind_Context* frame, void* raw) {
+    deep_collector& c = *static_cast<deep_collector*>(raw);
+    int interrupted = 0;
+    const std::uintptr_t at = _Unwind_GetIPInfo(frame, &interrupted);
+    if (interrupted) c.in_handler = false;
+    if (at == 0 || c.left-- == 0) return _URC_END_OF_STACK;
+    if (c.in_handler) return _URC_NO_REASON;
+    void* const pc = reinterpret_cast<void*>(at + (interrupted ? 1 : 0));
+    deep_trace& t = *c.into;
+    if (t.inner.size < trace_frames_max) t.inner.pc[t.inner.size++] = pc;
+    // The first of those that have this address counts for all of them.
+    for (std::size_t i = 0; i < t.inner.size; ++i) {
+        if (t.inner.pc[i] != pc) continue;
+        ++t.times[i];
+        break;
+    }
+    t.outer[t.frames++ % deep_trace::ends] = pc;
     return _URC_NO_REASON;
 }
 
@@ -245,14 +275,32 @@ struct frame {
     }
 };
 
-// Was the computation in the C library or the loader, or in another allocator?
-bool uses_heap(const trace& t) noexcept {
-    if (t.size == 0) return false;
-    const symbol s = find_symbol(reinterpret_cast<std::uintptr_t>(t.pc[0]) - 1);
-    for (const std::string_view library : {"libc."sv, "libc-"sv, "ld-"sv}) {
-        if (s.object.starts_with(library)) return true;
+bool is_allocator(std::string_view name) noexcept {
+    for (const std::string_view one : {"malloc"sv, "free"sv, "cfree"sv, "calloc"sv, "realloc"sv, "aligned_alloc"sv,
+                                       "posix_memalign"sv, "memalign"sv}) {
+        if (name == one) return true;
     }
-    return s.name.find("alloc") != s.name.npos || s.name.ends_with("free");
+    for (const std::string_view new_or_delete : {"_Znw"sv, "_Zna"sv, "_Zdl"sv, "_Zda"sv}) {
+        if (name.starts_with(new_or_delete)) return true;
+    }
+    return false;
+}
+
+// Was the computation in the C library or the loader, or in another allocator? Not, if it was only on its way into
+// abort().
+bool uses_heap(const trace& t) noexcept {
+    bool in_libc = false, raises = false;
+    for (std::size_t i = 0; i < t.size; ++i) {
+        const symbol s = find_symbol(reinterpret_cast<std::uintptr_t>(t.pc[i]) - 1);
+        if (is_allocator(s.name)) return true;
+        if (s.name == "abort" || s.name == "raise" || s.name == "gsignal" || s.name == "pthread_kill") raises = true;
+        if (i != 0) continue;
+        if (s.name.find("alloc") != s.name.npos || s.name.ends_with("free")) return true;
+        for (const std::string_view library : {"libc."sv, "libc-"sv, "ld-"sv}) {
+            in_libc = in_libc || s.object.starts_with(library);
+        }
+    }
+    return in_libc && !raises;
 }
 
 void print(platform::text_writer& out, const frame& f, const void* pc) noexcept {
@@ -287,21 +335,90 @@ trace capture_trace(const context& stopped) noexcept {
     return t;
 }
 
-void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime) noexcept {
-    const int kept = errno;
-    unsigned number = 0;
-    readable last;
-    const bool demangle = !uses_heap(t);
-    for (std::size_t i = 0; i < t.size; ++i) {
-        const frame f(t.pc[i], demangle);
+[[gnu::noinline]] void capture_deep_trace(deep_trace& into) noexcept {
+    into.inner.size = 0;
+    into.frames = 0;
+    deep_collector c{&into, true, deepest};
+    _Unwind_Backtrace(collect_deep, &c);
+}
+
+namespace {
+
+struct frame_printer {
+    platform::text_writer& out;
+    bool hide_runtime;
+    bool demangle;
+    readable last = {};
+
+    // False: it is not one to be shown.
+    bool print(const void* pc, std::size_t number) noexcept {
+        const frame f(pc, demangle);
         // An entry under the name of the function that it calls, which has just been printed if it was not inlined.
         const bool repeats = f.of == part::entry && f.name.text() == last.text();
-        if (hide_runtime && (f.of == part::runtime || repeats)) continue;
+        if (hide_runtime && (f.of == part::runtime || repeats)) return false;
         last = f.name;
-        out << "    #" << number++ << ' ' << t.pc[i] << ' ';
-        print(out, f, t.pc[i]);
+        out << "    #" << static_cast<std::uint64_t>(number) << ' ' << pc << ' ';
+        stack::print(out, f, pc);
         out << '\n';
+        return true;
     }
+};
+
+// A function that stands in the stack again and again. It may have several calls that lead on.
+struct repeated {
+    std::uintptr_t begin;
+    const void* pc;
+    std::uint64_t times;
+};
+
+void print_recursion(platform::text_writer& out, const deep_trace& t, bool demangle) noexcept {
+    constexpr std::size_t shown_max = 6, few = 8;
+    repeated found[trace_frames_max];
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < t.inner.size; ++i) {
+        if (t.times[i] < few) continue;
+        const std::uintptr_t begin = find_symbol(reinterpret_cast<std::uintptr_t>(t.inner.pc[i]) - 1).begin;
+        repeated* const known = std::find_if(found, found + count, [=](const repeated& r) { return r.begin == begin; });
+        if (known == found + count) found[count++] = {begin, t.inner.pc[i], 0};
+        known->times += t.times[i];
+    }
+    std::sort(found, found + count, [](const repeated& a, const repeated& b) { return a.times > b.times; });
+    std::uint64_t together = 0;
+    for (std::size_t i = 0; i < count; ++i) together += found[i].times;
+    if (count == 0 || together < t.frames / 2) return;
+    out << "    recursion: ";
+    for (std::size_t i = 0; i < count; ++i) {
+        if (i == shown_max) {
+            out << ", ...";
+            break;
+        }
+        out << (i != 0 ? ", " : "") << frame(found[i].pc, demangle).name.text() << " x " << found[i].times;
+    }
+    out << '\n';
+}
+
+}  // namespace
+
+void print_deep_trace(platform::text_writer& out, const deep_trace& t, bool hide_runtime) noexcept {
+    const int kept = errno;
+    // ThreadSanitizer ends a program that allocates in a signal handler.
+    frame_printer p{out, hide_runtime, !stack::thread_sanitizing && !uses_heap(t.inner)};
+    print_recursion(out, t, p.demangle);
+    const bool all = t.frames <= t.inner.size;
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < (all ? t.inner.size : deep_trace::ends); ++i) number += p.print(t.inner.pc[i], number);
+    if (!all) {
+        out << "    ... " << static_cast<std::uint64_t>(t.frames - 2 * deep_trace::ends) << " frames\n";
+        for (std::size_t i = t.frames - deep_trace::ends; i < t.frames; ++i) p.print(t.outer[i % deep_trace::ends], i);
+    }
+    errno = kept;
+}
+
+void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime) noexcept {
+    const int kept = errno;
+    frame_printer p{out, hide_runtime, !uses_heap(t)};
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < t.size; ++i) number += p.print(t.pc[i], number);
     errno = kept;
 }
 

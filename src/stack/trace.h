@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "platform/text.h"
 #include "stack/context.h"
@@ -26,6 +27,25 @@ void capture_trace(trace& into) noexcept;
 
 // The frames of a stopped computation. It must not be switched to meanwhile.
 trace capture_trace(const context& stopped) noexcept;
+
+// The two ends of a stack that may have a hundred thousand frames, and what stands in it again and again: nothing is
+// kept of what lies between.
+struct deep_trace {
+    static constexpr std::size_t ends = trace_frames_max / 2;  // of each end, when not all are shown
+
+    trace inner;                                      // the innermost frames
+    std::uint32_t times[trace_frames_max] = {};       // how often the address of each of these stands in the stack
+    void* outer[ends];                                // the outermost: frame n is at n % ends
+    std::size_t frames = 0;
+};
+
+// The frames of what a signal handler, which calls this, has interrupted; what was found before a fault is there after
+// it. Of a handler that was itself interrupted by a fault: its frames, and then those of what it interrupted.
+void capture_deep_trace(deep_trace& into) noexcept;
+
+// "    recursion: even(int) x 1366, odd(int) x 1365", where few functions make up most of the frames, and the frames as
+//      print_trace() does.
+void print_deep_trace(platform::text_writer& out, const deep_trace& t, bool hide_runtime = true) noexcept;
 
 // One line a frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime
 // itself are left out where `hide_runtime`; of what leads to a goroutine's function, the function is shown. "near app.cpp:17" is a line before a

@@ -1,12 +1,15 @@
 // barrier.cpp - a number of goroutines or threads wait for each other, again and again.
 //
 // Data       word_ = phase | arrivals missing. Those who wait are in the lot, each with the phase whose end it waits for.
-// Protocol   arrive: missing -= n (CAS). Who makes it zero runs the completion function, with nobody else able to arrive, and then stores the next phase and
-//            its count in one word (seq_cst). That is the last access to the object; then it wakes those of the lot whose phase is over (park/lot.h,
-//            A2 and A3). It looks at the object again only if somebody waits there: at this address may be another barrier by then.
+// Protocol   arrive: missing -= n (CAS). The arrival that makes it zero runs the completion function, with nobody else able to arrive, and then, under the
+//            bucket's lock, stores the next phase and its count in one word (seq_cst), takes those of the lot whose phase is over, unlocks and wakes them.
+//            The store is the last access to the object, but if a waiter is linked: that keeps it alive as long as the lock is held.
+//            arrive_and_drop: the CAS and the smaller count for the next phase are one step for complete(), because both are done under that lock: an arrival
+//            that is refused has dropped nothing.
 // Tests      tests/sync/latch_barrier_test.cpp
 #include <dunlin/barrier.hpp>
 
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -19,44 +22,65 @@ namespace {
 constexpr std::uint32_t phase_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
 constexpr std::uint32_t missing_in(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
 
-std::uint32_t checked_count(std::ptrdiff_t expected) {
-    if (expected < 0 || expected > INT32_MAX) {
-        throw std::invalid_argument("dunlin::barrier: a count of " + std::to_string(expected) + " is not between 0 and max(), " + std::to_string(INT32_MAX));
+barrier_core::arrival arrival_of(std::uint64_t before, std::ptrdiff_t n, const char* operation) {
+    const std::uint32_t missing = missing_in(before);
+    if (n > static_cast<std::ptrdiff_t>(missing)) {
+        throw std::logic_error(operation + std::to_string(n) + " arrivals, " + std::to_string(missing) + " are expected");
     }
-    return static_cast<std::uint32_t>(expected);
+    return {phase_of(before), static_cast<std::ptrdiff_t>(missing) == n};
 }
 
 }  // namespace
 
-barrier_core::barrier_core(std::ptrdiff_t expected) : word_(checked_count(expected)), expected_(static_cast<std::uint32_t>(expected)) {}
+void barrier_core::throw_bad_count(std::ptrdiff_t expected) {
+    throw std::invalid_argument("dunlin::barrier: a count of " + std::to_string(expected) + " is not between 0 and max(), " + std::to_string(INT32_MAX));
+}
 
 barrier_core::~barrier_core() { park::check_nobody_waits(this, "a barrier is destroyed while goroutines wait for it"); }
 
 barrier_core::arrival barrier_core::arrive(std::ptrdiff_t n) {
     if (n <= 0) throw std::invalid_argument("dunlin::barrier::arrive: " + std::to_string(n) + " arrivals");
-    std::uint64_t word = word_.load(std::memory_order_relaxed);
-    do {
-        if (n > static_cast<std::ptrdiff_t>(missing_in(word))) {
-            throw std::logic_error("dunlin::barrier::arrive: " + std::to_string(n) + " arrivals, " + std::to_string(missing_in(word)) + " are expected");
-        }
-    } while (!word_.compare_exchange_weak(word, word - static_cast<std::uint64_t>(n), std::memory_order_acq_rel, std::memory_order_relaxed));
-    return {phase_of(word), static_cast<std::ptrdiff_t>(missing_in(word)) == n};
+    return arrival_of(take_arrivals(n), n, "dunlin::barrier::arrive: ");
 }
 
-void barrier_core::drop() {
-    std::uint32_t expected = expected_.load(std::memory_order_relaxed);
-    do {
-        if (expected == 0) throw std::logic_error("dunlin::barrier::arrive_and_drop: nobody is expected any more");
-    } while (!expected_.compare_exchange_weak(expected, expected - 1, std::memory_order_relaxed));
+barrier_core::arrival barrier_core::arrive_and_drop() {
+    std::uint64_t before;
+    {
+        park::runtime_section inside;
+        // Pairs with the lock of complete(): the end of this phase sees the smaller count.
+        const std::scoped_lock guard(park::bucket_of(this).lock);
+        before = take_arrivals(1);
+        if (missing_in(before) != 0) --expected_;  // never less than what is missing
+    }
+    return arrival_of(before, 1, "dunlin::barrier::arrive_and_drop: ");
+}
+
+// The word before. Nothing has changed if fewer than n are missing in it.
+std::uint64_t barrier_core::take_arrivals(std::ptrdiff_t n) noexcept {
+    std::uint64_t word = word_.load(std::memory_order_relaxed);
+    while (n <= static_cast<std::ptrdiff_t>(missing_in(word))) {
+        // Acquire-release: what happened before each arrival happens before the completion function of the last one.
+        if (word_.compare_exchange_weak(word, word - static_cast<std::uint64_t>(n), std::memory_order_acq_rel, std::memory_order_relaxed)) break;
+    }
+    return word;
 }
 
 void barrier_core::complete(std::uint32_t phase) noexcept {
-    const void* const here = this;
-    // What was dropped in this phase came before an arrival in it.
-    word_.store(std::uint64_t{phase + 1} << 32 | expected_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-    wake_arrived(here, park::lot_kind::barrier, [here](const park::lot_node& n) noexcept {
-        return phase_of(static_cast<const barrier_core*>(here)->word_.load(std::memory_order_relaxed)) != n.value;
-    });
+    park::runtime_section inside;
+    park::lot_bucket& b = park::bucket_of(this);
+    park::wake_chain chain;
+    b.lock.lock();
+    word_.store(std::uint64_t{phase + 1} << 32 | expected_, std::memory_order_seq_cst);
+    for (park::lot_node* n = b.front(this); n != nullptr && n->kind == park::lot_kind::barrier;) {
+        park::lot_node* const next = n->after();
+        if (n->value == phase) {
+            b.remove(n);
+            if (n->claim()) chain.add(n);
+        }
+        n = next;
+    }
+    b.lock.unlock();
+    park::wake_all(chain.first());
 }
 
 wait_outcome barrier_core::wait(std::uint32_t phase, const wait_limit* limit, const std::source_location& where) {

@@ -9,6 +9,8 @@
 //            W3  prepare(); CAS state 0 -> 1; it was 2:
 //                withdraw, out
 //            W4  wait
+//            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then W3. Not queued: N3 has come too late for
+//                its deadline, and a wait that goes on has been notified
 // Proof      (no notify is lost) Whoever notifies after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on one word: one comes first, and the
 //            other acts. The oldest is notified even before it has parked.
 // Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it returns, so N3 may look at its node.
@@ -16,6 +18,7 @@
 // Tests      tests/sync/condition_variable_test.cpp
 #include <dunlin/condition_variable.hpp>
 
+#include <mutex>
 #include <new>
 
 #include "sync/lot_wait.h"
@@ -69,19 +72,21 @@ condition_wait::condition_wait(const void* condition, bool limited) noexcept {
 
 // Only when the user's unlock has thrown, or exit_goroutine() passes, is it still queued.
 condition_wait::~condition_wait() {
-    if (in(storage_).node.state.load(std::memory_order_acquire) == queued) leave_queue();
+    if (in(storage_).node.state.load(std::memory_order_acquire) == queued) leave();
 }
 
-void condition_wait::leave_queue() noexcept {
+bool condition_wait::leave() noexcept {
     park::lot_node& n = in(storage_).node;
     park::lot_bucket& b = park::bucket_of(n.address);
     park::runtime_section inside;
-    b.lock.lock();
-    if (n.linked) b.remove(&n);
-    b.lock.unlock();
+    const std::scoped_lock guard(b.lock);
+    if (!n.linked) return false;
+    b.remove(&n);
+    n.state.store(parked, std::memory_order_relaxed);  // nobody looks at it any more but the destructor
+    return true;
 }
 
-wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_location& where) {
+wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_location& where, bool may_go_on) {
     park::waiter& w = in(storage_).waiter;
     park::lot_node& n = in(storage_).node;
     park::lot_bucket& b = park::bucket_of(n.address);
@@ -95,7 +100,23 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
         w.leave();
         return wait_outcome::ok;
     }
-    return wait_in_lot(b, n, w, limit);
+    if (!may_go_on) return wait_in_lot(b, n, w, limit);
+    const end_of_wait end = wait_limited(w, *limit);
+    if (end == end_of_wait::served) return wait_outcome::ok;
+    bool stays;
+    {
+        park::runtime_section inside;
+        const std::scoped_lock guard(b.lock);
+        stays = n.linked && end == end_of_wait::timed_out;
+        if (stays) {
+            n.state.store(queued, std::memory_order_relaxed);  // under the lock that N1 to N3 need
+        } else if (n.linked) {
+            b.remove(&n);
+        }
+    }
+    if (end == end_of_wait::no_memory) throw std::bad_alloc();
+    if (end == end_of_wait::cancelled) return wait_outcome::cancelled;
+    return stays ? wait_outcome::timed_out : wait_outcome::ok;  // W5
 }
 
 void notify_condition(const void* condition, bool all) noexcept {

@@ -47,7 +47,14 @@ void group_counter::release() noexcept {
 
 void group_counter::add(std::int64_t n) {
     if (n > 0) {
-        word_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
+        std::uint64_t word = word_.load(std::memory_order_relaxed);
+        do {
+            if (n > std::int64_t{most_added} - pending_of(word)) {
+                throw std::overflow_error("dunlin::wait_group: wait_group counter overflow (" + std::to_string(pending_of(word)) + " and " +
+                                          std::to_string(n) + " more)");
+            }
+            // Relaxed: an add() from zero must happen before the wait() that it concerns, by the program's own order.
+        } while (!word_.compare_exchange_weak(word, word + static_cast<std::uint64_t>(n), std::memory_order_relaxed));
     } else if (n < 0) {
         add_slow(n, "dunlin::wait_group: negative wait_group counter");
     }
@@ -103,8 +110,8 @@ void group_counter::wait(unsigned char reason, bool in_place, std::source_locati
 }
 
 wait_outcome group_counter::wait_limited(const wait_limit& limit, unsigned char reason, std::source_location where) {
-    if (cancelled_already(&limit)) return wait_outcome::cancelled;
     if (pending() == 0) return wait_outcome::ok;
+    if (cancelled_already(&limit)) return wait_outcome::cancelled;
     if (is_past(&limit)) return wait_outcome::timed_out;
     return wait_in_queue(&limit, reason, where);
 }

@@ -41,8 +41,8 @@ inline wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::wa
 template <class Arrived>
 wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::uint64_t value, sched::wait_reason reason, const wait_limit* limit,
     const std::source_location& where, Arrived arrived) {
-    if (cancelled_already(limit)) return wait_outcome::cancelled;
     if (arrived()) return wait_outcome::ok;
+    if (cancelled_already(limit)) return wait_outcome::cancelled;
     if (is_past(limit)) return wait_outcome::timed_out;
     park::waiter w;
     park::lot_node n(&w, object, kind, limit != nullptr);

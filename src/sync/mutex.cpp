@@ -36,6 +36,7 @@
 #include <dunlin/mutex.hpp>
 
 #include "platform/membarrier.h"
+#include "platform/usable.h"
 #include "sched/crash.h"
 #include "sync/lot_wait.h"
 #include "sync/mutex_holder.h"
@@ -58,6 +59,7 @@ constexpr int pauses_between = 40;
 // Whoever calls: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
 inline std::uint64_t caller() noexcept {
     if (const sched::goroutine* g = sched::current_goroutine()) return g->id;
+    platform::check_alone();
     static thread_local char here;
     return reinterpret_cast<std::uintptr_t>(&here) | (std::uint64_t{1} << 63);
 }
@@ -119,8 +121,8 @@ bool mutex::try_lock() noexcept {
 }
 
 wait_outcome mutex::lock_limited(const detail::wait_limit& limit, const std::source_location& where) {
-    if (detail::cancelled_already(&limit)) return wait_outcome::cancelled;
     if (try_lock()) return wait_outcome::ok;
+    if (detail::cancelled_already(&limit)) return wait_outcome::cancelled;
     return lock_slow(&limit, where);
 }
 

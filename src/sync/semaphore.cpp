@@ -4,7 +4,8 @@
 // Protocol   release                                          acquire
 //            R1  somebody waits in the bucket: lock it, give  A1  CAS permits n -> n - 1, n > 0: have it
 //                permits straight to the first ones; what is  A2  lock the bucket, announce()
-//                left: permits +=; unlock, wake: done         A3  A1 again: retract(), unlock
+//                left: permits +=; unlock, wake: done. Is     A3  A1 again: retract(), unlock
+//                that too many: see settle()
 //            R2  permits += n (seq_cst)                       A4  queue, unlock, wait; woken: have it
 //            R3  nobody waits in the bucket: done
 //            R4  lock it; while somebody queues here for a semaphore: it is alive; A1 for him, take him off; unlock, wake
@@ -24,8 +25,8 @@ using park::lot_kind;
 using park::lot_node;
 
 wait_outcome semaphore_core::acquire(const wait_limit* limit, const std::source_location& where) {
-    if (cancelled_already(limit)) return wait_outcome::cancelled;
     if (try_acquire()) return wait_outcome::ok;
+    if (cancelled_already(limit)) return wait_outcome::cancelled;
     if (is_past(limit)) return wait_outcome::timed_out;
     park::waiter w;
     lot_node n(&w, this, lot_kind::semaphore, limit != nullptr);
@@ -54,37 +55,47 @@ bool semaphore_core::try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept {
     return true;
 }
 
-void semaphore_core::raise(std::ptrdiff_t n, std::ptrdiff_t most) {
-    if (try_raise(n, most)) return;
+void semaphore_core::throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const {
     throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) + " permits and " +
                               std::to_string(n) + " more are more than max(), " + std::to_string(most));
 }
 
 void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
     if (n < 0) throw std::invalid_argument("dunlin::counting_semaphore::release: " + std::to_string(n) + " permits");
-    if (n > most) raise(n, most);  // throws
+    if (n > most) throw_too_many(n, most);
     park::lot_bucket& b = park::bucket_of(this);
     if (b.waiting.load(std::memory_order_relaxed) != 0) {  // R1
         park::runtime_section inside;
         park::wake_chain chain;
+        std::ptrdiff_t given = 0;
         b.lock.lock();
         while (n != 0) {
             lot_node* const first = b.pop_claimed(this);
             if (first == nullptr) break;
             chain.add(first);
             --n;
+            ++given;
         }
-        const bool fits = n == 0 || try_raise(n, most);
+        const bool fits = n == 0 || settle(n, given, most);
         b.lock.unlock();
         park::wake_all(chain.first());
-        if (fits) return;
-    } else {
-        raise(n, most);                                              // R2
-        if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
+        if (!fits) throw_too_many(n + given, most);
         return;
     }
-    raise(n, most);
-    hand_out(this);
+    if (!try_raise(n, most)) throw_too_many(n, most);                    // R2
+    if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
+}
+
+// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all. False: those would be too many, because
+// another release has just raised the permits and not found these waiters yet (between its R2 and R3). Then the waiters have theirs from that one, as its R4
+// would have it, and this release has changed nothing.
+bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept {
+    std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
+    for (;;) {
+        const bool fits = have <= most - left;
+        // Sequentially consistent as in R2: those who queue afterwards see it in A3.
+        if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst, std::memory_order_relaxed)) return fits;
+    }
 }
 
 // R4. There may be another object at this address by now, or none.

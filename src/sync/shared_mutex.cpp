@@ -5,7 +5,7 @@
 // Protocol   Whoever can take it with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS again, which takes it or sets the bit; queue.
 //            An unlock that leaves it free with the bit set locks the bucket first, chooses who has it next, and stores the word for them:
 //            whoever is woken has it. After a writer: all readers that wait, else the first writer. After the last reader: the first writer, else all readers.
-//            A writer that gives up lets the readers in that waited behind it.
+//            A writer that gives up lets the readers in that waited behind it, up to the next writer.
 // Proof      (nobody is forgotten) The bit and the count are one word: a CAS that frees it has seen the bit clear, so nobody was queued; whoever queues
 //            after it has seen it free. (no starvation) Readers that come while a writer waits queue behind the bit; they get in after that writer, and
 //            before the next, because a writer's unlock takes the readers first.
@@ -28,11 +28,12 @@ struct shared_mutex::queue {
     shared_mutex& object;
     park::lot_bucket& bucket;
 
-    // Takes all readers off that can still be had; how many.
-    std::uint32_t admit_readers(park::wake_chain& chain) noexcept {
+    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would still reach.
+    std::uint32_t admit_readers(park::wake_chain& chain, bool up_to_a_writer = false) noexcept {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
             lot_node* const next = n->after();
+            if (up_to_a_writer && n->kind == lot_kind::writer && !n->who->lost()) break;
             if (n->kind == lot_kind::reader) {
                 bucket.remove(n);
                 if (n->claim()) {
@@ -60,13 +61,6 @@ struct shared_mutex::queue {
         return false;
     }
 
-    bool has_writer() noexcept {
-        for (const lot_node* n = bucket.front(&object); n != nullptr; n = n->after()) {
-            if (n->kind == lot_kind::writer) return true;
-        }
-        return false;
-    }
-
     // Nobody has it any more. Release: for those who come later; those in the chain are woken.
     park::wait_node* pass_on(role from) noexcept {
         park::wake_chain chain;
@@ -84,7 +78,7 @@ struct shared_mutex::queue {
     park::wait_node* given_up() noexcept {
         park::wake_chain chain;
         std::uint32_t more = 0;
-        if ((object.word_.load(std::memory_order_relaxed) & written) == 0 && !has_writer()) more = admit_readers(chain);
+        if ((object.word_.load(std::memory_order_relaxed) & written) == 0) more = admit_readers(chain, true);
         const bool empty = !bucket.any(&object);
         // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in which they come.
         std::uint32_t word = object.word_.load(std::memory_order_relaxed), next;
@@ -96,8 +90,8 @@ struct shared_mutex::queue {
 };
 
 wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const std::source_location& where) {
-    if (detail::cancelled_already(limit)) return wait_outcome::cancelled;
     if (r == writer ? try_lock() : try_lock_shared()) return wait_outcome::ok;
+    if (detail::cancelled_already(limit)) return wait_outcome::cancelled;
     if (detail::is_past(limit)) return wait_outcome::timed_out;
     park::waiter w;
     lot_node n(&w, this, r == writer ? lot_kind::writer : lot_kind::reader, limit != nullptr);

@@ -1,10 +1,15 @@
 // task_group.cpp - goroutines that belong together, their first exception, and the context that it cancels.
 //
-// The context is made when somebody asks for it, since most groups never do. failed(): writes the error, then looks for a context; context(): publishes it,
-// then looks for an error. Both pairs are sequentially consistent, so at least one of the two cancels.
+// The context is made when it is asked for, since most groups never do. It and the error change under a lock, because a wait() that rethrows takes both away
+// while others may ask for the context, or cancel it: what they get under the lock is counted, and theirs. No lock is held while a context is cancelled or
+// freed.
 #include <dunlin/context.hpp>
 #include <dunlin/task.hpp>
 
+#include <new>
+
+#include "park/waiter.h"
+#include "platform/lock.h"
 #include "sched/wait_reason.h"
 
 namespace dunlin {
@@ -26,16 +31,37 @@ task_group::task_group(const dunlin::context& parent) : parent_(access::core_of(
 
 task_group::~task_group() {
     members_.wait(reason, true, std::source_location::current());
-    detail::chan_handle::release(context_.load(std::memory_order_relaxed));
+    detail::chan_handle::release(context_);
     detail::chan_handle::release(parent_);
 }
 
+// The group's lock for a scope, inside the runtime.
+struct task_group::locked {
+    explicit locked(const task_group& g) noexcept : lock_(*std::launder(reinterpret_cast<platform::futex_lock*>(&g.lock_))) {
+        static_assert(sizeof g.lock_ == sizeof(platform::futex_lock) && alignof(platform::futex_lock) == 4);
+        lock_.lock();
+    }
+    ~locked() { lock_.unlock(); }
+    locked(const locked&) = delete;
+    locked& operator=(const locked&) = delete;
+
+private:
+    park::runtime_section inside_;  // first: it is left last
+    platform::futex_lock& lock_;
+};
+
 void task_group::failed(std::exception_ptr error) noexcept {
     if (!error) return;  // exit_goroutine() passes through the same catch
-    if (has_error_.exchange(true, std::memory_order_relaxed)) return;
-    error_ = std::move(error);
-    error_written_.store(true, std::memory_order_seq_cst);
-    if (detail::chan_core* c = context_.load(std::memory_order_seq_cst)) detail::cancel_node(c, error_);
+    detail::chan_handle to_cancel;
+    {
+        const locked guard(*this);
+        if (error_) return;
+        error_ = error;
+        has_error_.store(true, std::memory_order_relaxed);
+        detail::chan_handle::reference(context_);
+        to_cancel = detail::chan_handle(context_);
+    }
+    if (to_cancel.core() != nullptr) detail::cancel_node(to_cancel.core(), std::move(error));
 }
 
 void task_group::wait(std::source_location where) {
@@ -50,28 +76,39 @@ void task_group::wait(const dunlin::context& ctx, std::source_location where) {
 }
 
 void task_group::rethrow() {
+    // Relaxed: the end of the member that set it happened before the end of our wait.
     if (!has_error_.load(std::memory_order_relaxed)) return;
-    std::exception_ptr error = std::move(error_);
-    error_ = nullptr;
-    error_written_.store(false, std::memory_order_relaxed);
-    has_error_.store(false, std::memory_order_relaxed);
-    detail::chan_handle::release(context_.exchange(nullptr, std::memory_order_acq_rel));
+    std::exception_ptr error;
+    detail::chan_handle old;
+    {
+        const locked guard(*this);
+        error = std::exchange(error_, nullptr);
+        has_error_.store(false, std::memory_order_relaxed);
+        old = detail::chan_handle(std::exchange(context_, nullptr));
+    }
+    old = {};  // before the throw: it may be the last reference
     std::rethrow_exception(std::move(error));
 }
 
 dunlin::context task_group::context() const {
-    detail::chan_core* c = context_.load(std::memory_order_seq_cst);
-    if (c == nullptr) {
-        detail::chan_handle::reference(parent_);
-        detail::chan_handle made = detail::make_cancel_node(detail::chan_handle(parent_));
-        if (context_.compare_exchange_strong(c, made.core(), std::memory_order_seq_cst)) {
-            c = made.core();
-            detail::chan_handle::reference(c);  // the group's
+    detail::chan_handle mine, made;
+    std::exception_ptr error;
+    for (;;) {
+        {
+            const locked guard(*this);
+            if (context_ == nullptr) context_ = made.detach();  // the group's reference
+            if (context_ != nullptr) {
+                detail::chan_handle::reference(context_);
+                mine = detail::chan_handle(context_);
+                error = error_;
+                break;
+            }
         }
-        if (error_written_.load(std::memory_order_seq_cst)) detail::cancel_node(c, error_);
+        detail::chan_handle::reference(parent_);
+        made = detail::make_cancel_node(detail::chan_handle(parent_));
     }
-    detail::chan_handle::reference(c);
-    return access(detail::chan_handle(c));
+    if (error) detail::cancel_node(mine.core(), std::move(error));
+    return access(std::move(mine));
 }
 
 void task_group::cancel() const { detail::cancel_node(access::core_of(context()), nullptr); }

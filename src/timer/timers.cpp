@@ -2,6 +2,7 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/usable.h"
 
 namespace dunlin::timers {
 
@@ -52,6 +53,7 @@ void timer_events::forget_all() noexcept {
 }
 
 void arm(timer_entry* t, sched::machine* m) {
+    if (m == nullptr) platform::check_usable();
     // The first processor always exists, and the world does not stop while a heap's lock is held.
     const sched::processor* p = m != nullptr ? sched::processor_of(m) : sched::the_scheduler.processor_at(0);
     const std::int64_t when_ns = t->when_ns;  // afterwards it may have fired, and be gone

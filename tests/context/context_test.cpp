@@ -409,22 +409,6 @@ TEST_P(Context, StopCallbackThatMovesAndDropsTheContext) {
     });
 }
 
-// The goroutine that requests stop may be interrupted just before a callback, and a goroutine that drops the context then believes on its thread to be the one
-// that runs it. Whoever comes late finds the callback's memory.
-TEST_P(Context, AStopCallbackThatComesAfterTheEndOfItsContext) {
-    run([] {
-        std::stop_source source;
-        std::optional<cancellable> ctx = dunlin::with_stop_token({}, source.get_token());
-        const dunlin::detail::stop_link::request late{inside::stop_link(*ctx)};
-        // Called first, in request_stop().
-        std::stop_callback drop(source.get_token(), [&] { ctx.reset(); });
-        source.request_stop();
-        EXPECT_EQ(late.link->node, nullptr);
-        EXPECT_TRUE(late.link->one_is_through);
-        late();
-    });
-}
-
 // ---- names -------------------------------------------------------------------------------------------------------------------------------
 
 enum class colour { red };

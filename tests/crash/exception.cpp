@@ -238,6 +238,42 @@ int overflow_by_wide_frames() {
     return 0;
 }
 
+// Two functions in turn.
+[[gnu::noinline]] int odd(int depth);
+[[gnu::noinline]] int even(int depth) {
+    volatile char room[64];
+    room[0] = static_cast<char>(depth);
+    return endless ? odd(depth + 1) + room[0] : 0;
+}
+int odd(int depth) {
+    volatile char room[128];
+    room[0] = static_cast<char>(depth);
+    return endless ? even(depth + 1) + room[0] : 0;
+}
+
+int overflow_by_two() {
+    dunlin::run([] {
+        dunlin::go([] { std::printf("%d", even(0)); });
+        for_ever();
+    });
+    return 0;
+}
+
+// No recursion: one frame is too large.
+[[gnu::noinline]] int too_wide() {
+    volatile char room[400'000];
+    for (std::size_t i = sizeof room; i > 0; i -= 1000) room[i - 1] = 1;
+    return room[0];
+}
+
+int overflow_by_one_frame() {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [] {
+        dunlin::go([] { std::printf("%d", too_wide()); });
+        for_ever();
+    });
+    return 0;
+}
+
 int null_pointer() {
     dunlin::run([] {
         dunlin::go([] {
@@ -269,6 +305,8 @@ constexpr support::scenario all[] = {
     {"overflow_in_place", overflow_in_place},
     {"overflow_of_a_small_stack", overflow_of_a_small_stack},
     {"overflow_by_wide_frames", overflow_by_wide_frames},
+    {"overflow_by_two", overflow_by_two},
+    {"overflow_by_one_frame", overflow_by_one_frame},
     {"null_pointer", null_pointer},
 };
 

@@ -101,6 +101,37 @@ TEST_F(Overflow, OfAChildThatRunsInPlace) { overflow("overflow_in_place"); }
 TEST_F(Overflow, OfTheSmallestStack) { expect_in("\"small\"", overflow("overflow_of_a_small_stack")); }
 TEST_F(Overflow, ByFramesWiderThanAPage) { overflow("overflow_by_wide_frames"); }
 
+// "recursion: f(int) x 902", from the report.
+unsigned long times_of(const std::string& function, const support::child_result& r) {
+    std::smatch found;
+    const std::regex line("recursion: .*" + function + "\\(int\\) x ([0-9]+)");
+    return std::regex_search(r.err, found, line) ? std::stoul(found[1]) : 0;
+}
+
+TEST_F(Overflow, SaysWhoRecurses) {
+    EXPECT_GT(times_of("recurse", overflow("overflow")), 500u);
+    EXPECT_GT(times_of("recurse", overflow("overflow_of_main")), 20'000u);
+}
+
+TEST_F(Overflow, SaysWhoRecursesInTurns) {
+    const auto r = overflow("overflow_by_two");
+    const auto even = times_of("even", r), odd = times_of("odd", r);
+    EXPECT_GT(even, 300u) << r;
+    EXPECT_LE(even, odd + 1) << r;
+    EXPECT_LE(odd, even + 1) << r;
+}
+
+TEST_F(Overflow, OfOneFrameIsNoRecursion) {
+    const auto r = overflow("overflow_by_one_frame");
+    EXPECT_EQ(r.err.find("recursion:"), std::string::npos) << r;
+    expect_in("too_wide", r);
+}
+
+TEST_F(Overflow, ShowsTheOutermostFramesToo) {
+    expect_in("overflow()::{lambda", overflow("overflow"));
+    expect_in("overflow_of_main()::{lambda", overflow("overflow_of_main"));
+}
+
 TEST_F(Overflow, IsNotWhatANullPointerIs) {
     const auto r = crash("null_pointer");
     EXPECT_EQ(r.signal, SIGSEGV) << r;

@@ -140,6 +140,9 @@ std::size_t most_pipes(std::size_t wanted) {
 TEST_P(GoOs, PipeThreads) {
     const std::size_t count = most_pipes(1000);
     ASSERT_GT(count, 100u);
+    // A reader that waits takes no thread. Some are made all the same: under AddressSanitizer the first use of each stack sleeps in page faults of its
+    // shadow, which the monitor sees as a call that lasts.
+    static constexpr unsigned enough = support::sanitized ? 200 : 50;
     run([count] {
         std::vector<dunlin::fs::pipe> pipes(count);
         dunlin::chan<bool> reading(static_cast<std::ptrdiff_t>(count)), done(static_cast<std::ptrdiff_t>(count));
@@ -154,13 +157,13 @@ TEST_P(GoOs, PipeThreads) {
             });
         }
         for (std::size_t i = 0; i < count; ++i) reading.recv();
-        EXPECT_LT(dunlin::platform::count_threads(), 50u);
+        EXPECT_LT(dunlin::platform::count_threads(), enough);
         for (dunlin::fs::pipe& p : pipes) {
             p.write_end.write_all("x");
             p.write_end.close();
             done.recv();
         }
-        EXPECT_LT(dunlin::platform::count_threads(), 50u);
+        EXPECT_LT(dunlin::platform::count_threads(), enough);
     });
 }
 

@@ -1,4 +1,4 @@
-// A million goroutines parked at once, with default settings and under the system's default limit of mappings.
+// A million goroutines parked at once, on dense stacks, and many with default settings, under the system's default limit of mappings.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -70,36 +70,46 @@ TEST_F(Million, TheMemoryOfAPeakGoesBackThoughTheProcessIsIdle) {
     });
 }
 
-TEST_F(Million, GoroutinesParkedAtOnceTakeAtMost4900BytesEach) {
+// Starts so many, and says what each takes when all are parked.
+double bytes_of_each_parked(std::size_t n) {
+    const std::size_t before = status_kib("VmRSS") + status_kib("VmPTE");
+    dunlin::wait_group gate, ended;
+    gate.add(1);
+    std::atomic<std::size_t> begun{0}, woken{0};
+    for (std::size_t i = 0; i < n; ++i) {
+        ended.go([&begun, &woken, gate] {
+            begun.fetch_add(1, std::memory_order_relaxed);
+            gate.wait();
+            woken.fetch_add(1, std::memory_order_relaxed);
+        });
+    }
+    support::eventually([&] { return begun.load() == n; });
+    support::eventually([&] { return dunlin::runtime::stats().waiting == n; });
+    const std::size_t after = status_kib("VmRSS") + status_kib("VmPTE");
+    const double each = static_cast<double>(after - std::min(before, after)) * 1024 / static_cast<double>(n);
+    std::printf("%.0f bytes each, %zu mappings\n", each, mappings());
+    EXPECT_LE(mappings(), first_number_in("/proc/sys/vm/max_map_count"));
+    EXPECT_EQ(dunlin::runtime::num_goroutines(), n + 1);
+    gate.done();
+    ended.wait();
+    EXPECT_EQ(woken.load(), n);
+    return each;
+}
+
+TEST_F(Million, GoroutinesWithTheStackOfAThreadTakeAtMost8600BytesEach) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps shadow memory for each stack";
+    allow(120s);
+    dunlin::run([] { EXPECT_LE(bytes_of_each_parked(100'000), 8600); });
+    EXPECT_EQ(dunlin::runtime::num_goroutines(), 0u);
+}
+
+TEST_F(Million, GoroutinesParkedAtOnceOnDenseStacksTakeAtMost4900BytesEach) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps shadow memory for each stack";
     if (available_bytes() < std::size_t{7} << 30) GTEST_SKIP() << "needs 7 GiB of memory";
     allow(300s);
     static constexpr std::size_t n = 1'000'000;
     for (int round = 0; round < 2; ++round) {  // the second takes what the first gave back
-        dunlin::run([] {
-            const std::size_t before = status_kib("VmRSS") + status_kib("VmPTE");
-            dunlin::wait_group gate, ended;
-            gate.add(1);
-            std::atomic<std::size_t> begun{0}, woken{0};
-            for (std::size_t i = 0; i < n; ++i) {
-                ended.go([&begun, &woken, gate] {
-                    begun.fetch_add(1, std::memory_order_relaxed);
-                    gate.wait();
-                    woken.fetch_add(1, std::memory_order_relaxed);
-                });
-            }
-            support::eventually([&] { return begun.load() == n; });
-            support::eventually([] { return dunlin::runtime::stats().waiting == n; });
-            const std::size_t after = status_kib("VmRSS") + status_kib("VmPTE");
-            const double each = static_cast<double>(after - std::min(before, after)) * 1024 / n;
-            std::printf("%.0f bytes each, %zu mappings\n", each, mappings());
-            EXPECT_LE(each, 4900);
-            EXPECT_LE(mappings(), first_number_in("/proc/sys/vm/max_map_count"));
-            EXPECT_EQ(dunlin::runtime::num_goroutines(), n + 1);
-            gate.done();
-            ended.wait();
-            EXPECT_EQ(woken.load(), n);
-        });
+        dunlin::run({.stack_size = dunlin::dense_stack_size}, [] { EXPECT_LE(bytes_of_each_parked(n), 4900); });
         EXPECT_EQ(dunlin::runtime::num_goroutines(), 0u);
     }
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -105,6 +106,60 @@ TEST_F(RunQueue, RotateTakesTheOldestAndQueuesAnotherBehindTheYoungest) {
     push(0, 3);
     for (std::size_t i = 0; i < 3 * capacity; ++i) ASSERT_EQ(queue_.rotate(g((i + 3) % 4)), g(i % 4));
     EXPECT_EQ(queue_.size(), 3u);
+}
+
+// The version. A thief that has read the word must fail once anything has been taken out, even if head and size are the
+// same again.
+TEST_F(RunQueue, EveryTakingChangesWhatAThiefHasRead) {
+    const auto yes = [](const goroutine*) { return true; };
+    goroutine* half[capacity / 2];
+    const auto changes = [&](const char* what, const auto& take) {
+        push(0, 4);
+        const std::uint64_t before = queue_.takings();
+        take();
+        EXPECT_NE(queue_.takings(), before) << what;
+        while (queue_.pop() != nullptr) {}
+    };
+    changes("pop", [&] { queue_.pop(); });
+    changes("pop_and_prefetch", [&] { queue_.pop_and_prefetch(); });
+    changes("pop_youngest_if", [&] { queue_.pop_youngest_if(yes); });
+    changes("take_half", [&] { queue_.take_half(half); });
+    changes("rotate", [&] { queue_.rotate(g(5)); });
+}
+
+// The same as it happens: the claim of the outer one stands for a thief's. Between its reading and its claim the youngest
+// is taken back and another pushed, so that head and size are what they were.
+TEST_F(RunQueue, AClaimFailsWhenTheYoungestWasTakenBackAndAnotherPushedMeanwhile) {
+    const auto yes = [](const goroutine*) { return true; };
+    for (const std::uint32_t place : {0u, 100u, capacity - 1}) {
+        move_head_by(place);
+        push(0, 2);
+        bool first = true;
+        const goroutine* claimed = queue_.pop_youngest_if([&](const goroutine*) {
+            if (std::exchange(first, false)) {
+                EXPECT_EQ(queue_.pop_youngest_if(yes), g(1));
+                EXPECT_TRUE(queue_.push(g(2)));
+            }
+            return true;
+        });
+        EXPECT_EQ(claimed, g(2)) << "it claimed what had been taken";
+        EXPECT_EQ(queue_.pop(), g(0));
+        EXPECT_EQ(queue_.pop(), nullptr);
+    }
+}
+
+// A full queue has no free slot: one written before the claim is read by a thief as the oldest. One place less is room
+// enough.
+TEST_F(RunQueue, RotateLeavesAFullQueueAloneAndWorksInOneThatIsNearlyFull) {
+    move_head_by(7);
+    push(0, capacity);
+    EXPECT_EQ(queue_.rotate(g(capacity)), nullptr);
+    EXPECT_EQ(queue_.peek(), g(0));
+    EXPECT_EQ(queue_.at(capacity - 1), g(capacity - 1));
+    EXPECT_EQ(queue_.pop(), g(0));
+    EXPECT_EQ(queue_.rotate(g(capacity)), g(1));
+    EXPECT_EQ(queue_.size(), capacity - 1);
+    for (std::uint32_t i = 2; i <= capacity; ++i) ASSERT_EQ(queue_.pop(), g(i));
 }
 
 // The same few descriptors go in and out again and again, and the queue is often empty: what a thief has read is soon true again, of another moment.

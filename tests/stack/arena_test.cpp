@@ -46,7 +46,7 @@ arena& new_arena(guard_kind kind = guard_kind::automatic) {
     return all.back();
 }
 
-std::vector<slot*> take(arena& a, std::size_t count, unsigned size_class = default_class) {
+std::vector<slot*> take(arena& a, std::size_t count, unsigned size_class = dense_class) {
     slot* head = nullptr;
     EXPECT_EQ(a.allocate(size_class, &head, count), count);
     std::vector<slot*> result;
@@ -161,18 +161,18 @@ TEST(StackClass, AskingFor64KiBGivesAtLeast64KiB) {
             EXPECT_GE(s->usable(), asked_kib * 1024);
         }
     }
-    EXPECT_EQ(slot_bytes(default_class), std::size_t{256} << 10);
+    EXPECT_EQ(slot_bytes(dense_class), std::size_t{256} << 10);
 }
 
 TEST(Stack, LiesInASlotAlignedToItsSizeWithTheGuardBelow) {
-    for (unsigned c : {class_for(0), default_class, 7U, 10U}) {
+    for (unsigned c : {class_for(0), dense_class, 7U, 10U}) {
         for (const slot* s : take(new_arena(), 40, c)) {
-            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(s->base()) % slot_bytes(c), 0U);
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(s->base()) % slot_bytes(c), slot_offset(c));
             EXPECT_EQ(reinterpret_cast<std::uintptr_t>(s->top) % 64, 0U);
             EXPECT_EQ(s->low(), s->base() + guard_bytes);
             EXPECT_EQ(s->end(), s->base() + slot_bytes(c));
             EXPECT_LT(s->top, s->end());
-            EXPECT_GE(s->top, s->end() - colour_bytes);
+            EXPECT_GE(s->top, s->end() - colour_bytes - (page_colours(c) - 1) * page_colour_step);
         }
     }
 }
@@ -211,7 +211,7 @@ TEST_P(StackGuard, AStoreBelowTheStackFaults) {
 }
 
 TEST_P(StackGuard, EverySlotOfEveryClassHasOne) {
-    for (unsigned c : {class_for(0), 1U, default_class, 5U, 9U}) {
+    for (unsigned c : {class_for(0), 1U, dense_class, 5U, 9U}) {
         for (const slot* s : take(new_arena(GetParam()), 150, c)) {
             ASSERT_FALSE(readable(s->base()));
             ASSERT_FALSE(readable(s->low() - 8));
@@ -339,7 +339,7 @@ TEST(Arena, AParkedStackCostsOnePageAndItsShareOfPageTable) {
     slots.reserve(count);
     const std::size_t before = from_status("VmRSS") + from_status("VmPTE");
     slot* head = nullptr;
-    ASSERT_EQ(a.allocate(default_class, &head, count), count);
+    ASSERT_EQ(a.allocate(dense_class, &head, count), count);
     for (slot* s = head; s != nullptr; s = s->next) {
         touch(s);
     }
@@ -382,8 +382,8 @@ TEST(Arena, ClassesDoNotMix) {
     arena& a = new_arena();
     const std::vector<slot*> small = take(a, 5, class_for(0));
     put(a, small);
-    for (const slot* s : take(a, 5, default_class)) {
-        EXPECT_EQ(s->size_class, default_class);
+    for (const slot* s : take(a, 5, dense_class)) {
+        EXPECT_EQ(s->size_class, dense_class);
     }
     EXPECT_EQ(take(a, 5, class_for(0)), small);
 }
@@ -422,9 +422,9 @@ TEST(Arena, UnderALimitItReservesWhatIsLeftAndThenSaysSo) {
         setrlimit(RLIMIT_AS, &limit);
         slot* head = nullptr;
         int error = 0;
-        const std::size_t got = a.allocate(default_class, &head, 100'000, &error);
-        const bool most = got * slot_bytes(default_class) > more * 9 / 10;
-        const bool none_left = a.allocate(default_class, &head, 1) == 0 && head == nullptr;
+        const std::size_t got = a.allocate(dense_class, &head, 100'000, &error);
+        const bool most = got * slot_bytes(dense_class) > more * 9 / 10;
+        const bool none_left = a.allocate(dense_class, &head, 1) == 0 && head == nullptr;
         _exit(most && error == ENOMEM && none_left ? 0 : 1);
     }
     int status = 0;
@@ -524,7 +524,7 @@ TEST(ArenaTrim, IdleLeavesWhatIsNeededBetweenTwoOfItsSteps) {
 
 TEST(ArenaLookup, FindsTheSlotOfAnyAddressInItAndTellsTheGuardApart) {
     arena& a = new_arena();
-    for (unsigned c : {class_for(0), default_class, 8U}) {
+    for (unsigned c : {class_for(0), dense_class, 8U}) {
         for (slot* s : take(a, 70, c)) {
             const std::pair<std::byte*, bool> cases[] = {
                 {s->base(), true}, {s->low() - 1, true}, {s->low(), false}, {s->top - 1, false}, {s->end() - 1, false}};
@@ -573,7 +573,7 @@ TEST(Arena, AStackHasOneHolderAtATimeAndItsMemoryIsNotTakenAway) {
                     std::mt19937 random(id);
                     const auto mark = [id](const slot* s) { return reinterpret_cast<std::uintptr_t>(s) + id; };
                     for (int round = 0; round < (sanitized ? 200 : 1000); ++round) {
-                        const unsigned c = random() % 4 == 0 ? class_for(0) : default_class;
+                        const unsigned c = random() % 4 == 0 ? class_for(0) : dense_class;
                         std::vector<slot*> mine = take(a, 1 + random() % 100, c);
                         for (const slot* s : mine) {
                             reinterpret_cast<std::uintptr_t*>(s->top)[-1] = mark(s);

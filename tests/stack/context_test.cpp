@@ -228,7 +228,7 @@ struct computation {
     }
 
     explicit computation(std::function<void(computation&)> function) : body(std::move(function)) {
-        if (stacks.allocate(default_class, &stack, 1) != 1) std::abort();
+        if (stacks.allocate(dense_class, &stack, 1) != 1) std::abort();
         prepare_for_tools(*stack);
         view = {stack->low(), static_cast<std::size_t>(stack->end() - stack->low()), fiber_of(stack->end())};
         where = make_context(stack->top);
@@ -538,7 +538,7 @@ TEST(Context, ATraceOfAStoppedComputationHasItsFunctions) {
 
 TEST(Context, ATraceOfAComputationThatHasNotStartedIsItsEntry) {
     slot* s = nullptr;
-    ASSERT_EQ(stacks.allocate(default_class, &s, 1), 1u);
+    ASSERT_EQ(stacks.allocate(dense_class, &s, 1), 1u);
     const context fresh = make_context(s->top);
     const trace t = capture_trace(fresh);
     EXPECT_EQ(frames(t), std::vector<void*>{reinterpret_cast<void*>(&dunlin_context_entry)});

@@ -54,6 +54,76 @@ TEST_P(Latch, BadArgumentsAreExceptions) {
     });
 }
 
+constinit dunlin::latch static_latch(1);
+constinit dunlin::barrier<> static_barrier(1);
+
+TEST_P(Latch, StaticOnesNeedNoConstructor) {
+    run([] {
+        EXPECT_EQ(dunlin::latch::max(), UINT32_MAX);
+        dunlin::latch most(dunlin::latch::max());
+        EXPECT_FALSE(most.try_wait());
+        most.count_down(dunlin::latch::max());
+        EXPECT_TRUE(most.try_wait());
+        if (!static_latch.try_wait()) static_latch.count_down();
+        static_latch.wait();
+        static_barrier.arrive_and_wait();
+    });
+}
+
+// An arrival that is refused changes nothing, the count of the next phase neither.
+TEST_P(Barrier, WhoIsNotExpectedCannotDropOut) {
+    run([] {
+        dunlin::barrier<> b(2);
+        auto first = b.arrive();
+        bool refused = false;
+        struct during {
+            dunlin::barrier<during>** b;
+            bool* refused;
+            void operator()() const noexcept {
+                try {
+                    (*b)->arrive_and_drop();
+                } catch (const std::logic_error&) {
+                    *refused = true;
+                }
+            }
+        };
+        dunlin::barrier<during>* self = nullptr;
+        dunlin::barrier<during> c(2, during{&self, &refused});
+        self = &c;
+        static_cast<void>(c.arrive());
+        c.arrive_and_wait();
+        EXPECT_TRUE(refused) << "all had arrived";
+        refused = false;
+        auto token = c.arrive();
+        EXPECT_FALSE(refused) << "two are expected still";
+        c.arrive_and_wait();
+        EXPECT_TRUE(refused);
+        c.wait(std::move(token));
+        c.arrive_and_drop();
+        c.arrive_and_wait();
+        c.arrive_and_wait();  // alone
+        b.arrive_and_wait();
+        b.wait(std::move(first));
+    });
+}
+
+// The drop and its arrival are one step for the phase that it ends.
+TEST_P(Barrier, DroppingOutAgainstTheEndOfThePhase) {
+    run([] {
+        for (int round = 0; round < support::rounds(300); ++round) {
+            dunlin::barrier<> b(4);
+            dunlin::task_group group;
+            for (int i = 0; i < 2; ++i) group.go([&] { b.arrive_and_drop(); });
+            for (int i = 0; i < 2; ++i) {
+                group.go([&] {
+                    for (int phase = 0; phase < 5; ++phase) b.arrive_and_wait();
+                });
+            }
+            group.wait();
+        }
+    });
+}
+
 TEST_P(Barrier, AllArriveBeforeAnybodyGoesOn) {
     run([] {
         const int rounds = support::rounds(1000);

@@ -114,4 +114,51 @@ TEST_P(Semaphore, BadArgumentsAreExceptions) {
     });
 }
 
+// A release that is refused has changed nothing, with waiters and other releases at the same time.
+TEST_P(Semaphore, WorksAfterAReleaseThatWasRefused) {
+    allow(60s);
+    run([] {
+        dunlin::counting_semaphore<2> s(2);
+        EXPECT_THROW(s.release(), std::overflow_error);
+        s.acquire();
+        EXPECT_THROW(s.release(2), std::overflow_error);
+        s.release(1);
+        s.acquire();
+        s.acquire();
+        EXPECT_FALSE(s.try_acquire());
+        auto waiter = dunlin::spawn([&] { s.acquire(); });
+        support::eventually([&] { return dunlin::park::bucket_of(&s).waiting == 1; });
+        EXPECT_THROW(s.release(3), std::overflow_error);
+        s.release(2);
+        waiter.get();
+        EXPECT_TRUE(s.try_acquire());
+        EXPECT_FALSE(s.try_acquire());
+
+        // Exactly what was not refused is there at the end.
+        dunlin::counting_semaphore<3> t(0);
+        std::atomic<long> released{0}, taken{0};
+        dunlin::task_group group;
+        for (int i = 0; i < 3; ++i) {
+            group.go([&, i] {
+                for (int round = 0; round < support::rounds(2000); ++round) {
+                    try {
+                        t.release(1 + (round + i) % 3);
+                        released += 1 + (round + i) % 3;
+                    } catch (const std::overflow_error&) {
+                        dunlin::yield();
+                    }
+                }
+            });
+            group.go([&] {
+                for (int round = 0; round < support::rounds(2000); ++round) {
+                    if (t.try_acquire_for(50us)) ++taken;
+                }
+            });
+        }
+        group.wait();
+        while (t.try_acquire()) ++taken;
+        EXPECT_EQ(released, taken);
+    });
+}
+
 }  // namespace

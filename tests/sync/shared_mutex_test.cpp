@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include <dunlin/context.hpp>
 #include <dunlin/shared_mutex.hpp>
 
 #include "park/lot.h"
@@ -96,6 +97,66 @@ TEST_P(SharedMutex, AWriterThatWaitsKeepsReadersOutAndLetsThemInWhenItGivesUp) {
         EXPECT_TRUE(reader.get());
         m.unlock_shared();
         std::unique_lock lock(m);
+    });
+}
+
+// One writer gives up, another one remains: the readers that stand before that one get in, those behind it do not.
+TEST_P(SharedMutex, AWriterThatGivesUpLetsReadersInUpToTheNextWriter) {
+    run([] {
+        dunlin::shared_mutex m;
+        m.lock_shared();
+        const auto [give_up, cancel] = dunlin::with_cancel({});
+        auto first = dunlin::spawn([&, ctx = give_up] { EXPECT_THROW(m.lock(ctx), dunlin::context_cancelled); });
+        wait_for_waiters(m, 1);
+        dunlin::task_group before;
+        for (int i = 0; i < 3; ++i) before.go([&] { m.lock_shared(); });
+        wait_for_waiters(m, 4);
+        auto second = dunlin::spawn([&] { m.lock(); });
+        wait_for_waiters(m, 5);
+        std::atomic<bool> behind_is_in{false};
+        auto behind = dunlin::spawn([&] {
+            m.lock_shared();
+            behind_is_in = true;
+            m.unlock_shared();
+        });
+        wait_for_waiters(m, 6);
+        cancel();
+        first.get();
+        before.wait();
+        wait_for_waiters(m, 2);
+        EXPECT_FALSE(m.try_lock_shared()) << "a writer waits";
+        EXPECT_FALSE(behind_is_in);
+        for (int i = 0; i < 4; ++i) m.unlock_shared();
+        second.get();
+        EXPECT_FALSE(behind_is_in);
+        m.unlock();
+        behind.get();
+        EXPECT_TRUE(m.try_lock());
+        m.unlock();
+    });
+}
+
+// Readers are as good as alone when all writers only try for a while.
+TEST_P(SharedMutex, ReadersGetInAmongWritersThatOnlyTimeOut) {
+    run([] {
+        dunlin::shared_mutex m;
+        std::atomic<bool> stop{false};
+        m.lock_shared();
+        dunlin::task_group writers;
+        for (int i = 0; i < 3; ++i) {
+            writers.go([&, i] {
+                dunlin::sleep_for(std::chrono::microseconds(i * 700));
+                while (!stop) EXPECT_FALSE(m.try_lock_for(2ms));
+            });
+        }
+        for (int i = 0; i < 10; ++i) {
+            dunlin::sleep_for(3ms);
+            m.lock_shared();  // the watchdog ends it when it never gets in
+            m.unlock_shared();
+        }
+        stop = true;
+        writers.wait();
+        m.unlock_shared();
     });
 }
 

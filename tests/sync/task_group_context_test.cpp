@@ -1,6 +1,7 @@
 // task_group_context_test.cpp - the first exception of a group cancels its context.
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "support/runtime_test.h"
 
@@ -59,6 +60,39 @@ TEST_P(task_group_context_test, WhoAsksAfterTheErrorFindsItCancelled) {
             EXPECT_THROW(group.wait(), std::runtime_error);
             EXPECT_TRUE(seen);
         }
+    });
+}
+
+// cancel() and context() are for watchers, who do not know when wait() rethrows and takes the old context away.
+TEST_P(task_group_context_test, MayBeCancelledBesideAWaitThatRethrows) {
+    run([] {
+        dunlin::task_group group;
+        std::atomic<bool> end{false};
+        dunlin::wait_group watchers;
+        std::thread thread([&] {
+            while (!end) {
+                group.cancel();
+                std::this_thread::yield();
+            }
+        });
+        for (int i = 0; i < 2; ++i) {
+            watchers.go([&] {
+                while (!end) {
+                    const dunlin::context c = group.context();
+                    EXPECT_TRUE(!c.cause() || c.is_done());
+                    group.cancel();
+                    EXPECT_TRUE(c.is_done() || !(c == group.context()));
+                    dunlin::yield();
+                }
+            });
+        }
+        for (int i = 0; i < support::rounds(3000); ++i) {
+            group.go([] { throw 1; });
+            EXPECT_THROW(group.wait(), int);
+        }
+        end = true;
+        dunlin::blocking([&] { thread.join(); });
+        watchers.wait();
     });
 }
 

@@ -248,6 +248,25 @@ TEST_P(WaitGroup, TakesTheBiggestCounts) {
     });
 }
 
+TEST_P(WaitGroup, ACountThatIsTooBigIsAnErrorAndLeavesItAsItIs) {
+    run([] {
+        dunlin::wait_group wg;
+        wg.add(INT_MAX);
+        EXPECT_THROW(wg.add(1), std::overflow_error);
+        EXPECT_THROW(wg.add(INT_MAX), std::overflow_error);
+        wg.go([] {});  // a member more has room
+        EXPECT_FALSE(wg.wait_for(1ms));
+        support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+        EXPECT_THROW(wg.add(1), std::overflow_error);
+        wg.done();
+        wg.add(1);
+        wg.add(-INT_MAX);
+        wg.wait();
+        EXPECT_THROW(wg.done(), std::logic_error);
+        wg.wait();
+    });
+}
+
 TEST_P(WaitGroup, ExceptionsOfWhatItCannotStartLeaveItsCount) {
     run([] {
         dunlin::wait_group wg;

@@ -78,7 +78,7 @@ void in_one_run(std::size_t count) {
     const double resident = first.each(&memory::resident, count), tables = first.each(&memory::page_tables, count);
     const std::string number = with_commas(count);
     say("started        in %8s   one go() after the other, from one goroutine", readable(first.starting).c_str());
-    say("all parked     in %8s   each has got a stack of 240 KiB; the kernel has found a page for each", readable(first.parking).c_str());
+    say("all parked     in %8s   each has got a dense stack, 239 KiB of addresses; the kernel has found a page for each", readable(first.parking).c_str());
     say("all ended      in %8s   after one done() on what they waited for", readable(first.ending).c_str());
     say("memory of one  %.0f bytes resident + %.0f bytes of page tables = %s", resident, tables,
         bold(text("%.0f bytes", resident + tables)).c_str());
@@ -105,7 +105,7 @@ void a_million_goroutines(const options& o) {
     explain("Threads end at some ten thousand; goroutines do not. All of these are started, and wait until the last one has\n"
             "come; then they are counted, weighed, and let go.");
     const std::size_t count = affordable(wanted);
-    dunlin::run([count] { in_one_run(count); });
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [count] { in_one_run(count); });
 }
 
 }  // namespace tour

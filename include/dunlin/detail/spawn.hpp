@@ -130,7 +130,7 @@ template <class Frame, class... Values>
 template <class Call>
 void run_detached(void* frame) {
     Call& call = *static_cast<Call*>(frame);
-    destroy_at_exit<Call> guard{&call};
+    destroy_at_exit<Call> guard{std::addressof(call)};
     static_cast<void>(call());
 }
 

@@ -1,0 +1,219 @@
+#include "sched/frozen.h"
+
+#include <algorithm>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/syscall.h"
+#include "platform/text.h"
+#include "platform/thread.h"
+#include "sched/crash.h"
+#include "sched/deadlock.h"
+#include "sched/machine.h"
+#include "sched/monitor.h"
+#include "sched/thread_maker.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::uint32_t frozen_kept = 16;
+constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
+constexpr std::int64_t sure_after_ns = 100 * ms;  // a mutex that is only contended has changed its owner by then
+constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
+constexpr std::int64_t let_go_ns = 2000 * ms;
+
+// Found by the monitor, read by the thread maker.
+struct suspicion {
+    machine* owner = nullptr;
+    platform::mutex_wait wait;
+    pid_t waiter = 0;
+    std::int64_t since_ns = 0;
+
+    bool same(const suspicion& other) const noexcept { return owner == other.owner && wait.mutex == other.wait.mutex && waiter == other.waiter; }
+};
+
+struct watch {
+    std::uint32_t frozen = 0;  // how many had been frozen at the last look
+    std::int64_t next_ns = 0;
+    std::int64_t wait_ns = first_look_ns;
+    suspicion suspect;
+};
+watch the_watch;                        // monitor
+suspicion to_let_go;                    // monitor; published to the thread maker by its wish
+std::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
+
+void order(machine* m, std::uint32_t what) noexcept {
+    m->resume_word.store(what, std::memory_order_release);
+    platform::futex_wake(m->resume_word);
+}
+
+// Under the lock. False: it is not on the list any more.
+bool take_off_list(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    bool found = false;
+    for (std::uint32_t n = s.frozen.size; n != 0; --n) {
+        machine* each = s.frozen.pop_front();
+        if (each == m) {
+            found = true;
+        } else {
+            s.frozen.push_back(each);
+        }
+    }
+    return found;
+}
+
+machine* frozen_with_thread(pid_t tid) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = s.frozen.head;
+    while (m != nullptr && m->tid != tid) m = m->idle_next;
+    s.lock.unlock();
+    return m;
+}
+
+suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
+    if (waiter == 0) return {};
+    const platform::mutex_wait wait = platform::mutex_waited_for(waiter);
+    machine* owner = wait.mutex != nullptr ? frozen_with_thread(wait.owner) : nullptr;
+    return owner != nullptr ? suspicion{owner, wait, waiter, now_ns} : suspicion{};
+}
+
+suspicion find_suspect(std::int64_t now_ns) noexcept {
+    const auto process = static_cast<pid_t>(platform::raw_syscall(SYS_getpid));
+    suspicion found = look_at(process, now_ns);
+    if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
+    unsigned looks = 0;
+    for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr && found.owner == nullptr; m = m->all_next) {
+        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0;
+        if (in_user_code && !m->condemned.load(std::memory_order_relaxed) && ++looks <= most_looks) found = look_at(m->tid, now_ns);
+    }
+    return found;
+}
+
+void say_that_it_goes_on(const suspicion& found) noexcept {
+    const goroutine* g = found.owner->current.load(std::memory_order_relaxed);
+    if (g == nullptr) return;
+    const char* waiter = "a goroutine's thread";
+    if (found.waiter == the_scheduler.runner.load(std::memory_order_relaxed)) waiter = "the thread that called run()";
+    if (found.waiter == platform::raw_syscall(SYS_getpid)) waiter = "the main thread";
+    platform::text_writer out(2);
+    out << "dunlin: " << waiter << " waits for the mutex at " << found.wait.mutex << ", which ";
+    print_who(out, g);
+    out << " held when its run() returned\n    created at ";
+    print_where(out, g->created_at);
+    out << "\n    it goes on until it has given the mutex back. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
+           "before main returns\n";
+}
+
+}  // namespace
+
+void keep_frozen(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    m->frozen.store(true, std::memory_order_release);
+    s.frozen.push_back(m);
+    s.times_frozen.store(s.times_frozen.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (!stack::sanitizing && s.frozen.size > frozen_kept) order(s.frozen.pop_front(), resume_order::end_thread);
+}
+
+void freeze_here(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    m->in_runtime.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler: before the lock. Nobody takes the processor of a machine that has none
+    s.lock.lock();
+    if (!m->condemned.load(std::memory_order_relaxed) || !m->freeze_asked.load(std::memory_order_relaxed)) {
+        s.lock.unlock();
+        m->in_runtime.store(0, std::memory_order_release);
+        return;
+    }
+    if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
+    m->resume_word.store(resume_order::stay, std::memory_order_relaxed);
+    keep_frozen(m);
+    s.lock.unlock();
+    call_monitor_for_lost();
+    std::uint32_t how;
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay) platform::futex_wait(m->resume_word, resume_order::stay);
+    if (how == resume_order::end_thread) end_frozen_thread(m);
+    m->in_runtime.store(0, std::memory_order_release);
+}
+
+void end_frozen_thread(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    m->condemned = false;
+    --s.condemned_machines;
+    m->frozen.store(false, std::memory_order_relaxed);
+    m->freeze_asked.store(false, std::memory_order_relaxed);
+    m->stray.store(false, std::memory_order_relaxed);
+    m->current.store(nullptr, std::memory_order_relaxed);
+    m->leaving = nullptr;
+    // As a new one: the record serves another thread.
+    m->preempt_asked.store(false, std::memory_order_relaxed);
+    m->preempt_later.store(false, std::memory_order_relaxed);
+    m->rejects = 0;
+    m->unstoppable = 0;
+    m->resumed_ns = 0;
+    m->slice_used_ns = m->debt_ns = 0;
+    m->passed_over = false;
+    forget_thread(m);
+    s.lock.unlock();
+    platform::raw_syscall(SYS_exit, 0);
+    __builtin_unreachable();
+}
+
+std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
+    scheduler& s = the_scheduler;
+    watch& w = the_watch;
+    const std::uint32_t frozen = s.times_frozen.load(std::memory_order_acquire);
+    if (frozen == 0) return 0;
+    if (frozen != w.frozen) {
+        w.frozen = frozen;
+        w.wait_ns = first_look_ns;
+        w.next_ns = now_ns + first_look_ns;
+    }
+    if (now_ns < w.next_ns) return w.next_ns;
+    const suspicion found = letting_go.load(std::memory_order_acquire) ? suspicion{} : find_suspect(now_ns);
+    if (found.owner != nullptr && found.same(w.suspect)) {
+        if (now_ns - w.suspect.since_ns >= sure_after_ns) {
+            to_let_go = found;
+            letting_go.store(true, std::memory_order_relaxed);
+            want_owner_let_go();
+            w.suspect = {};
+        }
+    } else {
+        w.suspect = found;
+    }
+    w.wait_ns = w.suspect.owner != nullptr ? sure_after_ns : std::min(2 * w.wait_ns, longest_look_ns);
+    w.next_ns = now_ns + w.wait_ns;
+    return w.next_ns;
+}
+
+void let_owner_go() noexcept {
+    scheduler& s = the_scheduler;
+    const suspicion found = to_let_go;
+    say_that_it_goes_on(found);
+    s.lock.lock();
+    const bool there = take_off_list(found.owner);
+    if (there) {
+        found.owner->frozen.store(false, std::memory_order_relaxed);
+        found.owner->freeze_asked.store(false, std::memory_order_relaxed);
+    }
+    s.lock.unlock();
+    if (there) {
+        const platform::right_of_way waiter_first(found.waiter, found.owner->tid);
+        order(found.owner, resume_order::without_processor);
+        std::atomic<std::uint32_t> never{0};
+        const std::int64_t until = platform::now_ns() + let_go_ns;
+        while (platform::now_ns() < until && platform::mutex_waited_for(found.waiter) == found.wait) {
+            platform::futex_wait_until(never, 0, platform::now_ns() + ms);
+        }
+        s.lock.lock();
+        if (found.owner->condemned) found.owner->freeze_asked.store(true, std::memory_order_release);
+        s.lock.unlock();
+    }
+    letting_go.store(false, std::memory_order_release);
+    call_monitor_for_lost();  // it asks the owner to stop
+}
+
+}  // namespace dunlin::sched

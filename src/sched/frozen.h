@@ -1,0 +1,33 @@
+// frozen.h - threads whose goroutines stand still for good, in a signal handler, because their run() has returned (freeze.h, retire.cpp).
+//
+// Problem    Each such thread would stay for the life of the process; and what its goroutine holds stays locked, a std::mutex that main wants next among it.
+// Threads    The youngest `frozen_kept` stay as they are. The others end, by the system call alone: no destructor of a thread_local runs, since its object may
+//            be half-changed, and a mutex that the goroutine held stays locked. Under a sanitizer, which keeps books on threads, all stay.
+// Mutexes    The monitor looks, first after 5 ms, then less and less often, whether the main thread, the thread that was last inside run(), or one that
+//            runs a goroutine sleeps for a mutex of glibc's whose owner is one of those kept. If it still does a tenth of a second later, the thread maker
+//            says so on stderr and lets the owner go on until it has given the mutex back; then the owner is frozen again. Meanwhile the owner has the
+//            lowest priority, and shares a CPU with the waiter: the kernel gives that to the waiter when the mutex is given back, and an owner that
+//            takes it again at once does not come first each time.
+// Orders     A thread that stands still sleeps on resume_word (types.h), as a preempted one does.
+// Tests      tests/runtime/ends_test.cpp
+#pragma once
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// m, condemned, stands still or will not get past its handler. Under the scheduler lock.
+void keep_frozen(machine* m) noexcept;
+
+// In the signal handler, on m's thread: freezes it. Returns if it need not stop, or is let go.
+void freeze_here(machine* m) noexcept;
+// The same thread has been ordered to end.
+[[noreturn]] void end_frozen_thread(machine* m) noexcept;
+
+// The monitor's look. Returns when to look again; 0: when a thread has been frozen since.
+std::int64_t look_at_frozen(std::int64_t now_ns) noexcept;
+
+// What the monitor has found, by the thread maker: waits for up to two seconds.
+void let_owner_go() noexcept;
+
+}  // namespace dunlin::sched

@@ -1,0 +1,48 @@
+#include "sched/thread_stack.h"
+
+#include <utility>
+
+#include "sched/goroutine.h"
+#include "stack/context.h"
+
+namespace dunlin::sched {
+
+namespace {
+
+thread_local constinit machine* lent = nullptr;
+
+[[gnu::noinline]] void set_lent_machine(machine* m) noexcept { lent = m; }
+
+}  // namespace
+
+// Not inlined: a goroutine may have changed its thread since the last call.
+[[gnu::noinline]] machine* lent_machine() noexcept { return lent; }
+
+machine* own_machine() noexcept {
+    machine* m = current_machine();
+    return m != nullptr ? m : lent_machine();
+}
+
+void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) return entry(argument);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    m->call = {entry, argument};
+    stack::before_switch(self->fake, m->own_stack);
+    stack::switch_context(&self->context, &m->scheduler_context);
+    // The same thread: nothing that could move the goroutine has run.
+    stack::after_switch(self->fake);
+}
+
+void make_thread_call(machine* m) noexcept {
+    const thread_call call = std::exchange(m->call, {});
+    goroutine* g = m->current.load(std::memory_order_relaxed);
+    set_lent_machine(m);
+    set_current_machine(nullptr);
+    call.entry(call.argument);
+    set_current_machine(m);
+    set_lent_machine(nullptr);
+    switch_to_goroutine(m, g);
+}
+
+}  // namespace dunlin::sched

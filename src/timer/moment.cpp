@@ -1,0 +1,12 @@
+// moment.cpp - what dunlin/clock.hpp needs compiled once.
+#include <dunlin/clock.hpp>
+
+#include <stdexcept>
+
+namespace dunlin::detail {
+
+void throw_not_a_number() { throw std::invalid_argument("dunlin: a duration or time point that is not a number"); }
+
+foreign_moment::~foreign_moment() = default;
+
+}  // namespace dunlin::detail

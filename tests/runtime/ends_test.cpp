@@ -1,0 +1,226 @@
+// What happens at the ends: go() while run() returns, fewer processors, what a run() leaves behind, and runs that wait for it.
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <sys/resource.h>
+#include <thread>
+#include <vector>
+
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class Ends : public support::each_p {};
+EACH_P(Ends);
+
+unsigned threads_of_this_process() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.rfind("Threads:", 0) == 0) return static_cast<unsigned>(std::stoul(line.substr(8)));
+    }
+    return 0;
+}
+
+long peak_kilobytes() {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_maxrss;
+}
+
+// The goroutine is runnable only when it is in a queue: the end of run() finds it there, or finds it dead.
+TEST_P(Ends, GoAndSpawnByPlainThreadsWhileRunReturnsStressed) {
+    static std::atomic<long> ended;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> plain;
+    for (int i = 0; i < 2; ++i) {
+        plain.emplace_back([&, i] {
+            while (!stop) {
+                if (i == 0) {
+                    dunlin::go([] { ended.fetch_add(1, std::memory_order_relaxed); });
+                } else {
+                    dunlin::go({.name = "named", .stack_size = 32 << 10}, [] { ended.fetch_add(1, std::memory_order_relaxed); });
+                }
+                if (i == 1) std::this_thread::sleep_for(20us);
+            }
+        });
+    }
+    for (int round = 0; round < support::rounds(300); ++round) {
+        dunlin::run({.max_procs = procs()}, [] {
+            dunlin::go([] { dunlin::sleep_for(1h); });
+            dunlin::yield();
+        });
+    }
+    stop = true;
+    for (std::thread& t : plain) t.join();
+    dunlin::run([] {});  // forgets what is left
+}
+
+// Their descriptors come back from the processors on which they end.
+TEST_P(Ends, GoByPlainThreadsAloneTakesNoMemoryForEver) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps memory back";
+    std::atomic<long> ended{0};
+    long started = 0;
+    const auto start = [&](long count) {
+        for (const long until = started + count; started < until;) {
+            dunlin::go([&] { ended.fetch_add(1); });
+            ++started;
+            while (started - ended.load() > 500) std::this_thread::yield();
+        }
+        while (ended != started) std::this_thread::yield();
+    };
+    start(100'000);
+    const long before = peak_kilobytes();
+    start(300'000);
+    EXPECT_LT(peak_kilobytes() - before, 20'000);  // 55 MB if each took a descriptor of its own
+}
+
+TEST_P(Ends, NoMoreGoroutinesComputeThanThereAreProcessorsAfterShrinking) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps signals back for long";
+    dunlin::runtime::set_max_procs(8);
+    std::atomic<bool> stop{false};
+    struct alignas(64) counter {
+        std::atomic<unsigned long> steps{0};
+    };
+    std::vector<counter> hogs(8);
+    std::atomic<int> left{8};
+    for (counter& hog : hogs) {
+        dunlin::go([&] {
+            while (!stop) hog.steps.fetch_add(1, std::memory_order_relaxed);
+            --left;
+        });
+    }
+    support::eventually_on_thread([&] { return std::all_of(hogs.begin(), hogs.end(), [](const counter& h) { return h.steps != 0; }); });
+    dunlin::runtime::set_max_procs(1);
+    // One at a time: between two looks a millisecond apart most stand still, once the monitor has stopped those that lost their processors.
+    const auto moving = [&] {
+        std::vector<unsigned long> before;
+        for (counter& hog : hogs) before.push_back(hog.steps);
+        std::this_thread::sleep_for(1ms);
+        int n = 0;
+        for (std::size_t i = 0; i < hogs.size(); ++i) n += hogs[i].steps != before[i];
+        return n;
+    };
+    support::eventually_on_thread([&] {
+        for (int look = 0; look < 10; ++look) {
+            if (moving() > 2) return false;  // one, and one that has just had its turn
+        }
+        return true;
+    });
+    stop = true;
+    support::eventually_on_thread([&] { return left == 0; });
+    dunlin::runtime::set_max_procs(procs());
+}
+
+TEST_P(Ends, AProcessorThatIsIdleGoesToAGoroutineThatLostItsOwn) {
+    dunlin::runtime::set_max_procs(8);
+    std::atomic<bool> stop{false}, ended{false};
+    std::atomic<unsigned long> steps{0};
+    dunlin::go([&] {
+        while (!stop) steps.fetch_add(1, std::memory_order_relaxed);
+        dunlin::yield();
+        ended = true;
+    });
+    for (unsigned n : {7u, 3u, 1u, 8u, 1u}) {
+        dunlin::runtime::set_max_procs(n);
+        const unsigned long before = steps;
+        support::eventually_on_thread([&] { return steps > before + 1000; });
+    }
+    stop = true;
+    support::eventually_on_thread([&] { return ended.load(); });
+}
+
+// Each leaves a goroutine that computes. The youngest stand still in their handlers; the threads of the others end.
+TEST_P(Ends, ThreadsOfGoroutinesThatRunsHaveLeftEnd) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps books on threads: they stay";
+    for (int round = 0; round < 60; ++round) {
+        static std::atomic<bool> computes;
+        computes = false;
+        run([] {
+            dunlin::go([] {
+                computes = true;
+                for (std::atomic<unsigned long> n{0};;) n.fetch_add(1, std::memory_order_relaxed);
+            });
+            while (!computes) dunlin::sleep_for(50us);
+        });
+    }
+    support::eventually_on_thread([] { return threads_of_this_process() < 40; });
+}
+
+TEST_P(Ends, MainGetsTheMutexThatAStoppedGoroutineHolds) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static std::mutex m;
+    static std::atomic<bool> holds;
+    holds = false;
+    run([] {
+        dunlin::go({.name = "keeps the mutex"}, [] {
+            for (;;) {
+                const std::lock_guard guard(m);
+                holds = true;
+                const auto until = std::chrono::steady_clock::now() + 50ms;
+                while (std::chrono::steady_clock::now() < until) {}
+            }
+        });
+        while (!holds) dunlin::sleep_for(1ms);
+    });
+    testing::internal::CaptureStderr();
+    { const std::lock_guard guard(m); }
+    const std::string said = testing::internal::GetCapturedStderr();
+    if (!said.empty()) {  // unless the goroutine could not be stopped while it had it
+        EXPECT_NE(said.find("waits for the mutex at"), std::string::npos) << said;
+        EXPECT_NE(said.find("keeps the mutex"), std::string::npos) << said;
+        EXPECT_NE(said.find("run_options::at_end"), std::string::npos) << said;
+    }
+}
+
+TEST_P(Ends, RunWaitsForWhatIsLeftIfAsked) {
+    std::atomic<int> ended{0};
+    dunlin::run({.max_procs = procs(), .at_end = dunlin::leftovers::wait}, [&] {
+        for (int i = 0; i < 20; ++i) {
+            dunlin::go([&, i] {
+                dunlin::sleep_for(std::chrono::milliseconds(i));
+                dunlin::go([&] {
+                    dunlin::sleep_for(1ms);
+                    ++ended;
+                });
+                ++ended;
+            });
+        }
+    });
+    EXPECT_EQ(ended, 40);
+}
+
+TEST_P(Ends, RunCancelsItsContextAndWaits) {
+    std::atomic<int> told{0};
+    for (int round = 0; round < 20; ++round) {
+        told = 0;
+        dunlin::run({.max_procs = procs(), .at_end = dunlin::leftovers::cancel_and_wait}, [&] {
+            for (int i = 0; i < 10; ++i) {
+                dunlin::go([&] {
+                    const dunlin::context mine = dunlin::run_context().with_cancel();
+                    mine.done().recv();
+                    ++told;
+                });
+            }
+        });
+        EXPECT_EQ(told, 10);
+    }
+    EXPECT_FALSE(dunlin::run_context().err());  // another one
+}
+
+TEST_P(Ends, RunDoesNotWaitLongerThanItsLimit) {
+    std::atomic<bool> ended{false};
+    const auto before = std::chrono::steady_clock::now();
+    dunlin::run({.max_procs = procs(), .at_end = dunlin::leftovers::wait, .at_end_limit = 30ms}, [&] {
+        dunlin::go([&] {
+            dunlin::sleep_for(1h);
+            ended = true;
+        });
+    });
+    EXPECT_GE(std::chrono::steady_clock::now() - before, 30ms);
+    EXPECT_FALSE(ended);
+}
+
+}  // namespace

@@ -1,0 +1,198 @@
+// on_thread_stack(): a function on the stack that its thread was made with, while the goroutine waits.
+#include <cerrno>
+#include <pthread.h>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "support/runtime_test.h"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class ThreadStack : public support::each_p {};
+EACH_P(ThreadStack);
+
+// Whether a local variable lies where the system says that this thread's stack is.
+bool stands_on_its_threads_stack() {
+    pthread_attr_t attributes;
+    void* low = nullptr;
+    std::size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+    volatile char here = 0;
+    const auto address = reinterpret_cast<std::uintptr_t>(&here), begin = reinterpret_cast<std::uintptr_t>(low);
+    return address >= begin && address < begin + size && size >= (std::size_t{320} << 10);
+}
+
+[[gnu::noinline]] int uses_much_stack(int kilobytes) {
+    volatile char frame[1024];
+    frame[0] = static_cast<char>(kilobytes);
+    if (kilobytes == 0) return 0;
+    const int below = uses_much_stack(kilobytes - 1);
+    return below + (frame[0] == static_cast<char>(kilobytes));
+}
+
+TEST_P(ThreadStack, IsTheOneThatTheSystemNames) {
+    run([] {
+        if (!support::sanitized) {
+            EXPECT_FALSE(stands_on_its_threads_stack());
+        }
+        EXPECT_TRUE(dunlin::on_thread_stack([] { return stands_on_its_threads_stack(); }));
+        dunlin::lock_os_thread();
+        const pthread_t mine = pthread_self();
+        for (int i = 0; i < 100; ++i) {
+            dunlin::yield();
+            EXPECT_TRUE(dunlin::on_thread_stack([&] { return stands_on_its_threads_stack() && pthread_equal(pthread_self(), mine); }));
+        }
+        dunlin::unlock_os_thread();
+    });
+}
+
+TEST_P(ThreadStack, IsAsLargeAsThatOfAThread) {
+    if (support::sanitized) GTEST_SKIP() << "frames are larger, or a thread's stack is";
+    run([] { EXPECT_EQ(dunlin::on_thread_stack([] { return uses_much_stack(6000); }), 6000); });
+}
+
+TEST_P(ThreadStack, ReturnsWhatTheFunctionReturns) {
+    run([] {
+        EXPECT_EQ(dunlin::on_thread_stack([] { return std::string("text"); }), "text");
+        int variable = 1;
+        int& reference = dunlin::on_thread_stack([&]() -> int& { return variable; });
+        EXPECT_EQ(&reference, &variable);
+        dunlin::on_thread_stack([&] { variable = 2; });
+        EXPECT_EQ(variable, 2);
+        auto owner = dunlin::on_thread_stack([] { return std::make_unique<int>(3); });
+        EXPECT_EQ(*owner, 3);
+    });
+    EXPECT_EQ(dunlin::on_thread_stack([] { return 4; }), 4);  // on a plain thread
+}
+
+TEST_P(ThreadStack, ExceptionsComeThroughAndThoseBeingHandledStay) {
+    run([] {
+        try {
+            throw std::runtime_error("outer");
+        } catch (const std::exception&) {
+            EXPECT_THROW(dunlin::on_thread_stack([]() -> int { throw std::logic_error("inner"); }), std::logic_error);
+            EXPECT_EQ(dunlin::on_thread_stack([] {
+                try {
+                    throw 5;
+                } catch (int n) {
+                    return n;
+                }
+            }), 5);
+            try {
+                throw;
+            } catch (const std::exception& e) {
+                EXPECT_STREQ(e.what(), "outer");
+            }
+        }
+    });
+}
+
+TEST_P(ThreadStack, ErrnoIsWhatTheFunctionLeft) {
+    run([] {
+        const int seen = dunlin::on_thread_stack([] {
+            errno = ERANGE;
+            return errno;
+        });
+        EXPECT_EQ(seen, ERANGE);
+    });
+}
+
+TEST_P(ThreadStack, CallsNestAndTheRuntimeIsThereAsOnAPlainThread) {
+    run([] {
+        dunlin::chan<int> c(1);
+        dunlin::on_thread_stack([&] {
+            EXPECT_EQ(dunlin::this_goroutine::id(), 0u);
+            EXPECT_TRUE(dunlin::on_thread_stack([] { return stands_on_its_threads_stack(); }));
+            dunlin::go([c]() mutable {
+                dunlin::sleep_for(1ms);
+                c.send(7);
+            });
+            EXPECT_EQ(*c.recv(), 7);  // blocks the thread: another runs the sender
+            dunlin::mutex m;
+            const std::scoped_lock guard(m);
+        });
+        EXPECT_NE(dunlin::this_goroutine::id(), 0u);
+    });
+}
+
+TEST_P(ThreadStack, OthersRunMeanwhile) {
+    run([] {
+        std::atomic<int> rounds{0};
+        std::atomic<bool> stop{false};
+        dunlin::wait_group all;
+        all.go([&] {
+            while (!stop) {
+                rounds.fetch_add(1);
+                dunlin::yield();
+            }
+        });
+        dunlin::on_thread_stack([&] {
+            while (rounds < 1000) std::this_thread::sleep_for(1ms);
+        });
+        dunlin::on_thread_stack([&] {
+            const int before = rounds;
+            while (rounds < before + 1000) {}  // computes
+        });
+        stop = true;
+        all.wait();
+    });
+}
+
+TEST_P(ThreadStack, ThousandsOfCallsFromManyGoroutinesStressed) {
+    run([] {
+        std::atomic<long> sum{0};
+        dunlin::wait_group all;
+        for (int g = 0; g < 20; ++g) {
+            all.go([&, g] {
+                for (int i = 0; i < 500; ++i) {
+                    sum += dunlin::on_thread_stack([&] {
+                        if (i % 50 == 0) std::this_thread::sleep_for(100us);
+                        return stands_on_its_threads_stack() ? 1 : 0;
+                    });
+                    if (i % 7 == g % 7) dunlin::yield();
+                }
+            });
+        }
+        all.wait();
+        EXPECT_EQ(sum, 20 * 500);
+    });
+}
+
+// The function is on its way when run() returns: what computes stands still, what sleeps ends later and is lost.
+TEST_P(ThreadStack, AnEndOfRunFindsWhatIsOnIt) {
+    static std::atomic<bool> computing, sleeping, returned;
+    static std::atomic<unsigned long> steps;
+    for (int round = 0; round < 5; ++round) {
+        computing = sleeping = returned = false;
+        run([] {
+            dunlin::go([] {
+                dunlin::on_thread_stack([] {
+                    computing = true;
+                    for (;;) steps.fetch_add(1, std::memory_order_relaxed);
+                });
+            });
+            dunlin::go([] {
+                dunlin::on_thread_stack([] {
+                    sleeping = true;
+                    std::this_thread::sleep_for(20ms);
+                });
+                returned = true;
+            });
+            while (!computing || !sleeping) dunlin::sleep_for(1ms);
+        });
+        if (!support::sanitized) {
+            const unsigned long before = steps;
+            std::this_thread::sleep_for(10ms);
+            EXPECT_EQ(steps, before);
+        }
+        std::this_thread::sleep_for(25ms);
+        EXPECT_FALSE(returned);
+    }
+}
+
+}  // namespace
