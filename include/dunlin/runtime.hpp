@@ -71,6 +71,18 @@ struct poll_stats {
     std::uint64_t polls = 0;            ///< times the kernel was asked which are ready, without waiting for it; about
 };
 
+/// How many times something took how long. `counts[i]`: more than `limits_ns[i - 1]` and at most `limits_ns[i]`; the last: more than all limits.
+struct duration_histogram {
+    std::vector<std::int64_t> limits_ns;
+    std::vector<std::uint64_t> counts;
+
+    DUNLIN_API std::uint64_t total() const noexcept;
+    /// The limit below which a part `q` of them (0 to 1) lies, in nanoseconds; 0 if there are none. Of those beyond the last limit: INT64_MAX.
+    DUNLIN_API std::int64_t quantile_ns(double q) const noexcept;
+    /// What has been counted since `before`, an older state of the same histogram.
+    DUNLIN_API duration_histogram since(const duration_histogram& before) const;
+};
+
 /// Counts since the program began. Each number is exact; numbers of busy processors are not of the same instant.
 struct runtime_stats {
     unsigned max_procs = 0;
@@ -87,6 +99,9 @@ struct runtime_stats {
     std::uint64_t steals = 0, stolen = 0, in_place_joins = 0, overflows = 0;
     hand_off_stats hand_offs;
     poll_stats poll;
+    /// Waits of goroutines, from runnable to running, while a processor had nothing to run: only the time during which one was idle or searching counts. A
+    /// sample: of those that follow each other in short turns on one processor, one in some 256 is timed and counts for all.
+    duration_histogram waits_while_idle;
     std::vector<processor_stats> procs;
 };
 

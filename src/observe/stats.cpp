@@ -1,6 +1,10 @@
 // stats.cpp - runtime::stats().
 #include <dunlin/runtime.hpp>
 
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
 #include "poll/descriptor.h"
 #include "sched/descriptors.h"
 #include "sched/goroutine.h"
@@ -78,6 +82,26 @@ void count_states(runtime_stats& r) {
 
 }  // namespace
 
+std::uint64_t duration_histogram::total() const noexcept { return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}); }
+
+std::int64_t duration_histogram::quantile_ns(double q) const noexcept {
+    const std::uint64_t all = total();
+    if (all == 0) return 0;
+    const double wanted = std::clamp(q, 0.0, 1.0) * static_cast<double>(all);
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < limits_ns.size(); ++i) {
+        seen += counts[i];
+        if (seen != 0 && static_cast<double>(seen) >= wanted) return limits_ns[i];
+    }
+    return std::numeric_limits<std::int64_t>::max();
+}
+
+duration_histogram duration_histogram::since(const duration_histogram& before) const {
+    duration_histogram r = *this;
+    for (std::size_t i = 0; i < r.counts.size() && i < before.counts.size(); ++i) r.counts[i] -= before.counts[i];
+    return r;
+}
+
 runtime_stats stats() {
     sched::start_runtime();
     sched::scheduler& s = sched::the_scheduler;
@@ -99,10 +123,14 @@ runtime_stats stats() {
     r.stack_bytes_reserved = stacks.reserved_bytes;
     r.stack_guards = platform::to_string(stacks.kind);
     count_states(r);
+    r.waits_while_idle.limits_ns.assign(sched::wait_limits_ns.begin(), sched::wait_limits_ns.end());
+    r.waits_while_idle.counts.assign(sched::wait_limits_ns.size() + 1, 0);
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     r.procs.reserve(made);
     for (std::uint32_t i = 0; i < made; ++i) {
         r.procs.push_back(stats_of(*s.processor_at(i), made));
+        const auto& waits = s.processor_at(i)->waits;
+        for (std::size_t k = 0; k < waits.size(); ++k) r.waits_while_idle.counts[k] += waits[k].get();
         r.steals += r.procs.back().steals;
         r.stolen += r.procs.back().stolen;
         r.in_place_joins += r.procs.back().in_place_joins;

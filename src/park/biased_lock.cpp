@@ -31,6 +31,9 @@ void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcep
 }  // namespace
 
 [[gnu::noinline]] void biased_lock::lock_slow(sched::machine* m) noexcept {
+    if (m != nullptr) {
+        if (sched::processor* p = sched::processor_of(m)) ++p->operations;
+    }
     if (m == nullptr) platform::check_alone();
     lock_.lock();                                                        // R1
     sched::processor* p = m != nullptr ? sched::processor_of(m) : nullptr;

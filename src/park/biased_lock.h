@@ -55,6 +55,7 @@ public:
                 DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr, "a place is used for two biased locks at once");
                 // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's writes all the same.
                 p->sections[place].store(this, std::memory_order_release);         // B1
+                ++p->operations;
                 platform::light_barrier();                                         // B2
                 if (bias_.load(std::memory_order_relaxed) == p) [[likely]] return;  // B3
                 p->sections[place].store(nullptr, std::memory_order_relaxed);

@@ -26,7 +26,6 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     if (sched::goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
         if (!wanted(g)) return nullptr;
         p->run_next.store(nullptr, std::memory_order_relaxed);
-        sched::kept_run_next(p);
         return g;
     }
     return p->queue.pop_youngest_if(wanted);

@@ -30,6 +30,7 @@
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
 #include "sched/steal_order.h"
+#include "sched/waits.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -103,7 +104,7 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
 
 // ---- local and global queue ----------------------------------------------------------------------------------------------------------
 
-goroutine* find_local(machine*, processor* p) noexcept {
+goroutine* find_local(machine* m, processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
         if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
@@ -114,7 +115,9 @@ goroutine* find_local(machine*, processor* p) noexcept {
     }
     const std::uint64_t executed = p->counts.switches.get();
     p->counts.switches.add();
-    if (DUNLIN_UNLIKELY(executed % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed))) {
+    if (DUNLIN_UNLIKELY(executed >= p->next_look || p->events_due.load(std::memory_order_relaxed))) {
+        look_at_turns(p, m);
+        p->next_look = executed + (has_short_turns(p) ? look_at_events_every : 1);
         if (!look_at_events(p, true)) return nullptr;
     }
     const std::uint8_t over = p->slice_over.load(std::memory_order_relaxed);
@@ -124,7 +127,6 @@ goroutine* find_local(machine*, processor* p) noexcept {
         if (DUNLIN_LIKELY(over != 2)) {
             if (DUNLIN_UNLIKELY(over == 1)) p->slice_over.store(2, std::memory_order_relaxed);
             p->counts.run_next_hits.add();
-            kept_run_next(p);
             return g;
         }
         // The chain of those who ready each other has had its time: it queues like everybody else.
@@ -147,7 +149,7 @@ goroutine* find_local(machine*, processor* p) noexcept {
 bool may_rotate(processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     const std::uint64_t executed = p->counts.switches.get();
-    if (executed % look_at_events_every == 0 || p->run_next.load(std::memory_order_relaxed) != nullptr ||
+    if (executed >= p->next_look || p->run_next.load(std::memory_order_relaxed) != nullptr ||
         p->events_due.load(std::memory_order_relaxed) || p->slice_over.load(std::memory_order_relaxed) != 0 ||
         (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && tick % global_tick == 0)) {
         return false;
@@ -157,7 +159,10 @@ bool may_rotate(processor* p) noexcept {
     return true;
 }
 
-bool look_around(processor* p) noexcept { return !look_at_events(p, false); }
+bool look_around(processor* p) noexcept {
+    look_at_turns(p, nullptr);
+    return !look_at_events(p, false);
+}
 
 goroutine* take_global(processor* p) noexcept {
     scheduler& s = the_scheduler;
@@ -214,6 +219,43 @@ void push_global(goroutine* g) noexcept {
 
 void push_local(processor* p, goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(!p->queue.push(g))) overflow(p, g);
+}
+
+namespace {
+
+// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In run_next a thief would wait for it, and
+// then interrupt its owner.
+void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
+    if (self == nullptr || self->marks.lingers() == 0) {
+        owe_wake(p);
+        goroutine* before = p->run_next.load(std::memory_order_relaxed);
+        p->run_next.store(g, std::memory_order_release);
+        p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        if (before == nullptr) return;
+        g = before;
+    }
+    note_long_turn(p, short_turn_ns);  // the queue is for others too
+    push_local(p, g);
+    submit_barrier();
+    wake_if_idle();
+}
+
+}  // namespace
+
+bool push_with_a_look(processor* p, goroutine* g) noexcept {
+    const machine* m = current_machine();
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    if (has_short_turns(p) && (self == nullptr || self->marks.lingers() == 0)) {
+        const std::uint64_t turns = turns_of(p);
+        stamp(g, turns - std::exchange(p->stamped_at, turns));
+        p->looks_at_push = false;
+        return false;
+    }
+    const bool others_free = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed) != 0;
+    if (const std::uint32_t stands_for = note_readying(p, self, others_free)) stamp(g, stands_for);
+    if (!others_free || m->chooses) return false;
+    push_in_long_turn(p, g, self);
+    return true;
 }
 
 void push_out_of_run_next(processor* p, goroutine* before) noexcept {
@@ -274,7 +316,7 @@ goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept
     if (g) {
         count_steal(p, victim, 1);
         p->counts.run_next_steals.add();
-        victim->kept_in_a_row = 0;
+        note_long_turn(victim, unknown_turn_ns);
     }
     return g;
 }
@@ -322,6 +364,7 @@ void start_spinning(machine* m) noexcept {
     if (m->spinning) return;
     m->spinning = true;
     the_scheduler.idle_and_spinning.fetch_add(one_spinning, std::memory_order_seq_cst);
+    settle_free_clock();
 }
 
 // F1 and F2 of wake.h.
@@ -329,6 +372,7 @@ void stop_spinning(machine* m) noexcept {
     if (!m->spinning) return;
     m->spinning = false;
     the_scheduler.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+    settle_free_clock();
     wake_if_idle();
 }
 
@@ -347,6 +391,19 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
     return std::exchange(puts_before, puts) == puts && any;
 }
 
+// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks is gone by now.
+bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_before) noexcept {
+    std::uint64_t takings = 0;
+    bool any = false;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* other = the_scheduler.processor_at(i);
+        if (other == p || other->queue.size() == 0 || queue_is_owed(other)) continue;
+        takings += other->queue.takings() + 1;
+        any = true;
+    }
+    return std::exchange(takings_before, takings) == takings && any;
+}
+
 // Step 7. True: something has appeared, search again.
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
@@ -357,14 +414,12 @@ bool watch_for_work(const processor* p) noexcept {
     const std::int64_t until = platform::now_ns() + watch_ns;
     unsigned looks = 0;
     std::uint32_t puts = 0;
+    std::uint64_t takings = 0;
     do {
         for (int i = 0; i < 8; ++i) platform::pause();
         if (s.global_size.load(std::memory_order_relaxed) != 0) return true;
         if (s.stopping.load(std::memory_order_relaxed)) return false;
-        for (std::uint32_t i = 0; i < made; ++i) {
-            const processor* other = s.processor_at(i);
-            if (other != p && other->queue.size() != 0 && !queue_is_owed(other)) return true;
-        }
+        if (queues_wait(p, made, takings)) return true;
         if (++looks % look_at_run_next_every == 0 && run_next_waits(p, made, puts)) return true;
     } while (platform::now_ns() < until);
     return false;
@@ -512,6 +567,9 @@ void look_for_a_processor(machine* m) noexcept {
 
 goroutine* find_work(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    if (turns_matter()) {
+        if (processor* p = m->p.load(std::memory_order_relaxed)) note_turns(p, nullptr);
+    }
     for (;;) {
         processor* p = m->p.load(std::memory_order_relaxed);
         if (p == nullptr) {
@@ -553,6 +611,7 @@ goroutine* find_work(machine* m) noexcept {
         }
         if (g) {
             stop_spinning(m);
+            if (turns_matter()) begin_turns(processor_of(m));
             if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();  // wake.h, left out
             return g;
         }
@@ -585,6 +644,7 @@ void ready_polled(goroutine_list& list) noexcept {
     if (p == nullptr) return ready_all(list);
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
+        stamp(g, 1);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         push_local(p, g);
     }

@@ -51,6 +51,7 @@
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
 #include "sched/thread_stack.h"
+#include "sched/waits.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -180,6 +181,7 @@ void discard_goroutine(goroutine* g) noexcept {
 void discard_unbegun(goroutine_list& list) noexcept {
     for (goroutine* g = list.head; g != nullptr; g = g->link) {
         free_parts(g);
+        g->marks.set_stamped(0);
         g->join.store(0, std::memory_order_relaxed);
         g->group.store(nullptr, std::memory_order_relaxed);
     }
@@ -190,6 +192,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run, nor the end of run() one that is
     // runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
+    stamp(g, 1);
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
@@ -238,6 +241,13 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
 }
 
+// g, which has begun a turn on m, has marks.
+[[gnu::noinline, gnu::cold]] void note_marks(machine* m, goroutine* g) noexcept {
+    processor* p = processor_of(m);
+    if (g->marks.stamped() != 0) note_wait(p, g);
+    if (g->marks.lingers() != 0) p->looks_at_push = true;
+}
+
 // Runnable -> running for a goroutine that has a context. Only the address is returned, for the switch.
 [[gnu::always_inline]] inline const stack::context* take_over(machine* m, goroutine* g) noexcept {
     transition<goroutine_state::runnable, goroutine_state::running>(g->state);
@@ -281,9 +291,10 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     stack::after_switch(self->fake);
     commit_departure(m);
     *m->error_number = self->saved_errno;
-    if (DUNLIN_UNLIKELY(!self->exceptions.empty())) {
-        *m->exceptions = self->exceptions;
+    if (DUNLIN_UNLIKELY(!self->comes_back_plain())) {
+        if (!self->exceptions.empty()) *m->exceptions = self->exceptions;
         self->exceptions = {};
+        if (self->marks.any()) note_marks(m, self);
     }
     return m;
 }
@@ -368,6 +379,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             g->stack = mine;
             take_over(m, g);
         }
+        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(m, g);
         g->group.store(nullptr, std::memory_order_relaxed);  // begun: nobody may run it in place any more
         *m->error_number = 0;
         leave(m);
@@ -417,6 +429,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     child->flags |= goroutine::in_place;
     child->group.store(nullptr, std::memory_order_relaxed);  // begun
     take_over(m, child);
+    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(m, child);
     processor_of(m)->counts.in_place_joins.add();
     *m->error_number = 0;
     leave(m);
@@ -480,6 +493,7 @@ void ready_all(goroutine_list& list) noexcept {
     s.lock.lock();
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
+        stamp(g, 1);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         s.global.push_back(g);
         any = true;

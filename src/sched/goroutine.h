@@ -127,8 +127,11 @@ goroutine* find_work(machine* m) noexcept;
 // Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
 void push_local(processor* p, goroutine* g) noexcept;
 void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: somebody was in it
+// What comes first where turns are long or a wait is to be measured (turns.h, waits.h). True: that was all.
+bool push_with_a_look(processor* p, goroutine* g) noexcept;
 // Puts g into p's run_next, its former occupant at the tail, and wakes a machine if one has nothing to do: S1 to S3 of wake.h.
 [[gnu::always_inline]] inline void push_run_next(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(p->looks_at_push) && push_with_a_look(p, g)) return;
     goroutine* before = p->run_next.load(std::memory_order_relaxed);
     // Release publishes *g to a thief that takes it by the handshake.
     p->run_next.store(g, std::memory_order_release);

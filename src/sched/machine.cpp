@@ -18,6 +18,7 @@
 #include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
+#include "sched/waits.h"
 #include "sched/wake.h"
 
 extern "C" {
@@ -353,6 +354,7 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
         if (!spinning) return;
         // F1 and F2 of wake.h: the count that nobody acts on any more.
         s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+        settle_free_clock();
         wake_if_idle();
         return;
     }

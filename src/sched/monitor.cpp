@@ -173,7 +173,10 @@ void pay_owed_wakes(rounds& r) noexcept {
         const bool slot_stands = count == p->notes.run_next && p->run_next.load(std::memory_order_relaxed) != nullptr;
         const bool queue_stands = takings == p->notes.takings && p->queue.size() != 0;
         if (slot_stands || queue_stands) {
-            p->kept_in_a_row = 0;
+            note_long_turn(p, longest_turn_ns);
+            if (const machine* m = p->owner.load(std::memory_order_acquire)) {
+                if (goroutine* g = m->current.load(std::memory_order_acquire)) g->marks.set_lingers(most_lingers);
+            }
             wake_if_idle();
         }
         p->notes.run_next = count;

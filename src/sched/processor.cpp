@@ -18,6 +18,7 @@
 #include "sched/global_queue.h"
 #include "sched/machine.h"
 #include "sched/monitor.h"
+#include "sched/waits.h"
 #include "sched/wake.h"
 
 namespace dunlin::sched {
@@ -78,6 +79,7 @@ processor* take_idle_processor(const processor* preferred) noexcept {
     p->idle_next = nullptr;
     p->state.store(processor_state::running, std::memory_order_relaxed);
     s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
+    settle_free_clock();
     return p;
 }
 
@@ -94,7 +96,9 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
         s.idle_processors = p;
         change += one_idle;
     }
-    if (change != 0) s.idle_and_spinning.fetch_add(change, std::memory_order_seq_cst);  // R1 of wake.h
+    if (change == 0) return;
+    s.idle_and_spinning.fetch_add(change, std::memory_order_seq_cst);  // R1 of wake.h
+    settle_free_clock();
 }
 
 void drain_to_global(processor* p) noexcept {
@@ -213,6 +217,7 @@ void set_max_procs(std::uint32_t n) {
         throw;
     }
     s.max_procs.store(n, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < n; ++i) forget_turns(s.processor_at(i));
     start_world();
 }
 

@@ -10,6 +10,7 @@
 // Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -106,6 +107,27 @@ private:
 };
 static_assert(sizeof(std::source_location) == sizeof(std::uintptr_t));
 
+// What whoever runs a goroutine has to look at, mostly nothing.
+class goroutine_marks {
+public:
+    std::uint32_t all() const noexcept { return all_.load(std::memory_order_relaxed); }
+    bool any() const noexcept { return all() != 0; }
+    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the monitor raises it.
+    std::uint32_t lingers() const noexcept { return all_.load(std::memory_order_relaxed) & 0xff; }
+    void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
+    // waits.h: while it is runnable, its wait is measured and counts for so many. Whoever makes it runnable, and then runs it.
+    std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8; }
+    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0xffffff ? n : 0xffffff) << 8, 0xffffff00); }
+
+private:
+    // Two that write at once lose one of the two, which does no harm.
+    void set(std::uint32_t bits, std::uint32_t of) noexcept {
+        all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
+    }
+
+    std::atomic<std::uint32_t> all_{0};
+};
+
 struct alignas(platform::cache_line) goroutine {
     enum flag : std::uint8_t {
         heap_frame = 1,     // the callable did not fit into inline_frame
@@ -122,7 +144,8 @@ struct alignas(platform::cache_line) goroutine {
     stack::context context;                     // owner; valid for others when `saved`
     owned<stack::slot*> stack;                  // owner, or whoever took it off a queue; null: never ran, or ended. Prefetching peeks
     goroutine* link = nullptr;                  // the list it is on
-    stack::exception_state exceptions;          // owner, while it does not run
+    stack::kept_exceptions exceptions;          // owner, while it does not run
+    goroutine_marks marks;
     std::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
     // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its last instructions on the way
     // out: whoever executes it waits for this byte. Store-release after the switch pairs with the executor's load-acquire.
@@ -138,7 +161,7 @@ struct alignas(platform::cache_line) goroutine {
     std::atomic<const void*> group{nullptr};    // until it begins: whoever waits for this may run it in place
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
-    std::int64_t waits_since_ns = 0;            // owner; coarse clock
+    std::int64_t waits_since_ns = 0;            // owner; coarse clock. While it is runnable and `stamped`: free_clock
     goroutine_extra* extra = nullptr;           // owner
 
     // Third line: the callable, with its result where there is one, or a pointer to it.
@@ -146,6 +169,10 @@ struct alignas(platform::cache_line) goroutine {
 
     [[no_unique_address]] stack::fake_stack fake;  // owner
 
+    // Nothing is to be done for it when it runs again: no exceptions to put back, no marks. One test.
+    bool comes_back_plain() const noexcept {
+        return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
+    }
     // Where its frames are if it has any; a guess by whoever does not own it.
     void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
 
@@ -255,14 +282,27 @@ struct monitor_notes {
     std::uint64_t sampled_sleeps = 0;
 };
 
+// waits.h. The last bucket has no limit.
+inline constexpr std::array<std::int64_t, 19> wait_limits_ns{500,     1'000,   2'000,     5'000,     10'000,    20'000,     50'000,     100'000,     200'000,      500'000,
+                                                             1'000'000, 2'000'000, 5'000'000, 10'000'000, 20'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000};
+// Of a processor that nothing is known about: its wakes are made at once.
+inline constexpr std::uint32_t unknown_turn_ns = 10'000;
+
 // ---- processor -----------------------------------------------------------------------------------------------------------------------
 
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
     std::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (machine.h)
     std::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
-    owned<std::uint32_t> kept_in_a_row;         // owner; thieves and the monitor reset it: times run_next was fetched by its own machine
-    std::int64_t owed_since_ns = 0;             // owner: when the wake for the one in run_next was left to the monitor; 0: not noted
+    owned<bool> looks_at_push{true};            // owner; thieves and the monitor set it: turns are long, or the next to become runnable is stamped
+    owned<std::uint32_t> turn_ns{unknown_turn_ns};  // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
+    std::uint64_t next_look = 0;                // owner: the count of switches at which find_local() looks at timers and turns
+    std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
+    std::int64_t turns_since_ns = 0;            // and when that was
+    std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
+    std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
+    std::uint32_t readied = 0;                  // owner: how often the goroutine that runs has readied another in this turn
+    std::int64_t readied_ns = 0;                // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
     std::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     std::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
     // Set by the monitor. 1: whoever runs here has had its ten milliseconds. 2: and run_next has had the turn that was promised to it.
@@ -297,6 +337,8 @@ struct alignas(platform::false_sharing_range) processor {
     owned<std::int64_t> slice_used_ns;          // whoever gives it to a preempted goroutine: what that has used of its slice; the monitor takes it
     monitor_notes notes;                        // monitor
 
+    std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
+    std::array<counter, wait_limits_ns.size() + 1> waits;  // owner: goroutines by how long they waited (waits.h)
     processor_counters counts;                  // owner
     std::unique_ptr<std::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 };
@@ -468,6 +510,7 @@ struct scheduler {
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) std::atomic<std::uint32_t> idle_and_spinning{0};
+    std::atomic<std::int64_t> free_clock{0};    // waits.h
     std::atomic<std::uint32_t> retirers{0};     // 0: nobody is at R2; 1: somebody is; 2: and shall do it once more, for those who have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;

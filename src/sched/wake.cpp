@@ -1,9 +1,9 @@
 #include "sched/wake.h"
 
-#include "platform/clock.h"
 #include "sched/machine.h"
 #include "sched/monitor.h"
 #include "sched/processor.h"
+#include "sched/waits.h"
 
 namespace dunlin::sched {
 
@@ -18,6 +18,7 @@ void wake_one() noexcept {
     // Under the lock: nobody may make a processor idle while this count, which nobody will act on, still says that somebody searches.
     if (p == nullptr) s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
     s.lock.unlock();
+    if (p == nullptr) settle_free_clock();
     if (p == nullptr) return;
     start_machine(p, true, wake_place::elsewhere);  // W3
     wake_monitor_if_asleep();
@@ -29,19 +30,7 @@ void wake_one_for_run_next(const processor* p) noexcept {
     wake_one();
 }
 
-namespace {
-
-constexpr std::int64_t worth_a_thread_ns = 10'000;
-
-}  // namespace
-
-void kept_run_next_late(processor* p) noexcept {
-    if (platform::now_ns() - p->owed_since_ns > worth_a_thread_ns) p->kept_in_a_row = 0;
-    p->owed_since_ns = 0;
-}
-
 void owe_wake_slow(processor* p) noexcept {
-    if (p->kept_in_a_row % timed_every == 0) p->owed_since_ns = platform::now_ns();
     // Read mostly: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
@@ -52,13 +41,14 @@ void owe_wake_slow(processor* p) noexcept {
 }
 
 bool wake_is_owed(const processor* p) noexcept {
-    if (p->kept_in_a_row < kept_before_owing) return false;
+    if (!has_short_turns(p)) return false;
     if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
     return the_scheduler.monitor_attentive.load(std::memory_order_relaxed);  // if not, from its next round on
 }
 
 bool queue_is_owed(const processor* p) noexcept {
-    if (p->queue.size() >= short_queue) return false;
+    const std::uint32_t size = p->queue.size();
+    if (size >= short_queue || size * p->turn_ns > owed_wait_ns) return false;
     const goroutine* oldest = p->queue.peek();
     return oldest != nullptr && oldest->stack != nullptr && wake_is_owed(p);
 }

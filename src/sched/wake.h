@@ -56,6 +56,7 @@
 #pragma once
 
 #include "platform/membarrier.h"
+#include "sched/turns.h"
 #include "sched/types.h"
 
 namespace dunlin::sched {
@@ -82,20 +83,11 @@ void wake_one() noexcept;
 // The same for somebody in p's run_next, or in its queue, unless it is left out.
 void wake_one_for_run_next(const processor* p) noexcept;
 
-// run_next was fetched by its own machine.
-void kept_run_next_late(processor* p) noexcept;
-inline void kept_run_next(processor* p) noexcept {
-    p->kept_in_a_row = p->kept_in_a_row + 1;
-    if (DUNLIN_UNLIKELY(p->owed_since_ns != 0)) kept_run_next_late(p);
-}
-
 // Leaves the wake to the monitor, or wakes at once if that is not attentive (and asks it to be). Mostly both flags stand, and nothing is to be done.
 void owe_wake_slow(processor* p) noexcept;
-inline constexpr std::uint32_t kept_before_owing = 32;
-inline constexpr std::uint32_t timed_every = 32;
 [[gnu::always_inline]] inline void owe_wake(processor* p) noexcept {
     const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) && the_scheduler.wakes_owed.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(!settled || p->kept_in_a_row % timed_every == 0)) owe_wake_slow(p);
+    if (DUNLIN_UNLIKELY(!settled)) owe_wake_slow(p);
 }
 
 // R3's part of it: true if p's run_next may be left to the monitor, which has been told then.
@@ -116,10 +108,10 @@ inline void wake_if_idle() noexcept {
 [[gnu::always_inline]] inline void wake_for_run_next(processor* p) noexcept {
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
     if (DUNLIN_LIKELY(idle_count(word) == 0 || spinning_count(word) != 0)) return;
-    if (p->kept_in_a_row < kept_before_owing) {
-        wake_one_for_run_next(p);
-    } else {
+    if (has_short_turns(p)) {
         owe_wake(p);
+    } else {
+        wake_one_for_run_next(p);
     }
 }
 

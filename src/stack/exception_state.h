@@ -15,6 +15,17 @@ struct exception_state {
     bool empty() const noexcept { return caught == nullptr && uncaught == 0; }
 };
 
+// The same where it is kept, without the padding at its end: that room is wanted there.
+struct [[gnu::packed, gnu::aligned(4)]] kept_exceptions {
+    void* caught = nullptr;
+    unsigned uncaught = 0;
+
+    kept_exceptions() = default;
+    kept_exceptions(const exception_state& s) noexcept : caught(s.caught), uncaught(s.uncaught) {}
+    operator exception_state() const noexcept { return {caught, uncaught}; }
+    bool empty() const noexcept { return caught == nullptr && uncaught == 0; }
+};
+
 // This thread's record; valid as long as the thread lives.
 exception_state* thread_exception_state() noexcept;
 

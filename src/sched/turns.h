@@ -1,0 +1,60 @@
+// turns.h - how long goroutines run at a time on a processor: whether waking a thread for another is worth it.
+//
+// Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks. Where turns are short (ping-pong, request
+//            and reply, a lock handed over) that is sooner than a thread could be woken, and everything stays in one cache. Where they are long, another
+//            processor should have it at once. What a goroutine does next is not known; what those on this processor did lately is.
+// Data       turn_ns: the mean length of a turn, from one visit of the scheduler to the next. A longer mean counts at once, a shorter one by an eighth for each
+//            turn, so that a mistake is paid back: a turn of 100 us makes 30 turns public, which costs about as much. Looked at with every 32nd turn while turns
+//            are short, with each while they are long, and whenever the processor has run out of goroutines.
+//            The monitor, which sees a processor that does not come to the scheduler, and a thief that found a goroutine standing raise it from outside.
+// Rule       wake.h: wakes are owed only by processors with short turns, and only for queues shorter than short_queue; so whoever waits for such a processor
+//            waits for at most short_queue * short_turn_ns, 16 us.
+// Tests      tests/sched/turns_test.cpp
+#pragma once
+
+#include "sched/types.h"
+
+namespace dunlin::sched {
+
+// A hand-over to another processor that is awake costs 0.3 to 1 us, a wake 2.5 us to its waker.
+inline constexpr std::uint32_t short_turn_ns = 5'000;
+// Goroutines that do no more between two operations on channels than this talk: another processor would fetch the channel's memory for longer than they
+// compute. Their turns count for a part of their length.
+inline constexpr std::int64_t talk_step_ns = 400;
+inline constexpr std::int64_t talk_factor = 8;
+// So long may goroutines wait for a processor that keeps up, while another is free.
+inline constexpr std::uint32_t owed_wait_ns = 20'000;
+// What a wake costs its waker.
+inline constexpr std::uint32_t wake_cost_ns = 2'500;
+// More than that is not remembered.
+inline constexpr std::uint32_t longest_turn_ns = 1'000'000;
+inline constexpr std::uint32_t most_lingers = 255;
+inline constexpr std::uint64_t turns_between_looks = 64;
+// Of these looks, every so many-th also has a wait measured (waits.h).
+inline constexpr std::uint64_t turns_between_stamps = 256;
+
+inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
+
+inline std::uint64_t turns_of(const processor* p) noexcept { return p->counts.switches.get() + p->counts.in_place_joins.get(); }
+
+// There is another processor that could be woken. Where not, nothing is measured.
+inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
+// While the world is stopped: nothing is known of p's turns.
+void forget_turns(processor* p) noexcept;
+// p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since the last look.
+void note_turns(processor* p, const machine* m) noexcept;
+// The same, if there have been enough of them.
+inline void look_at_turns(processor* p, const machine* m) noexcept {
+    if (turns_matter() && (!has_short_turns(p) || turns_of(p) - p->turns_from >= turns_between_looks)) note_turns(p, m);
+}
+// p's owner, when a turn begins after it had nothing to run, or after another owner: what was before it is no turn.
+void begin_turns(processor* p) noexcept;
+// p's owner: self (null: none), which runs there, readies another. For how many of these its wait is to be measured; 0: not this one's.
+std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
+// Any thread: a goroutine on p has been running for `ns`.
+inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
+    if (p->turn_ns < ns) p->turn_ns = ns;
+    p->looks_at_push = true;
+}
+
+}  // namespace dunlin::sched
