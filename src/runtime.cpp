@@ -11,6 +11,7 @@
 
 #include <dunlin/dunlin.hpp>
 
+#include "chan/timed_call.h"
 #include "context/run_context.h"
 #include "observe/report.h"
 #include "park/join.h"
@@ -181,6 +182,7 @@ void wire() {
     sched::hooks.wake_joiner = park::wake_joiner;
     sched::hooks.main_ended = main_ended;
     sched::hooks.illegal_transition = sched::report_illegal_transition;
+    sched::hooks.outlives_run = detail::timed_call_outlives_run;
     sched::hooks.deadlock = observe::report_deadlock;
     sched::hooks.machine_thread = machine_thread;
     if (the_scheduler.events == nullptr) the_scheduler.events = new netpoll::poller;

@@ -83,7 +83,8 @@ struct thread_stack_call {
                 std::invoke(std::forward<F>(call.function));
                 call.outcome.template emplace<1>();
             } else if constexpr (std::is_pointer_v<R> && std::is_reference_v<std::invoke_result_t<F>>) {
-                call.outcome.template emplace<1>(std::addressof(std::invoke(std::forward<F>(call.function))));
+                auto&& result = std::invoke(std::forward<F>(call.function));
+                call.outcome.template emplace<1>(std::addressof(result));
             } else {
                 call.outcome.template emplace<1>(std::invoke(std::forward<F>(call.function)));
             }
@@ -104,6 +105,7 @@ struct thread_stack_call {
 /// Stack     As large as the system gives threads (RLIMIT_STACK, mostly 8 MiB); less where addresses are few (run_options::stack_size).
 /// Blocks    The thread, as f does; its processor goes to others as in blocking(). f is not preempted.
 /// After     As after blocking(). errno is what f left; exceptions that the goroutine is handling stay its own.
+/// Returns   What f returns: a value that can be moved, or a reference.
 /// Throws    What f throws.
 /// Call from Goroutines and plain threads (there it only calls f).
 /// Cost      Two switches more than blocking(): some tens of nanoseconds.
@@ -111,6 +113,8 @@ template <class F>
     requires std::invocable<F>
 std::invoke_result_t<F> on_thread_stack(F&& f) {
     using result = std::invoke_result_t<F>;
+    static_assert(std::is_void_v<result> || std::is_reference_v<result> || std::is_move_constructible_v<result>,
+        "dunlin::on_thread_stack: what f returns is carried from one stack to another, so it must be movable");
     using kept = std::conditional_t<std::is_void_v<result>, std::monostate,
         std::conditional_t<std::is_reference_v<result>, std::remove_reference_t<result>*, result>>;
     static constinit detail::blocking_site site;

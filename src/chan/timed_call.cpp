@@ -13,6 +13,7 @@
 
 #include <dunlin/timer.hpp>
 
+#include "chan/timed_call.h"
 #include "park/waiter.h"
 #include "platform/lock.h"
 #include "sched/goroutine.h"
@@ -40,6 +41,9 @@ void run_call(void* raw) {
     call->run();
 }
 
+// The same; by its address the end of a run() knows it.
+void run_call_of_no_run(void* raw) { run_call(raw); }
+
 // On a machine, inside the runtime.
 void start_call(timers::timer_entry* e) noexcept;
 
@@ -58,7 +62,7 @@ namespace {
 
 void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
-    if (sched::start_inside_runtime(run_call, call)) return;
+    if (sched::start_inside_runtime(e->ends_with_run ? run_call : run_call_of_no_run, call)) return;
     // No memory for a goroutine. It stays due, unless it has been set anew meanwhile.
     // Once it is armed again somebody may stop it and let go of it before this is out of the lock.
     call->reference();
@@ -84,6 +88,10 @@ bool forgotten(timed_call_access::parts& p) noexcept {
 }
 
 }  // namespace
+
+bool timed_call_outlives_run(const sched::goroutine* g) noexcept {
+    return g->entry == run_call_of_no_run;
+}
 
 timed_call::timed_call(bool ends_with_run) {
     auto* p = ::new (entry_) timed_call_access::parts;

@@ -139,22 +139,30 @@ mutex_wait mutex_waited_for(pid_t tid) noexcept {
     return wait;
 }
 
-right_of_way::right_of_way(pid_t first, pid_t second) noexcept : first_(first), cpus_{} {
-    const sched_param none{};
-    raw_syscall(SYS_sched_setscheduler, second, SCHED_IDLE, syscall_arg(&none));
-    mask_bytes_ = raw_syscall(SYS_sched_getaffinity, first, sizeof cpus_, syscall_arg(cpus_));
-    for (unsigned i = 0; mask_bytes_ > 0 && i < mask_words; ++i) {
-        if (cpus_[i] == 0) continue;
-        unsigned long one[mask_words] = {};
-        one[i] = 1ul << __builtin_ctzl(cpus_[i]);
-        raw_syscall(SYS_sched_setaffinity, second, mask_bytes_, syscall_arg(one));
-        raw_syscall(SYS_sched_setaffinity, first, mask_bytes_, syscall_arg(one));
-        return;
-    }
+namespace {
+
+// The 39th word of /proc/self/task/TID/stat, of which the second is in brackets and may contain anything; -1: cannot be told.
+int last_cpu(pid_t tid) noexcept {
+    text_writer path(-1);
+    path << "/proc/self/task/" << static_cast<int>(tid) << "/stat" << std::string_view("\0", 1);
+    char text[1024];
+    read_proc(path.view().data(), text, sizeof text);
+    const char* at = std::strrchr(text, ')');
+    for (int word = 2; at != nullptr && word < 39; ++word) at = std::strchr(at + 1, ' ');
+    return at != nullptr ? static_cast<int>(std::strtol(at, nullptr, 10)) : -1;
 }
 
-right_of_way::~right_of_way() {
-    if (mask_bytes_ > 0) raw_syscall(SYS_sched_setaffinity, first_, mask_bytes_, syscall_arg(cpus_));
+}  // namespace
+
+void give_right_of_way(pid_t first, pid_t second) noexcept {
+    constexpr int word_bits = 8 * sizeof(unsigned long), words = 128;  // 8192 CPUs
+    const sched_param none{};
+    raw_syscall(SYS_sched_setscheduler, second, SCHED_IDLE, syscall_arg(&none));
+    const int cpu = last_cpu(first);
+    if (cpu < 0 || cpu >= words * word_bits) return;
+    unsigned long one[words] = {};
+    one[cpu / word_bits] = 1ul << (cpu % word_bits);
+    raw_syscall(SYS_sched_setaffinity, second, sizeof one, syscall_arg(one));
 }
 
 std::int64_t thread_cpu_ns(pid_t tid) noexcept {

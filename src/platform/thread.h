@@ -54,21 +54,9 @@ struct mutex_wait {
 };
 mutex_wait mutex_waited_for(pid_t tid) noexcept;
 
-// Until its end `second` runs only while `first` does not want to, as far as the kernel lets that be arranged: both on one CPU, `second` with the lowest
-// priority, which it keeps.
-class right_of_way {
-public:
-    right_of_way(pid_t first, pid_t second) noexcept;
-    ~right_of_way();
-    right_of_way(const right_of_way&) = delete;
-    right_of_way& operator=(const right_of_way&) = delete;
-
-private:
-    static constexpr unsigned mask_words = 128;  // 8192 CPUs
-    pid_t first_;
-    long mask_bytes_;
-    unsigned long cpus_[mask_words];
-};
+// From here on `second` runs only while `first`, which sleeps, does not want to, as far as the kernel lets that be arranged: on the CPU where `first` went
+// to sleep, with the lowest priority. It keeps both. `first` is not touched: what it starts when it wakes would inherit that.
+void give_right_of_way(pid_t first, pid_t second) noexcept;
 
 // CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
 std::int64_t thread_cpu_ns(pid_t tid) noexcept;

@@ -26,6 +26,7 @@ constexpr std::int64_t report_patience_ns = 10'000'000'000;
 // The reporter: a goroutine's address, which may go to another thread in the what() of its exception; a thread's number
 // where there is none.
 std::atomic<std::uintptr_t> reporter{0};
+std::atomic<pid_t> ending{0};  // the reporter's thread, which is about to end the process by exit()
 
 std::uintptr_t caller() noexcept {
     if (const goroutine* g = current_goroutine()) return reinterpret_cast<std::uintptr_t>(g);
@@ -93,7 +94,11 @@ void claim_report() noexcept {
 bool reports_itself() noexcept { return reporter.load(std::memory_order_relaxed) == caller(); }
 
 void let_reports_finish() noexcept {
-    if (reporter.load(std::memory_order_acquire) == 0) return;
+    const std::uintptr_t who = reporter.load(std::memory_order_acquire);
+    if (who == 0) return;
+    // A handler of the program's ends the process by exit(), and comes here twice: from its thread_locals, and as a plain thread from atexit().
+    if (who == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
+    if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
     // Unless the report itself hangs: what() may do anything.
     std::atomic<std::uint32_t> never{0};
     const std::int64_t until = platform::now_ns() + report_patience_ns;

@@ -47,6 +47,12 @@ void check_for_deadlock() noexcept {
         s.deadlock_suspected = true;  // until those threads have ended: nobody tells us
         return;
     }
+    // What is on its thread's stack uses us as a plain thread does, and may ready somebody yet, whichever run() it is of.
+    for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (!m->condemned.load(std::memory_order_relaxed) || !m->lent.load(std::memory_order_relaxed)) continue;
+        s.deadlock_suspected = true;
+        return;
+    }
     hooks.deadlock();
 }
 

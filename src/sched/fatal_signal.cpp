@@ -12,6 +12,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 #include <unistd.h>
 
 #include "platform/syscall.h"
@@ -20,6 +21,7 @@
 #include "sched/crash.h"
 #include "sched/goroutine.h"
 #include "sched/sample.h"
+#include "sched/thread_stack.h"
 #include "stack/signal_frame.h"
 #include "stack/trace.h"
 
@@ -218,6 +220,8 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void install_crash_handlers() noexcept {
+    static bool installed = false;  // as in install_freeze_handler()
+    if (std::exchange(installed, true)) return;
     for (watched_signal& w : all_watched) {
         sigaction(w.number, nullptr, &w.before);
         struct sigaction ours {};
@@ -246,10 +250,11 @@ bool crash_handlers_in_force() noexcept {
 void leave_runtime_in_child() noexcept {
     constexpr const char* why = "dunlin is used in the child of a fork(): its threads stayed in the parent (exec first)";
     platform::not_after_fork.store(why, std::memory_order_relaxed);
-    const machine* m = current_machine();
+    const machine* m = own_machine();
     if (m == nullptr) return;
     forked_from = m->current.load(std::memory_order_relaxed);
     set_current_machine(nullptr);
+    forget_lent_machine();
 }
 
 }  // namespace dunlin::sched

@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <utility>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -57,7 +58,6 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 void on_signal(int signal, siginfo_t* info, void* context) {
     machine* m = current_machine();
     const bool sampled = m != nullptr && sample_if_asked(m, info, context);
-    if (m == nullptr) m = lent_machine();  // of what its goroutine does on the thread's own stack only the end of run() wants anything
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
         if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;
@@ -71,9 +71,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 template <class F>
 void for_each_asked(F f) noexcept {
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (m->freeze_asked.load(std::memory_order_acquire) && m->condemned.load(std::memory_order_acquire) && !m->frozen.load(std::memory_order_acquire)) {
-            f(m);
-        }
+        if (!m->freeze_asked.load(std::memory_order_acquire) || !m->condemned.load(std::memory_order_acquire)) continue;
+        if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) f(m);
     }
 }
 
@@ -98,6 +97,8 @@ bool may_stop_soon(const machine* m, bool patient) noexcept {
 }  // namespace
 
 void install_freeze_handler() noexcept {
+    static bool installed = false;  // the start may have failed after that, for want of a thread: our own handler is not the previous one
+    if (std::exchange(installed, true)) return;
     note_unsafe_places();
     struct sigaction ours {};
     ours.sa_sigaction = on_signal;
@@ -113,12 +114,13 @@ void stop_condemned_machines() noexcept {
     for (bool any = true; any && platform::now_ns() < grace;) {
         any = false;
         for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-            if (condemned(m) && !m->frozen.load(std::memory_order_acquire)) any = true;
+            // Those that an earlier end of a run() has asked in vain are not waited for again.
+            const bool waits = !m->frozen.load(std::memory_order_acquire) && !m->freeze_asked.load(std::memory_order_relaxed) && !m->lent.load(std::memory_order_relaxed);
+            if (condemned(m) && waits) any = true;
         }
         if (any) platform::futex_wait_until(never, 0, platform::now_ns() + grace_ns / 50);
     }
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        // Those that an earlier end of a run() has asked in vain are not waited for again.
         if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
         m->asleep_since_ns = 0;  // left from another goroutine of its
         m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);

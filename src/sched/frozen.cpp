@@ -39,10 +39,13 @@ struct watch {
     std::int64_t next_ns = 0;
     std::int64_t wait_ns = first_look_ns;
     suspicion suspect;
+    const machine* next = nullptr;  // there are more than most_looks: where to look on; null: from the beginning
 };
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by its wish
 std::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
+suspicion gone_on;                      // thread maker: whose owner goes on
+std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
 
 void order(machine* m, std::uint32_t what) noexcept {
     m->resume_word.store(what, std::memory_order_release);
@@ -84,11 +87,17 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     const auto process = static_cast<pid_t>(platform::raw_syscall(SYS_getpid));
     suspicion found = look_at(process, now_ns);
     if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
+    watch& w = the_watch;
+    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);  // nobody else may come between two looks at it
     unsigned looks = 0;
-    for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr && found.owner == nullptr; m = m->all_next) {
+    const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
+    for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {
         const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0;
-        if (in_user_code && !m->condemned.load(std::memory_order_relaxed) && ++looks <= most_looks) found = look_at(m->tid, now_ns);
+        if (!in_user_code || m->condemned.load(std::memory_order_relaxed)) continue;
+        ++looks;
+        found = look_at(m->tid, now_ns);
     }
+    w.next = m;
     return found;
 }
 
@@ -148,6 +157,7 @@ void end_frozen_thread(machine* m) noexcept {
     m->stray.store(false, std::memory_order_relaxed);
     m->current.store(nullptr, std::memory_order_relaxed);
     m->leaving = nullptr;
+    m->call = {};  // it was stopped on its way to it
     // As a new one: the record serves another thread.
     m->preempt_asked.store(false, std::memory_order_relaxed);
     m->preempt_later.store(false, std::memory_order_relaxed);
@@ -184,36 +194,45 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     } else {
         w.suspect = found;
     }
-    w.wait_ns = w.suspect.owner != nullptr ? sure_after_ns : std::min(2 * w.wait_ns, longest_look_ns);
+    const std::int64_t longest = w.next != nullptr ? sure_after_ns : longest_look_ns;
+    w.wait_ns = w.suspect.owner != nullptr ? sure_after_ns : std::min(2 * w.wait_ns, longest);
     w.next_ns = now_ns + w.wait_ns;
     return w.next_ns;
 }
 
 void let_owner_go() noexcept {
     scheduler& s = the_scheduler;
-    const suspicion found = to_let_go;
-    say_that_it_goes_on(found);
+    gone_on = to_let_go;
+    say_that_it_goes_on(gone_on);
     s.lock.lock();
-    const bool there = take_off_list(found.owner);
+    const bool there = take_off_list(gone_on.owner);
     if (there) {
-        found.owner->frozen.store(false, std::memory_order_relaxed);
-        found.owner->freeze_asked.store(false, std::memory_order_relaxed);
+        gone_on.owner->frozen.store(false, std::memory_order_relaxed);
+        gone_on.owner->freeze_asked.store(false, std::memory_order_relaxed);
+        gone_on.owner->lowered = true;
     }
     s.lock.unlock();
-    if (there) {
-        const platform::right_of_way waiter_first(found.waiter, found.owner->tid);
-        order(found.owner, resume_order::without_processor);
-        std::atomic<std::uint32_t> never{0};
-        const std::int64_t until = platform::now_ns() + let_go_ns;
-        while (platform::now_ns() < until && platform::mutex_waited_for(found.waiter) == found.wait) {
-            platform::futex_wait_until(never, 0, platform::now_ns() + ms);
-        }
-        s.lock.lock();
-        if (found.owner->condemned) found.owner->freeze_asked.store(true, std::memory_order_release);
-        s.lock.unlock();
+    if (!there) {
+        letting_go.store(false, std::memory_order_release);
+        call_monitor_for_lost();
+        return;
     }
+    platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
+    order(gone_on.owner, resume_order::without_processor);
+    gone_on_until_ns = platform::now_ns() + let_go_ns;
+}
+
+bool owner_goes_on() noexcept {
+    scheduler& s = the_scheduler;
+    if (gone_on_until_ns == 0) return false;
+    if (platform::now_ns() < gone_on_until_ns && platform::mutex_waited_for(gone_on.waiter) == gone_on.wait) return true;
+    gone_on_until_ns = 0;
+    s.lock.lock();
+    if (gone_on.owner->condemned) gone_on.owner->freeze_asked.store(true, std::memory_order_release);
+    s.lock.unlock();
     letting_go.store(false, std::memory_order_release);
     call_monitor_for_lost();  // it asks the owner to stop
+    return false;
 }
 
 }  // namespace dunlin::sched

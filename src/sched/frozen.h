@@ -27,7 +27,9 @@ void freeze_here(machine* m) noexcept;
 // The monitor's look. Returns when to look again; 0: when a thread has been frozen since.
 std::int64_t look_at_frozen(std::int64_t now_ns) noexcept;
 
-// What the monitor has found, by the thread maker: waits for up to two seconds.
+// What the monitor has found, by the thread maker.
 void let_owner_go() noexcept;
+// The same: true while it goes on, for up to two seconds, and is to be looked after each millisecond.
+bool owner_goes_on() noexcept;
 
 }  // namespace dunlin::sched

@@ -393,7 +393,7 @@ void look_at_stray(machine* m, outlook& o) noexcept {
         o.effect = true;
         return;
     }
-    if (preemption_mode != preemption::signal) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) return look_later(n, o.now_ns, longest_stop_wait_ns);
     const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
     if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
         ask_to_stop(m);

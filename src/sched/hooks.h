@@ -14,6 +14,7 @@ struct upward_hooks {
     void (*main_ended)(goroutine* g) noexcept = nullptr;
     // Reports; they do not return.
     void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
+    bool (*outlives_run)(const goroutine*) noexcept = nullptr;  // it is of no run(), but of a plain thread's timer
     void (*deadlock)() noexcept = nullptr;  // under the scheduler lock
     // On each machine's thread: true when it begins, false when it ends in peace.
     void (*machine_thread)(bool begins) noexcept = nullptr;

@@ -37,7 +37,7 @@ bool ask_for_it_back(machine* m) noexcept {
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
     m->stray.store(false, std::memory_order_relaxed);
-    if (m->locked_g != nullptr) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4
+    if (m->locked_g != nullptr || m->lowered) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
     m->locked_g = nullptr;
     m->current.store(nullptr, std::memory_order_relaxed);  // start_world() asks, under this lock, whether to give it its processor back
     s.lock.unlock();

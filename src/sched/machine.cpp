@@ -73,6 +73,7 @@ void give(processor* p, machine* m) noexcept {
 void forget_thread(machine* m) noexcept {
     scheduler& s = the_scheduler;
     m->locked_g = nullptr;
+    m->lowered = false;
     m->ended = true;
     ++s.ended_machines;
     s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);

@@ -8,6 +8,8 @@
 //                                               static destructors have destroyed;
 //              preempted ones   stand still already; but for those that may hold a lock of libc's, which go on like computing ones.
 // Their stacks are never used again: whoever looks at a waiter that lies on one finds it as it was.
+#include <algorithm>
+
 #include "platform/futex.h"
 #include "sched/crash.h"
 #include "sched/descriptors.h"
@@ -15,6 +17,7 @@
 #include "sched/freeze.h"
 #include "sched/goroutine.h"
 #include "sched/global_queue.h"
+#include "sched/hooks.h"
 #include "sched/lifetime.h"
 #include "sched/os_thread.h"
 #include "sched/preempt.h"
@@ -50,7 +53,8 @@ void condemn_machines() noexcept {
     scheduler& s = the_scheduler;
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         // Those on the scheduler's stack have nothing to lose and serve the next run().
-        if (m->condemned || m->current.load(std::memory_order_relaxed) == nullptr) continue;
+        const goroutine* g = m->current.load(std::memory_order_relaxed);
+        if (m->condemned || g == nullptr || hooks.outlives_run(g)) continue;
         m->condemned = true;
         ++s.condemned_machines;
     }
@@ -72,10 +76,12 @@ void retire_world() noexcept {
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     dismiss_locked_machines();
     for (std::uint32_t i = 0; i < made; ++i) drain_to_global(s.processor_at(i));
-    const std::size_t left = live_goroutines();
-    goroutine_list unbegun;
+    std::size_t left = live_goroutines();
+    goroutine_list unbegun, staying;
     const auto forget = [&](goroutine* g) {
-        if (is_forgotten_before_it_began(g)) {
+        if (hooks.outlives_run(g)) {
+            staying.push_back(g);
+        } else if (is_forgotten_before_it_began(g)) {
             transition<goroutine_state::runnable, goroutine_state::dead>(g->state);
             unbegun.push_back(g);
         } else {
@@ -85,13 +91,23 @@ void retire_world() noexcept {
     while (goroutine* g = s.global.pop_front()) forget(g);
     while (goroutine* g = s.starved.pop_front()) forget(g);
     abandon_preempted();
-    s.global_size.store(0, std::memory_order_relaxed);
     s.starved_size.store(0, std::memory_order_relaxed);
-    s.forgotten.fetch_add(left, std::memory_order_relaxed);
     ended.fetch_add(1, std::memory_order_relaxed);
     s.main_exited = false;
     // Under the lock, as the waking of those who wait is by whoever has no processor (ready_all).
-    if (left != 0) for_each_descriptor(freeze_descriptor);
+    if (left != 0) {
+        for_each_descriptor([&left](goroutine& g) {
+            if (g.state.load(std::memory_order_acquire) == goroutine_state::dead) return;
+            if (hooks.outlives_run(&g)) {
+                left -= left != 0;  // it ends by itself
+            } else {
+                freeze_descriptor(g);
+            }
+        });
+    }
+    s.forgotten.fetch_add(left, std::memory_order_relaxed);
+    while (goroutine* g = staying.pop_front()) s.global.push_back(g);
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);  // start_world() wakes somebody for them
     s.lock.unlock();
     stop_condemned_machines();
     // After that: it asks who is frozen. In a goroutine that calls exit() its machine is condemned as well: what enters the runtime there would be lost.

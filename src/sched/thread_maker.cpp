@@ -107,7 +107,14 @@ void maker_main(void*) {
     platform::use_short_turns();  // those that it makes have them too
     standstill stands;
     for (;;) {
-        while (k.wanted.load(std::memory_order_acquire) == 0) platform::futex_wait(k.wanted, 0);
+        // It may go on for seconds, and threads are wanted meanwhile.
+        for (bool looks = owner_goes_on(); k.wanted.load(std::memory_order_acquire) == 0; looks = owner_goes_on()) {
+            if (looks) {
+                platform::futex_wait_until(k.wanted, 0, platform::now_ns() + 1'000'000);
+            } else {
+                platform::futex_wait(k.wanted, 0);
+            }
+        }
         // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of
         // those too that found an earlier one; and seq_cst: before the counts below are read.
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);

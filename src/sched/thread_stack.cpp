@@ -23,6 +23,8 @@ machine* own_machine() noexcept {
     return m != nullptr ? m : lent_machine();
 }
 
+void forget_lent_machine() noexcept { set_lent_machine(nullptr); }
+
 void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
     machine* m = current_machine();
     if (m == nullptr) return entry(argument);
@@ -37,11 +39,13 @@ void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
 void make_thread_call(machine* m) noexcept {
     const thread_call call = std::exchange(m->call, {});
     goroutine* g = m->current.load(std::memory_order_relaxed);
+    m->lent.store(true, std::memory_order_relaxed);
     set_lent_machine(m);
     set_current_machine(nullptr);
     call.entry(call.argument);
-    set_current_machine(m);
+    set_current_machine(lent_machine());  // null in the child of a fork() that the function has made
     set_lent_machine(nullptr);
+    m->lent.store(false, std::memory_order_relaxed);
     switch_to_goroutine(m, g);
 }
 

@@ -6,7 +6,8 @@
 //            function in its machine's record and switches there; machine_main() calls the function and switches back. The goroutine is running all the
 //            while, and nothing else runs on this thread.
 //            While the function runs, the thread is a plain one to all of this library (current_machine() is null): it may wait, and blocks the thread when
-//            it does; its processor is handed on as in blocking(). Only the end of run() must still find the machine (lent_machine()).
+//            it does; its processor is handed on as in blocking(). The end of run() does not stop it: it may hold any lock of
+//            this library, as a plain thread, and goes on as one that blocks. When the function returns its goroutine is lost.
 // Tests      tests/runtime/thread_stack_test.cpp
 #pragma once
 
@@ -22,6 +23,8 @@ void make_thread_call(machine* m) noexcept;
 
 // The machine whose thread is in such a call; null: this thread is not.
 machine* lent_machine() noexcept;
+// In the child of a fork(): the thread stays a plain one.
+void forget_lent_machine() noexcept;
 // The machine of this thread, whatever it is doing.
 machine* own_machine() noexcept;
 

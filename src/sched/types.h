@@ -429,6 +429,7 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
     std::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
     std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
+    bool lowered = false;                       // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
@@ -443,6 +444,8 @@ struct alignas(platform::false_sharing_range) machine {
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
     owned<bool> must_end;                       // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
+    std::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may: no signal
+                                                // is for it
     std::uint32_t id = 0;                       // constant
     owned<pid_t> tid;                           // constant; but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
