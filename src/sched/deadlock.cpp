@@ -3,7 +3,7 @@
 // It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none sleeps for timers, none is
 // without a processor in user code), nothing is queued, no timer is armed, nobody waits for a descriptor, there is a goroutine, and every thread of the
 // process is ours or the one that waits in run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call
-// of the runtime loses them, so they ready nothing of this run().
+// of the runtime loses them, so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread of the program's.
 #include "sched/deadlock.h"
 
 #include "platform/thread.h"
@@ -49,7 +49,7 @@ void check_for_deadlock() noexcept {
     }
     // What is on its thread's stack uses us as a plain thread does, and may ready somebody yet, whichever run() it is of.
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (!m->condemned.load(std::memory_order_relaxed) || !m->lent.load(std::memory_order_relaxed)) continue;
+        if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
         s.deadlock_suspected = true;
         return;
     }

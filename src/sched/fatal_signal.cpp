@@ -187,7 +187,7 @@ bool call_earlier_handler(watched_signal& w, siginfo_t* info, void* context) noe
     return true;
 }
 
-// Is it something that a goroutine, or the runtime, has done itself?
+// Is it something that a goroutine, or the runtime, has done itself? On the thread's own stack too.
 bool is_ours(const machine* m, const siginfo_t* info) noexcept {
     if (m == nullptr) return forked_from != nullptr && info->si_code > 0;
     return info->si_code > 0 || (info->si_code == SI_TKILL && info->si_pid == getpid());
@@ -195,9 +195,9 @@ bool is_ours(const machine* m, const siginfo_t* info) noexcept {
 
 void on_fatal_signal(int signal, siginfo_t* info, void* context) {
     watched_signal& w = watched(signal);
-    machine* m = current_machine();
+    machine* m = own_machine();
     const bool sent = info->si_code <= 0;
-    if (!sent && m != nullptr) end_sample_that_faults(m);
+    if (!sent && current_machine() != nullptr) end_sample_that_faults(m);
     if (w.had_handler() && call_earlier_handler(w, info, context)) return;
     if (sent && w.was_ignored()) return;
     const int kept = errno;

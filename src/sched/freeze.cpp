@@ -6,7 +6,8 @@
 //            to the thread. Its handler looks where the thread was interrupted. Where it may stop (safe_place.h) it never
 //            returns, mostly (frozen.h). Elsewhere it returns, and the thread is asked again a millisecond later.
 //            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
-//            has returned, and catches it when it comes out.
+//            has returned, and catches it when it comes out. One that is in on_thread_stack() gets none: it may hold any lock of this library, as a plain
+//            thread may, and goes on (thread_stack.h).
 // Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be longer before a thread runs at all, and
 //            only when it runs can it stop, or be where it must not. One that has had both without stopping is left to the monitor.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running until the process is gone.
@@ -64,6 +65,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     }
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
+    if (m->lent.load(std::memory_order_relaxed)) return;  // it is about to begin what is called on its thread's stack, or has just ended it
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
     freeze_here(m);
 }
@@ -115,8 +117,8 @@ void stop_condemned_machines() noexcept {
         any = false;
         for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             // Those that an earlier end of a run() has asked in vain are not waited for again.
-            const bool waits = !m->frozen.load(std::memory_order_acquire) && !m->freeze_asked.load(std::memory_order_relaxed) && !m->lent.load(std::memory_order_relaxed);
-            if (condemned(m) && waits) any = true;
+            if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
+            if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) any = true;
         }
         if (any) platform::futex_wait_until(never, 0, platform::now_ns() + grace_ns / 50);
     }

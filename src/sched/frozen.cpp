@@ -44,6 +44,7 @@ struct watch {
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by its wish
 std::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
+machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what somebody waits for; its thread does not end
 suspicion gone_on;                      // thread maker: whose owner goes on
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
 
@@ -72,6 +73,7 @@ machine* frozen_with_thread(pid_t tid) noexcept {
     s.lock.lock();
     machine* m = s.frozen.head;
     while (m != nullptr && m->tid != tid) m = m->idle_next;
+    if (m != nullptr) waited_for = m;
     s.lock.unlock();
     return m;
 }
@@ -123,7 +125,13 @@ void keep_frozen(machine* m) noexcept {
     m->frozen.store(true, std::memory_order_release);
     s.frozen.push_back(m);
     s.times_frozen.store(s.times_frozen.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    if (!stack::sanitizing && s.frozen.size > frozen_kept) order(s.frozen.pop_front(), resume_order::end_thread);
+    if (stack::sanitizing || s.frozen.size <= frozen_kept) return;
+    machine* oldest = s.frozen.pop_front();
+    if (oldest == waited_for) {
+        s.frozen.push_back(oldest);
+        oldest = s.frozen.pop_front();
+    }
+    order(oldest, resume_order::end_thread);
 }
 
 void freeze_here(machine* m) noexcept {
@@ -158,6 +166,7 @@ void end_frozen_thread(machine* m) noexcept {
     m->current.store(nullptr, std::memory_order_relaxed);
     m->leaving = nullptr;
     m->call = {};  // it was stopped on its way to it
+    m->lent.store(false, std::memory_order_relaxed);  // the same
     // As a new one: the record serves another thread.
     m->preempt_asked.store(false, std::memory_order_relaxed);
     m->preempt_later.store(false, std::memory_order_relaxed);

@@ -227,7 +227,7 @@ void thaw_preempted() noexcept {
 void abandon_preempted() noexcept {
     scheduler& s = the_scheduler;
     while (machine* m = pop_preempted(s, any_cpu)) {
-        if (!m->stopped_in_library) {
+        if (m->condemned.load(std::memory_order_relaxed) && !m->stopped_in_library) {
             keep_frozen(m);
             continue;
         }

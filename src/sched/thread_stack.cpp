@@ -9,7 +9,7 @@ namespace dunlin::sched {
 
 namespace {
 
-thread_local constinit machine* lent = nullptr;
+[[gnu::tls_model("initial-exec")]] thread_local constinit machine* lent = nullptr;  // the handlers of fatal signals read it
 
 [[gnu::noinline]] void set_lent_machine(machine* m) noexcept { lent = m; }
 

@@ -6,8 +6,9 @@
 //            function in its machine's record and switches there; machine_main() calls the function and switches back. The goroutine is running all the
 //            while, and nothing else runs on this thread.
 //            While the function runs, the thread is a plain one to all of this library (current_machine() is null): it may wait, and blocks the thread when
-//            it does; its processor is handed on as in blocking(). The end of run() does not stop it: it may hold any lock of
-//            this library, as a plain thread, and goes on as one that blocks. When the function returns its goroutine is lost.
+//            it does; its processor is handed on as in blocking(). No signal is sent to it, neither by the monitor nor by the end of run(): it may hold any
+//            lock of this library, as a plain thread may, and goes on. If its run() has returned, its goroutine is lost when the function returns. What
+//            still asks for the machine (own_machine): the report of a fault, and fork().
 // Tests      tests/runtime/thread_stack_test.cpp
 #pragma once
 

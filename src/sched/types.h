@@ -444,8 +444,8 @@ struct alignas(platform::false_sharing_range) machine {
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
     owned<bool> must_end;                       // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
-    std::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may: no signal
-                                                // is for it
+    std::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may; nobody
+                                                // sends it a signal
     std::uint32_t id = 0;                       // constant
     owned<pid_t> tid;                           // constant; but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
