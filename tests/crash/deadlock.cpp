@@ -262,6 +262,27 @@ int another_is_locked() {
     return 0;
 }
 
+// What an earlier run() has left on its thread's stack may send as a thread may.
+int left_on_a_threads_stack_sends_later() {
+    dunlin::chan<int> c;
+    dunlin::run([&] {
+        std::atomic<bool> inside{false};
+        dunlin::go([c, &inside]() mutable {
+            dunlin::on_thread_stack([&] {
+                inside = true;
+                std::this_thread::sleep_for(100ms);
+                c.send(1);
+            });
+        });
+        while (!inside) dunlin::sleep_for(1ms);
+    });
+    dunlin::run([&] {
+        c.recv();
+        std::printf("received\n");
+    });
+    return 0;
+}
+
 constexpr support::scenario all[] = {
     {"wait_group_never_done", wait_group_never_done},
     {"two_wait_for_each_other", two_wait_for_each_other},
@@ -280,6 +301,7 @@ constexpr support::scenario all[] = {
     {"many_goroutines", many_goroutines},
     {"with_many_processors", with_many_processors},
     {"thread_sends_later", thread_sends_later},
+    {"left_on_a_threads_stack_sends_later", left_on_a_threads_stack_sends_later},
     {"timer_is_pending", timer_is_pending},
     {"locked_waits", locked_waits},
     {"another_is_locked", another_is_locked},

@@ -97,6 +97,13 @@ TEST_F(Deadlock, IsNotConcludedWhileAThreadMaySend) {
     EXPECT_EQ(r.out, "received\n") << r;
 }
 
+TEST_F(Deadlock, IsNotConcludedWhileWhatAnEarlierRunLeftOnAThreadsStackMaySend) {
+    const auto r = deadlock("left_on_a_threads_stack_sends_later");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "received\n") << r;
+    EXPECT_EQ(r.err, "") << r;
+}
+
 TEST_F(Deadlock, IsNotConcludedWithoutRun) {
     const auto r = deadlock("without_run");
     EXPECT_EQ(r.status, 0) << r;

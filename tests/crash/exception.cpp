@@ -63,6 +63,11 @@ int with_a_handler() {
     return detached();
 }
 
+int exits_in_a_handler() {
+    std::set_terminate([] { std::exit(7); });
+    return detached();
+}
+
 // go1.24 testdata/testprog/deadlock.go, PanicLoop and friends: the message itself makes trouble.
 struct yields_in_what : std::exception {
     const char* what() const noexcept override {
@@ -291,6 +296,7 @@ constexpr support::scenario all[] = {
     {"in_a_wait_group", in_a_wait_group},
     {"of_another_type", of_another_type},
     {"with_a_handler", with_a_handler},
+    {"exits_in_a_handler", exits_in_a_handler},
     {"yields_in_what", thrown<yields_in_what>},
     {"prints_in_what", thrown<prints_in_what>},
     {"throws_in_what", thrown<throws_in_what>},

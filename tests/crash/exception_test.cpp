@@ -52,6 +52,13 @@ TEST_F(Uncaught, ExceptionGoesThroughATerminateHandlerAfterTheReport) {
     expect_in("uncaught exception in goroutine", r);
 }
 
+// What exit() does waits for no report then: it is the reporter who calls it.
+TEST_F(Uncaught, ExceptionWhoseTerminateHandlerCallsExitEndsWithItsStatus) {
+    const auto r = crash("exits_in_a_handler");
+    EXPECT_EQ(r.status, 7) << r;
+    expect_in("uncaught exception in goroutine", r);
+}
+
 TEST_F(Uncaught, ExceptionsOfSeveralAtOnceGiveOneReport) {
     for (int i = 0; i < support::rounds(50); ++i) {
         const auto r = crash("two_at_once");

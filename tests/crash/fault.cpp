@@ -105,6 +105,13 @@ int in_thread() {
     return 0;
 }
 
+[[gnu::noinline]] void write_to_null_on_thread_stack() {
+    dunlin::on_thread_stack([] { write_to_null(); });
+}
+[[gnu::noinline]] void abort_on_thread_stack() {
+    dunlin::on_thread_stack([] { call_abort(); });
+}
+
 int four_at_once() {
     dunlin::run({.max_procs = 4}, [] {
         static std::atomic<int> ready{0};
@@ -280,8 +287,8 @@ int reset_handler() {
 
 // Prints how the child ended.
 template <class F>
-void in_child(F f) {
-    const pid_t child = fork();
+void in_child(F f, pid_t (*make_child)() = fork) {
+    const pid_t child = make_child();
     if (child == 0) {
         f();
         std::printf("it went through\n");
@@ -309,6 +316,13 @@ int forked_in_thread(F f) {
 template <class F>
 int forked_in_goroutine(F f) {
     dunlin::run([&] { in_child(f); });
+    return 0;
+}
+
+// The child comes back from there.
+template <class F>
+int forked_on_thread_stack(F f) {
+    dunlin::run([&] { in_child(f, [] { return dunlin::on_thread_stack(fork); }); });
     return 0;
 }
 
@@ -398,6 +412,8 @@ constexpr support::scenario all[] = {
     {"throw_through_noexcept", in_goroutine<throw_through_noexcept>},
     {"abort", in_goroutine<call_abort>},
     {"abort_in_thread", in_thread<call_abort>},
+    {"write_to_null_on_thread_stack", in_goroutine<write_to_null_on_thread_stack>},
+    {"abort_on_thread_stack", in_goroutine<abort_on_thread_stack>},
     {"terminate", in_goroutine<std::terminate>},
     {"call_null", in_goroutine<call_null>},
     {"call_pure", in_goroutine<call_pure>},
@@ -420,10 +436,12 @@ constexpr support::scenario all[] = {
     {"reset_handler", reset_handler},
     {"go_in_child_of_thread", [] { return forked_in_thread(use_go); }},
     {"go_in_child_of_goroutine", [] { return forked_in_goroutine(use_go); }},
+    {"go_in_child_of_thread_stack", [] { return forked_on_thread_stack(use_go); }},
     {"spawn_in_child_of_thread", [] { return forked_in_thread(use_spawn); }},
     {"spawn_in_child_of_goroutine", [] { return forked_in_goroutine(use_spawn); }},
     {"run_in_child_of_thread", [] { return forked_in_thread(use_run); }},
     {"run_in_child_of_goroutine", [] { return forked_in_goroutine(use_run); }},
+    {"sleep_in_child_of_thread_stack", [] { return forked_on_thread_stack(use_sleep); }},
     {"sleep_in_child_of_thread", [] { return forked_in_thread(use_sleep); }},
     {"sleep_in_child_of_goroutine", [] { return forked_in_goroutine(use_sleep); }},
     {"chan_in_child_of_thread", [] { return forked_in_thread(use_chan); }},

@@ -98,6 +98,11 @@ TEST(FatalSignal, OfAPlainThreadIsItsOwnAffair) {
     unreported("raise_in_thread", SIGSEGV);
 }
 
+TEST(FatalSignal, OnTheStackOfItsThreadIsTheGoroutines) {
+    expect_in("write_to_null()", reported("write_to_null_on_thread_stack", SIGSEGV, "SIGSEGV"));
+    expect_in("call_abort() at fault.cpp", reported("abort_on_thread_stack", SIGABRT, "SIGABRT"));
+}
+
 TEST(SentSignal, ThatAGoroutineRaisesEndsTheProcess) { expect_in("it was raised", reported("raise", SIGSEGV, "SIGSEGV")); }
 TEST(SentSignal, ByKillEndsTheProcess) { EXPECT_EQ(fault("kill_self").signal, SIGBUS); }
 TEST(SentSignal, FromAnotherProcessEndsItWithoutAWord) { unreported("killed_from_outside", SIGSEGV); }
@@ -164,6 +169,14 @@ TEST(Fork, ItsChildIsToldWhenItStartsOrWaits) {
             expect_in("fatal: dunlin is used in the child of a fork()", r);
             EXPECT_EQ(reports_in(r), 1u) << r;
         }
+    }
+}
+
+TEST(Fork, ItsChildThatComesBackFromOnThreadStackIsTold) {
+    for (const char* what : {"go", "sleep"}) {
+        const auto r = fault(std::string(what) + "_in_child_of_thread_stack");
+        EXPECT_EQ(r.out, "signal 6\n") << r;
+        expect_in("fatal: dunlin is used in the child of a fork()", r);
     }
 }
 

@@ -1,12 +1,17 @@
 // Programs that run out of threads, of memory for stacks, of memory for descriptors.
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <fstream>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <new>
+#include <pthread.h>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,6 +24,18 @@
 #include "support/scenarios.h"
 
 using namespace std::chrono_literals;
+
+static std::atomic<int> threads_left{-1};  // how many more can be had, unlike forbid_threads() for a while; negative: any number
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+// In the place of libc's, which it calls.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*entry)(void*), void* argument) noexcept {
+    static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+    if (threads_left == 0) return EAGAIN;
+    if (threads_left > 0) --threads_left;
+    return real(thread, attributes, entry, argument);
+}
+#endif
 
 namespace {
 
@@ -57,6 +74,25 @@ int no_first_thread() {
             std::printf("%s\n", e.what());
         }
     }
+    return 0;
+}
+
+// A start that fails in its midst, and one that succeeds: what the first has installed is not taken for the program's.
+int no_second_thread_at_first() {
+    threads_left = 1;
+    try {
+        dunlin::run([] { std::printf("ran\n"); });
+    } catch (const std::system_error& e) {
+        std::printf("%s\n", e.what());
+    }
+    threads_left = -1;
+    dunlin::run([] {
+        kill(getpid(), SIGURG);
+        dunlin::spawn([] { dunlin::sleep_for(1ms); }).get();
+        std::printf("passed on\n");
+        std::fflush(stdout);
+        raise(SIGSEGV);
+    });
     return 0;
 }
 
@@ -152,6 +188,7 @@ int no_memory_for_descriptors() {
 
 constexpr support::scenario all[] = {
     {"no_first_thread", no_first_thread},
+    {"no_second_thread_at_first", no_second_thread_at_first},
     {"no_more_threads", no_more_threads},
     {"no_memory_for_stacks", no_memory_for_stacks},
     {"no_memory_for_a_big_stack", no_memory_for_a_big_stack},

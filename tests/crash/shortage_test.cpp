@@ -32,6 +32,15 @@ TEST_F(Shortage, OfTheFirstThreadIsASystemErrorAndTheProgramDecides) {
     EXPECT_EQ(r.out.find("ran"), std::string::npos) << r;
 }
 
+TEST_F(Shortage, OfAThreadInTheMidstOfAStartLeavesTheNextStartAsGood) {
+    if (support::sanitized) GTEST_SKIP() << "the sanitizer has a pthread_create() of its own";
+    const auto r = shortage("no_second_thread_at_first");
+    EXPECT_EQ(r.signal, SIGSEGV) << r;
+    EXPECT_NE(r.out.find("no thread"), std::string::npos) << r;
+    EXPECT_NE(r.out.find("\npassed on\n"), std::string::npos) << r;
+    EXPECT_EQ(occurrences(r.err, "fatal: SIGSEGV in goroutine 1"), 1u) << r;
+}
+
 TEST_F(Shortage, OfThreadsGoesOnWithThoseThereAreAndSaysSoOnce) {
     const auto r = shortage("no_more_threads");
     if (r.status == 77) GTEST_SKIP() << "seccomp is not available";

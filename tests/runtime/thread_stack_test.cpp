@@ -5,6 +5,9 @@
 #include <string>
 #include <thread>
 
+#include "sched/current.h"
+#include "sched/thread_stack.h"
+#include "sched/types.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -163,36 +166,123 @@ TEST_P(ThreadStack, ThousandsOfCallsFromManyGoroutinesStressed) {
     });
 }
 
-// The function is on its way when run() returns: what computes stands still, what sleeps ends later and is lost.
-TEST_P(ThreadStack, AnEndOfRunFindsWhatIsOnIt) {
-    static std::atomic<bool> computing, sleeping, returned;
-    static std::atomic<unsigned long> steps;
+// The function is on its way when run() returns: it goes on as a thread of the program's would, and its goroutine is lost when it returns.
+TEST_P(ThreadStack, AnEndOfRunLeavesWhatIsOnItAlone) {
+    static std::atomic<int> inside, ended;
+    static std::atomic<bool> stop, returned;
     for (int round = 0; round < 5; ++round) {
-        computing = sleeping = returned = false;
+        inside = ended = 0;
+        stop = returned = false;
         run([] {
             dunlin::go([] {
                 dunlin::on_thread_stack([] {
-                    computing = true;
-                    for (;;) steps.fetch_add(1, std::memory_order_relaxed);
-                });
-            });
-            dunlin::go([] {
-                dunlin::on_thread_stack([] {
-                    sleeping = true;
-                    std::this_thread::sleep_for(20ms);
+                    ++inside;
+                    while (!stop) {}
+                    ++ended;
                 });
                 returned = true;
             });
-            while (!computing || !sleeping) dunlin::sleep_for(1ms);
+            dunlin::go([] {
+                dunlin::on_thread_stack([] {
+                    ++inside;
+                    while (!stop) std::this_thread::sleep_for(1ms);
+                    ++ended;
+                });
+                returned = true;
+            });
+            while (inside != 2) dunlin::sleep_for(1ms);
         });
-        if (!support::sanitized) {
-            const unsigned long before = steps;
-            std::this_thread::sleep_for(10ms);
-            EXPECT_EQ(steps, before);
-        }
-        std::this_thread::sleep_for(25ms);
+        stop = true;
+        support::eventually_on_thread([] { return ended == 2; });
+        std::this_thread::sleep_for(1ms);
         EXPECT_FALSE(returned);
     }
+}
+
+// It may hold any lock of this library's then.
+TEST_P(ThreadStack, WhatIsOnItMayUseTheLibraryWhenRunReturns) {
+    static std::atomic<int> inside;
+    static std::atomic<bool> stop;
+    for (int round = 0; round < 8; ++round) {
+        const dunlin::chan<int> c(4);
+        const auto use_everything = [c]() mutable {
+            dunlin::go([] {});
+            static_cast<void>(c.try_send(1));
+            static_cast<void>(c.try_recv());
+            static_cast<void>(dunlin::run_context());
+            static_cast<void>(dunlin::context::background().with_cancel());
+        };
+        inside = 0;
+        stop = false;
+        dunlin::run({.max_procs = procs()}, [&] {
+            for (int i = 0; i < 3; ++i) {
+                dunlin::go([use_everything] {
+                    dunlin::on_thread_stack([mine = use_everything]() mutable {
+                        ++inside;
+                        while (!stop) mine();
+                        --inside;
+                    });
+                });
+            }
+            while (inside != 3) dunlin::sleep_for(1ms);
+        });
+        auto mine = use_everything;
+        for (int i = 0; i < 100; ++i) mine();
+        stop = true;
+        support::eventually_on_thread([] { return inside == 0; });
+    }
+    dunlin::run([] {});  // forgets what is left
+}
+
+// Its machine is as one that has lost its processor, and computes; but a wait in the kernel is not to end early there.
+TEST_P(ThreadStack, TheMonitorSendsItNoSignal) {
+    std::atomic<bool> asked{false}, stop{false};
+    std::atomic<int> inside{0};
+    run([&] {
+        dunlin::runtime::set_max_procs(8);
+        dunlin::wait_group all;
+        for (int i = 0; i < 3; ++i) {
+            all.go([&] {
+                dunlin::on_thread_stack([&] {
+                    const dunlin::sched::machine* m = dunlin::sched::lent_machine();
+                    for (++inside; !stop;) {
+                        if (m->preempt_asked) asked = true;
+                    }
+                });
+            });
+        }
+        for (int i = 0; i < 2; ++i) {
+            all.go([&] {
+                while (!stop) {}
+            });
+        }
+        while (inside != 3) dunlin::sleep_for(1ms);
+        dunlin::runtime::set_max_procs(1);
+        for (int i = 0; i < 30 && !asked; ++i) dunlin::sleep_for(5ms);
+        stop = true;
+        all.wait();
+    });
+    dunlin::runtime::set_max_procs(procs());
+    EXPECT_FALSE(asked);
+}
+
+// A goroutine that is stopped on its way there; the record of its thread serves another one.
+TEST_P(ThreadStack, ACallThatWasNotMadeIsNotMadeByAnotherThread) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps books on threads: none ends";
+    static std::atomic<bool> computes, called;
+    called = false;
+    for (int round = 0; round < 40; ++round) {
+        computes = false;
+        run([] {
+            dunlin::go([] {
+                dunlin::sched::current_machine()->call = {[](void*) { called = true; }, nullptr};
+                computes = true;
+                for (std::atomic<unsigned long> n{0};;) n.fetch_add(1, std::memory_order_relaxed);
+            });
+            while (!computes) dunlin::sleep_for(50us);
+        });
+    }
+    EXPECT_FALSE(called);
 }
 
 }  // namespace
