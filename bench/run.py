@@ -51,7 +51,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, also as patterns (spawn-*); default: all")
     parser.add_argument("--rounds", type=positive, help="rounds that count, after one warm-up (default 5, quick 3)")
-    parser.add_argument("--procs", type=procs_list, help="processor counts (default 1,2; --growth: the first, 1)")
+    parser.add_argument("--procs", type=procs_list, help="processor counts (default 1,2; --growth: the first; work: 2, the others: 1)")
     parser.add_argument("--peers", help="only these, for example dunlin,go (default: all that are there)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work and 3 rounds: does everything run?")
     parser.add_argument("--keep", action="store_true", help="the results of workloads that are not measured now stay in the table")
@@ -175,7 +175,7 @@ def run_growth(parser, arguments):
         chosen = growth.choose(arguments.names, growth.families())
     except ValueError as error:
         parser.error(str(error))
-    rounds, procs = arguments.rounds or (1 if arguments.quick else 3), (arguments.procs or [1])[0]
+    rounds = arguments.rounds or (1 if arguments.quick else 3)
     wanted = [p for p in choose_peers(parser, arguments.peers) if any(p.name in f.peers for f in chosen)]
     try:
         prepare_load([], not arguments.no_build)
@@ -186,11 +186,19 @@ def run_growth(parser, arguments):
     done = []
     for family in chosen:
         machine_before = machine.describe()
+        procs = (arguments.procs or [family.procs])[0]
+        reason = growth.impossible(family, machine_before["cpus"])
+        if reason is not None:
+            say(f"{family.name} {reason}")
+            continue
         family, notes = growth.fitting(family, growth.available_bytes())
+        notes += growth.lacking(family, [peer.name for peer, _ in ready])
         for note in notes:
             say(f"{family.name}: {note}")
-        measured = growth.measure(family, ready, rounds, arguments.quick, procs)
-        versions = {peer.name: peer.version() for peer, _ in ready}
+        entrants = growth.with_variants(family, ready, procs)
+        measured = growth.measure(family, entrants, rounds, arguments.quick, procs)
+        versions = {peer.name: peer.version() for peer, _ in ready if peer.name in family.peers}
+        versions.update({v.name: versions[v.peer] for v in family.variants if v.name in [peer.name for peer, _ in entrants]})
         done.append(growth.document(family, measured, list(versions), machine_before, versions, notes, rounds, arguments.quick, procs))
         # After each family, so that one that fails late costs nothing of the others.
         file = RESULTS / "growth.json"
@@ -198,9 +206,12 @@ def run_growth(parser, arguments):
         RESULTS.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(doc, indent=1) + "\n")
         (RESULTS / "growth.md").write_text(growth.markdown(doc))
+    if not done:
+        return 0
     print(growth.markdown({"families": done}), end="")
     draw_plots()
-    return 1 if any(f["failures"] for f in done) else 0
+    missed = arguments.check_targets and any(f["missed"] for f in done)
+    return 1 if missed or any(f["failures"] for f in done) else 0
 
 
 def main():

@@ -18,6 +18,7 @@
 #include "measure.h"
 #include "registry.h"
 #include "under_load.h"
+#include "work.h"
 
 namespace bench {
 namespace {
@@ -33,12 +34,6 @@ struct message {
 static_assert(sizeof(message) == 64);
 
 enum message_kind : std::uint32_t { lookup, burst, library };
-
-/// Computes without a call. Each step needs the one before, so no compiler shortens it.
-std::uint64_t compute(std::uint64_t x, std::uint32_t steps) {
-    for (std::uint32_t step = 0; step < steps; ++step) x = x * 6364136223846793005u + 1442695040888963407u;
-    return x;
-}
 
 /// A function as of any C library: it knows nothing of the runtime, and the runtime is told nothing of it.
 [[gnu::noinline]] std::uint64_t call_library(std::uint64_t value, std::uint32_t us) {

@@ -1,4 +1,5 @@
-"""How cost grows: families of curves over a number of goroutines, processors, channels, timers, connections.
+"""How cost grows: families of curves over a number of goroutines, processors, channels, timers, connections, and over
+the work that goroutines do between their hand-overs.
 
 A family is a list of curves, a curve a workload of the programs that is run with several sizes, each in a process of its own. What was measured goes into
 growth.json, family by family: a family that was not run this time keeps what an earlier run has measured, with that run's machine and versions.
@@ -34,6 +35,38 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Target:
+    """At most `limit` times the figure of `against`, or at most `limit` units if that is None, from this size on."""
+
+    metric: str
+    limit: float
+    against: str | None = None
+    first: int = 0
+
+    def text(self):
+        what = f"{self.against}'s" if self.against else "the ideal" if self.metric == OF_IDEAL else "units"
+        return f"at most {self.limit:g} of {what}"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A peer once more, with another number of processors: a curve of its own."""
+
+    name: str
+    peer: str
+    procs: int
+
+
+class AtProcs:
+    """A peer as a variant has it."""
+
+    def __init__(self, variant, peer):
+        self.name = variant.name
+        self.procs = variant.procs
+        self.procs_variable = peer.procs_variable
+
+
+@dataclass(frozen=True)
 class Family:
     name: str
     title: str
@@ -41,6 +74,19 @@ class Family:
     curves: tuple
     over_procs: bool = False
     peers: tuple = ("dunlin", "go")
+    procs: int = 1  # unless --procs says otherwise
+    cpus_min: int = 1  # with fewer it would measure something else
+    variants: tuple = ()
+    targets: tuple = ()
+    scale: float = 1  # what the axis shows for a size of 1
+    none: int | None = None  # the size that stands for nothing
+    head: str = "n"  # of the column with the sizes
+    unit: str = ""  # of the sizes
+    drawn: tuple = ()  # only these metrics; empty: all
+    page: str = "growth.md"  # of the documentation
+
+
+OF_IDEAL = "of-ideal"
 
 
 def steps(first, last):
@@ -58,6 +104,47 @@ def descriptor_limit():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else hard - LOAD_SPARE_DESCRIPTORS
     return max(1, min(CONNECTIONS_MAX, most))
+
+
+# Work of each step in tenths of a microsecond; 1 stands for none.
+WORK = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+
+def work_curve(workload, what):
+    return Curve(workload, what, {"time": "us", OF_IDEAL: "x"}, WORK, timeout_s=60)
+
+
+def work_family():
+    """Two processors, and goroutines that work between their hand-overs: is the second one used?"""
+    return Family(
+        "work",
+        "Work between hand-overs, from none to 1000 us, on two processors",
+        "work of each step, us",
+        (
+            *(work_curve(f"fan-{n}", f"a job for each of {n} workers") for n in (2, 4, 8, 16)),
+            work_curve("fan-4-skewed", "4 workers, 1 job in 10 ten times as long"),
+            *(
+                work_curve(f"pipe-{stages}-{capacity}", f"{stages} stages, capacity {capacity}")
+                for stages in (2, 4)
+                for capacity in (0, 1, 16)
+            ),
+            work_curve("pipe-2-0-skewed", "2 stages, 1 step in 10 ten times as long"),
+        ),
+        procs=2,
+        cpus_min=2,
+        variants=(Variant("dunlin P=1", "dunlin", 1),),
+        targets=(
+            Target("time", 1.05, "go"),
+            Target("time", 1.05, "dunlin P=1"),
+            Target(OF_IDEAL, 1.25, first=100),
+        ),
+        scale=0.1,
+        none=1,
+        head="work, us",
+        unit=" us",
+        drawn=(OF_IDEAL,),
+        page="benchmarks.md",
+    )
 
 
 def families():
@@ -154,6 +241,7 @@ def families():
             ),
             peers=("dunlin", "go", "c"),
         ),
+        work_family(),
     )
 
 
@@ -186,6 +274,31 @@ def fitting(family, free_bytes):
     return replace(family, curves=(replace(curve, sizes=sizes),)), [note]
 
 
+def impossible(family, cpus):
+    """Why this machine cannot run it, or None."""
+    if cpus >= family.cpus_min:
+        return None
+    return f"left out: it needs {family.cpus_min} CPUs that work at the same time, and there {'is' if cpus == 1 else 'are'} {cpus} here"
+
+
+def lacking(family, present):
+    """A line for the peers that are not here, if targets are against them."""
+    absent = {t.against for t in family.targets if t.against in family.peers} - set(present)
+    return [f"Without {name}: what is asked of {report.SUBJECT} against it was not measured." for name in sorted(absent)]
+
+
+def with_variants(family, ready, procs):
+    """The peers that are ready, and those of the family's variants that differ from them."""
+    by_name = {peer.name: (peer, programs) for peer, programs in ready}
+    wanted = [v for v in family.variants if v.peer in by_name and v.procs != procs]
+    return [*ready, *((AtProcs(v, by_name[v.peer][0]), by_name[v.peer][1]) for v in wanted)]
+
+
+def size_text(f, x):
+    """A size as tables and reports show it."""
+    return "none" if x == f.get("none") else f"{x * f.get('scale', 1):,.10g}"
+
+
 @dataclass(frozen=True)
 class Point:
     curve: Curve
@@ -214,15 +327,20 @@ class Measured:
         self.failures = {}
         self.finished = set()  # (workload, x, peer) that need no further round
 
-    def add(self, point, peer, lines):
+    def add(self, point, peer, lines, procs=None):
+        procs = procs or point.procs
         for line in lines:
             unit = point.curve.units.get(line["metric"])
             if unit is None or unit != line["unit"]:
                 raise ValueError(f"metric {line['metric']!r} in {line['unit']!r} is not in driver/growth.py")
-            if line["procs"] != point.procs:
-                raise ValueError(f"ran with {line['procs']} processors instead of {point.procs}")
+            if line["procs"] != procs:
+                raise ValueError(f"ran with {line['procs']} processors instead of {procs}")
         for line in lines:
             self.samples.setdefault((point.curve.workload, line["metric"], point.x, peer), []).append(line["value"])
+
+
+def takes_part(family, peer):
+    return peer.name in family.peers or peer.name in [v.name for v in family.variants]
 
 
 def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run_program):
@@ -234,7 +352,7 @@ def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run
         (point, peer.name): (peer, next(p for p in programs if point.curve.workload in p.workloads))
         for point in points
         for peer, programs in ready
-        if peer.name in family.peers and any(point.curve.workload in p.workloads for p in programs)
+        if takes_part(family, peer) and any(point.curve.workload in p.workloads for p in programs)
     }
     progress = progress or runner.Progress(rounds * len(takers))
     if family.name == "goroutines" and not quick and points and takers:
@@ -259,10 +377,11 @@ def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run
 def _run(run, measured, point, peer, program, quick, keep=True):
     key = (point.curve.workload, point.x, peer.name)
     start = time.monotonic()
+    procs = getattr(peer, "procs", point.procs)
     try:
-        lines = run(program, peer, point.curve.workload, point.procs, point.words + (["--quick"] if quick else []), point.curve.timeout_s)
+        lines = run(program, peer, point.curve.workload, procs, point.words + (["--quick"] if quick else []), point.curve.timeout_s)
         if keep:
-            measured.add(point, peer.name, lines)
+            measured.add(point, peer.name, lines, procs)
     except (ValueError, KeyError, OSError) as error:
         measured.failures[key] = str(error)
     if keep and time.monotonic() - start > LONG_RUN_S:
@@ -284,6 +403,12 @@ def document(family, measured, peers, machine, versions, notes, rounds, quick, p
                 points.append({"x": x, "figures": figures})
             curves.append({"workload": curve.workload, "what": curve.texts.get(metric, curve.what), "metric": metric, "unit": unit, "points": points})
     return {
+        **judged(family, curves),
+        "scale": family.scale,
+        "none": family.none,
+        "head": family.head,
+        "drawn": list(family.drawn),
+        "page": family.page,
         "name": family.name,
         "title": family.title,
         "axis": family.axis,
@@ -291,13 +416,49 @@ def document(family, measured, peers, machine, versions, notes, rounds, quick, p
         "procs": None if family.over_procs else procs,
         "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine,
-        "versions": {peer: version for peer, version in versions.items() if peer in family.peers},
+        "versions": {peer: version for peer, version in versions.items() if peer in peers},
         "rounds": rounds,
         "quick": quick,
         "notes": notes,
         "failures": [f"{workload} {x:,} {peer}: {reason}" for (workload, x, peer), reason in measured.failures.items()],
         "curves": curves,
     }
+
+
+def judged(family, curves):
+    """Each cell against each target of the family: how many are reached, which are missed, how many were not measured."""
+    reached, missed, unknown = 0, [], 0
+    for curve in curves:
+        for point in curve["points"]:
+            for target in family.targets:
+                if curve["metric"] != target.metric or point["x"] < target.first:
+                    continue
+                figure = _against(target, point["figures"])
+                if figure is None:
+                    unknown += 1
+                elif figure <= target.limit:
+                    reached += 1
+                else:
+                    size = size_text({"scale": family.scale, "none": family.none}, point["x"])
+                    size += family.unit if size != "none" else ""
+                    missed.append(f"{curve['workload']}, {size}: {figure:.3g}, {target.text()}")
+    return {"reached": reached, "missed": missed, "not_measured": unknown}
+
+
+def _against(target, figures):
+    """dunlin's figure as the target looks at it, or None."""
+    if report.SUBJECT not in figures or (target.against and target.against not in figures):
+        return None
+    return figures[report.SUBJECT]["median"] / (figures[target.against]["median"] if target.against else 1)
+
+
+def verdicts(f):
+    """The lines that name what was missed."""
+    missed = f.get("missed", [])
+    if not missed and not f.get("reached"):
+        return []
+    counts = f"Targets: {f['reached']} cells reached, {len(missed)} missed, {f['not_measured']} not measured."
+    return [counts, "", *(f"- missed: {text}" for text in missed), *([""] if missed else [])]
 
 
 def merged(before, families_now):
@@ -343,18 +504,23 @@ def tables(f):
         columns = []
         for c in curves:
             columns += [f"{c['metric']}, {c['unit']}: {peer}" for peer in present[c["metric"]]]
-            columns += [f"/ {peer}" for peer in others if peer in present[c["metric"]]]
+            columns += [f"/ {peer}" for peer in others if _compares(c, peer, present)]
         lines += [f"`{workload}`: " + "; ".join(f"{c['metric']} ({c['what']})" if c["what"] else c["metric"] for c in curves), ""]
-        lines += [f"| {'P' if f['over_procs'] else 'n'} | " + " | ".join(columns) + " |", "|--:|" + "--:|" * len(columns)]
+        lines += [f"| {'P' if f['over_procs'] else f.get('head', 'n')} | " + " | ".join(columns) + " |", "|--:|" + "--:|" * len(columns)]
         for i, point in enumerate(curves[0]["points"]):
             cells = []
             for c in curves:
                 figures = c["points"][i]["figures"]
                 cells += [_cell(figures, peer) for peer in present[c["metric"]]]
-                cells += [_ratio(figures, peer) for peer in others if peer in present[c["metric"]]]
-            lines.append(f"| {point['x']:,} | " + " | ".join(cells) + " |")
+                cells += [_ratio(figures, peer) for peer in others if _compares(c, peer, present)]
+            lines.append(f"| {size_text(f, point['x'])} | " + " | ".join(cells) + " |")
         lines.append("")
-    return lines
+    return lines + verdicts(f)
+
+
+def _compares(curve, peer, present):
+    """A figure that is itself a multiple of something gets no ratio."""
+    return peer in present[curve["metric"]] and curve["metric"] != OF_IDEAL
 
 
 def _cell(figures, peer):

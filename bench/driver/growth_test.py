@@ -147,6 +147,86 @@ class Plots(unittest.TestCase):
         self.assertEqual(plots.marks({**doc, "over_procs": True}), [(2, "CPUs")])
 
 
+class Work(unittest.TestCase):
+    """A family with a variant and targets."""
+
+    family = family(
+        curves=(growth.Curve("grow-x", "", {"time": "us", "of-ideal": "x"}, (1, 10, 100)),),
+        procs=2,
+        cpus_min=2,
+        variants=(growth.Variant("dunlin P=1", "dunlin", 1),),
+        targets=(
+            growth.Target("time", 1.05, "go"),
+            growth.Target("time", 1.05, "dunlin P=1"),
+            growth.Target("of-ideal", 1.25, first=100),
+        ),
+        scale=0.1,
+        none=1,
+        head="work, us",
+        unit=" us",
+    )
+
+    def measured(self, times, present=("dunlin", "go")):
+        """`times(name, procs, n)` is the time; the ideal is n / procs / 10."""
+
+        def run(program, peer, name, procs, words, timeout_s):
+            n = int(words[1])
+            value = times(peer.name, procs, n)
+            lines = [("time", "us", value)] + ([("of-ideal", "x", value * 10 * procs / n)] if n > 1 else [])
+            return [{"metric": m, "unit": u, "procs": procs, "value": v} for m, u, v in lines]
+
+        ready = growth.with_variants(self.family, [(Peer(name), [Program()]) for name in present], 2)
+        result = growth.measure(self.family, ready, 1, False, 2, progress=Quiet(), run=run)
+        versions = {peer.name: "1" for peer, _ in ready}
+        return growth.document(self.family, result, list(versions), MACHINE, versions, [], 1, False, 2)
+
+    def test_the_variant_runs_with_its_own_number_of_processors_beside_the_others(self):
+        doc = self.measured(lambda name, procs, n: n / procs / 10)
+        figures = doc["curves"][0]["points"][1]["figures"]
+        self.assertEqual({peer: f["median"] for peer, f in figures.items()}, {"dunlin": 0.5, "go": 0.5, "dunlin P=1": 1})
+        self.assertEqual((doc["reached"], doc["missed"], doc["not_measured"]), (7, [], 0))
+
+    def test_each_missed_cell_is_named(self):
+        doc = self.measured(lambda name, procs, n: 8 if (name, n) == ("dunlin", 100) else n / procs / 10)
+        self.assertEqual(doc["reached"], 5)
+        self.assertEqual(
+            doc["missed"], ["grow-x, 10 us: 1.6, at most 1.05 of go's", "grow-x, 10 us: 1.6, at most 1.25 of the ideal"]
+        )
+        text = growth.markdown({"families": [doc]})
+        self.assertIn("- missed: grow-x, 10 us: 1.6, at most 1.05 of go's", text)
+        self.assertIn("Targets: 5 cells reached, 2 missed, 0 not measured.", text)
+
+    def test_slower_than_with_one_processor_is_missed(self):
+        doc = self.measured(lambda name, procs, n: {"dunlin P=1": 1, "dunlin": 1.1}.get(name, 2))
+        self.assertIn("grow-x, none: 1.1, at most 1.05 of dunlin P=1's", doc["missed"])
+
+    def test_sizes_are_shown_as_the_axis_has_them(self):
+        text = growth.markdown({"families": [self.measured(lambda name, procs, n: n)]})
+        self.assertIn("| work, us | time, us: dunlin |", text)
+        self.assertIn("\n| none | 1 | 1 | 1 |", text)
+        self.assertIn("\n| 10 | 100 | 100 | 100 |", text)
+
+    def test_without_go_what_is_asked_against_it_is_not_measured_and_a_line_says_so(self):
+        doc = self.measured(lambda name, procs, n: n / procs / 10, present=("dunlin",))
+        self.assertEqual((doc["missed"], doc["not_measured"]), ([], 3))
+        self.assertEqual(len(growth.lacking(self.family, ["dunlin"])), 1)
+        self.assertIn("Without go", growth.lacking(self.family, ["dunlin"])[0])
+        self.assertEqual(growth.lacking(self.family, ["dunlin", "go"]), [])
+
+    def test_with_one_cpu_it_is_left_out_and_a_line_says_why(self):
+        self.assertIn("needs 2 CPUs", growth.impossible(self.family, 1))
+        self.assertIsNone(growth.impossible(self.family, 2))
+        self.assertIsNone(growth.impossible(family(), 1))
+
+    def test_the_variant_that_is_the_same_as_the_peer_is_left_out(self):
+        self.assertEqual(len(growth.with_variants(self.family, [(Peer("dunlin"), [Program()])], 1)), 1)
+
+    def test_the_plot_shows_the_multiple_of_the_ideal_over_microseconds(self):
+        doc = {**self.measured(lambda name, procs, n: n / procs / 10), "drawn": ["of-ideal"]}
+        ((title, unit, peers),) = plots.panels(doc)
+        self.assertEqual((unit, [p[:2] for p in peers["dunlin"]]), (plots.OF_IDEAL, [(1.0, 1), (10.0, 1)]))
+
+
 class Publish(unittest.TestCase):
     def test_a_section_is_replaced_between_its_marks_and_nothing_else(self):
         begin, end = publish.marks_of("timers")
@@ -155,9 +235,9 @@ class Publish(unittest.TestCase):
         with self.assertRaises(ValueError):
             publish.between_marks(text, "procs", "new\n")
 
-    def test_the_page_about_growth_has_a_place_for_every_family(self):
-        text = (publish.DOCS / "growth.md").read_text()
+    def test_the_documentation_has_a_place_for_every_family(self):
         for f in growth.families():
+            text = (publish.DOCS / f.page).read_text()
             self.assertNotEqual(publish.between_marks(text, f.name, "changed\n"), text)
 
     def test_a_section_shows_the_plot_and_the_figures(self):

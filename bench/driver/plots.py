@@ -18,6 +18,7 @@ else:
 # The colours of Okabe and Ito, which those who see few colours can tell apart too.
 COLOURS = {
     "dunlin": "#0072b2",
+    "dunlin P=1": "#56b4e9",
     "go": "#e69f00",
     "tokio": "#d55e00",
     "boost.fiber": "#009e73",
@@ -25,7 +26,7 @@ COLOURS = {
     "threads": "#7f7f7f",
     "c": "#222222",
 }
-MORE_COLOURS = ("#56b4e9", "#f0e442", "#8c564b", "#9467bd")
+MORE_COLOURS = ("#f0e442", "#b05fa0", "#8c564b", "#9467bd")
 MARKERS = {"dunlin": "o", "go": "s", "c": "D"}
 
 # The plots of ratios: name, title, workloads. What none of them names goes into the last.
@@ -34,6 +35,7 @@ SUBJECTS = (
     ("forkjoin", "Fork and join", ("fib*", "skynet-tg*", "nqueens*", "matmul*")),
     ("channels", "Channels and locks", ("ping-pong*", "buffered-*", "select*", "ring*", "skynet*", "prime-sieve*", "mutex*")),
     ("timers", "Timers", ("sleep*", "timer-*", "after-func-*")),
+    ("work", "Work between hand-overs", ("tree", "bounded-pool", "actors", "scatter")),
     ("stalls", "Nothing stalls", ("hogs-*", "blocking-*", "unannotated-*", "mixed-service")),
     ("network", "The network", ("echo-*", "idle-connections*", "http-*", "pipe-*")),
     ("others", "Others", ("*",)),
@@ -97,17 +99,25 @@ def panels(family):
     """The axes of one family: (title, unit, {label: {peer: [(x, median, min, max)]}}). Curves over processors have an axis each, so have metrics."""
     result = []
     for curve in family["curves"]:
-        if curve["metric"] == "connections":
+        if curve["metric"] == "connections" or (family.get("drawn") and curve["metric"] not in family["drawn"]):
             continue
         peers = {}
         for point in curve["points"]:
             for peer, figure in point["figures"].items():
                 if figure["median"] > 0:  # the axis is logarithmic
-                    peers.setdefault(peer, []).append((point["x"], figure["median"], max(figure["min"], 1e-12), figure["max"]))
+                    x = point["x"] * family.get("scale", 1)
+                    peers.setdefault(peer, []).append((x, figure["median"], max(figure["min"], 1e-12), figure["max"]))
         if peers:
             name = curve["metric"] if curve["workload"].startswith("grow-") and not family["over_procs"] else curve["workload"]
-            result.append((f"{name}: {curve['what']}" if curve["what"] else name, curve["unit"], peers))
+            result.append((f"{name}: {curve['what']}" if curve["what"] else name, unit_text(curve), peers))
     return result
+
+
+OF_IDEAL = "time, as a multiple of the ideal"
+
+
+def unit_text(curve):
+    return OF_IDEAL if curve["metric"] == "of-ideal" else curve["unit"]
 
 
 def marks(family):
@@ -212,6 +222,24 @@ def draw_ratios(plt, doc, out):
     return files
 
 
+def scale_logarithmically(ax, figures):
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    ax.set_yscale("log")
+    low, high = min(f[1] for f in figures), max(f[1] for f in figures)
+    if high < 10 * low:  # a flat curve shall look flat
+        middle = (low * high) ** 0.5
+        low, high = middle / 3.2, middle * 3.2
+    ax.set_ylim(low / 1.6, high * 1.6)
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def scale_to_ideal(ax, figures):
+    ax.set_ylim(0, max(2.2, 1.1 * max(f[1] for f in figures)))
+    ax.axhline(1, color="black", linewidth=0.9)
+
+
 def draw_growth(plt, doc, out):
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
@@ -220,7 +248,7 @@ def draw_growth(plt, doc, out):
         drawn = panels(family)
         if not drawn:
             continue
-        columns = 2 if len(drawn) > 1 else 1
+        columns = 1 if len(drawn) == 1 else 2 if len(drawn) < 10 else 3
         rows = -(-len(drawn) // columns)
         figure, axes = plt.subplots(rows, columns, figsize=(5.4 * columns, 0.7 + 3.0 * rows), squeeze=False)
         peers = [peer for peer in family["versions"] if any(peer in p for _, _, p in drawn)]
@@ -233,17 +261,13 @@ def draw_growth(plt, doc, out):
                 ax.fill_between(x, least, most, color=colour, alpha=0.18, linewidth=0)
                 ax.plot(x, median, color=colour, marker=MARKERS.get(peer, "^"), markersize=3.5, linewidth=1.5)
             ax.set_xscale("log", base=2 if family["over_procs"] else 10)
-            ax.set_yscale("log")
-            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
             ax.xaxis.set_minor_formatter(NullFormatter())
             figures = [f for points in by_peer.values() for f in points]
-            low, high = min(f[1] for f in figures), max(f[1] for f in figures)
-            if high < 10 * low:  # a flat curve shall look flat
-                middle = (low * high) ** 0.5
-                low, high = middle / 3.2, middle * 3.2
-            ax.set_ylim(low / 1.6, high * 1.6)
-            ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-            ax.yaxis.set_minor_formatter(NullFormatter())
+            if unit == OF_IDEAL:
+                scale_to_ideal(ax, figures)
+            else:
+                scale_logarithmically(ax, figures)
             ax.grid(which="major")
             for at, text in marks(family):
                 ax.axvline(at, color="#888888", linewidth=0.9, linestyle="--")

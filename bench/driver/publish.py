@@ -1,4 +1,5 @@
-"""Copies what was measured into the documentation: docs/results.md, the tables of docs/growth.md, and the plots of both in docs/plots."""
+"""Copies what was measured into the documentation: docs/results.md, the tables of docs/growth.md (and that of `work` in
+docs/benchmarks.md), and the plots of all in docs/plots."""
 
 import json
 import shutil
@@ -20,7 +21,7 @@ def between_marks(text, name, content):
     before, found_begin, rest = text.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:
-        raise ValueError(f"docs/growth.md has lost the marks around {name}")
+        raise ValueError(f"docs have lost the marks around {name}")
     return before + begin + content + end + after
 
 
@@ -62,9 +63,9 @@ def publish(results, docs=DOCS):
         (docs / "results.md").write_text(results_page(json.loads((results / "latest.json").read_text())))
         written.append("results.md")
     if (results / "growth.json").is_file():
-        text = (docs / "growth.md").read_text()
         for family in json.loads((results / "growth.json").read_text())["families"]:
-            text = between_marks(text, family["name"], growth_section(family))
-        (docs / "growth.md").write_text(text)
-        written.append("growth.md")
-    return written
+            page = family.get("page", "growth.md")
+            text = between_marks((docs / page).read_text(), family["name"], growth_section(family))
+            (docs / page).write_text(text)
+            written.append(page)
+    return list(dict.fromkeys(written))

@@ -81,6 +81,11 @@ def latency():
     return (Metric("p50", "us"), Metric("p99", "us"))
 
 
+def kept_busy():
+    """Of goroutines that work between their hand-overs: `of-ideal` is the time as a multiple of that of the work alone."""
+    return (Metric("time", "us", (Target(1.05, "go", BOTH),)), Metric("of-ideal", "x", (at_most(1.25),)))
+
+
 WORKLOADS = (
     Workload(
         "yield",
@@ -199,6 +204,29 @@ WORKLOADS = (
         "the first 1000 primes: each that is found becomes a goroutine that hands on what it does not divide, over "
         "unbuffered channels (517,383 values handed on)",
         (time_ms(),),
+    ),
+    Workload(
+        "tree",
+        "a job goes down a tree of workers, each of which splits it in two, to 16 leaves with 20 us of work each; time per "
+        "job. `of-ideal`: that as a multiple of the work alone, spread over all processors",
+        kept_busy(),
+    ),
+    Workload(
+        "bounded-pool",
+        "64 goroutines with a job of 20 us each, of which a semaphore lets four work at once; Go: a channel as the "
+        "semaphore; time for all",
+        kept_busy(),
+    ),
+    Workload(
+        "actors",
+        "16 goroutines with a mailbox of 16 letters each; a round brings each four letters, of 5 us of work, three of them "
+        "from other actors; time per round",
+        kept_busy(),
+    ),
+    Workload(
+        "scatter",
+        "a request to each of 8 workers with 10, 20 .. 80 us of work, until the slowest has answered; time per request",
+        kept_busy(),
     ),
     Workload(
         "mutex",

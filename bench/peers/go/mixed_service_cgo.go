@@ -37,14 +37,6 @@ func init() {
 	workloads["mixed-service"] = mixedService
 }
 
-// compute makes no call.
-func compute(x uint64, steps uint32) uint64 {
-	for ; steps != 0; steps-- {
-		x = x*6364136223846793005 + 1442695040888963407
-	}
-	return x
-}
-
 func serveMixed(connection net.Conn, table []uint64) {
 	defer connection.Close()
 	order := binary.LittleEndian
@@ -61,7 +53,7 @@ func serveMixed(connection net.Conn, table []uint64) {
 		case requestLookup:
 			value = table[value%serviceTableSize]
 		case requestBurst:
-			value = compute(value, amount)
+			value = compute(value, int(amount))
 		case requestLibrary:
 			value = uint64(C.call_library(C.uint64_t(value), C.uint32_t(amount)))
 		default:
