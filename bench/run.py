@@ -14,6 +14,7 @@ import difflib
 import fnmatch
 import json
 import os
+import random
 import shutil
 import sys
 from pathlib import Path
@@ -52,6 +53,7 @@ def parse_arguments():
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, also as patterns (spawn-*); default: all")
     parser.add_argument("--rounds", type=positive, help="rounds that count, after one warm-up (default 5, quick 3)")
     parser.add_argument("--procs", type=procs_list, help="processor counts (default 1,2; --growth: the first; work: 2, the others: 1)")
+    parser.add_argument("--seed", type=int, help="of the order in which the peers take turns (default: chosen, and printed)")
     parser.add_argument("--peers", help="only these, for example dunlin,go (default: all that are there)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work and 3 rounds: does everything run?")
     parser.add_argument("--keep", action="store_true", help="the results of workloads that are not measured now stay in the table")
@@ -170,6 +172,13 @@ def redraw(arguments):
     return 0
 
 
+def order_of_peers(arguments):
+    """The seed, and the generator that shuffles with it."""
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000)
+    say(f"the order of the peers within each round is that of --seed {seed}")
+    return seed, random.Random(seed)
+
+
 def run_growth(parser, arguments):
     try:
         chosen = growth.choose(arguments.names, growth.families())
@@ -184,6 +193,7 @@ def run_growth(parser, arguments):
         say(f"build failed: {error}")
         return 1
     done = []
+    _, order = order_of_peers(arguments)
     for family in chosen:
         machine_before = machine.describe()
         procs = (arguments.procs or [family.procs])[0]
@@ -196,7 +206,7 @@ def run_growth(parser, arguments):
         for note in notes:
             say(f"{family.name}: {note}")
         entrants = growth.with_variants(family, ready, procs)
-        measured = growth.measure(family, entrants, rounds, arguments.quick, procs)
+        measured = growth.measure(family, entrants, rounds, arguments.quick, procs, order=order)
         versions = {peer.name: peer.version() for peer, _ in ready if peer.name in family.peers}
         versions.update({v.name: versions[v.peer] for v in family.variants if v.name in [peer.name for peer, _ in entrants]})
         done.append(growth.document(family, measured, list(versions), machine_before, versions, notes, rounds, arguments.quick, procs))
@@ -266,18 +276,19 @@ def main():
     # The table says of itself what its worst part deserves.
     machine_before["load_before"] = max(machine_before["load_before"], before["machine"]["load_before"])
     quick = arguments.quick or before["quick"]
+    seed, order = order_of_peers(arguments)
 
     def write(samples, measured):
         # After each workload, so that a run that is interrupted has not been for nothing.
         table = report.rows(measured, procs, [peer.name for peer, _ in ready], samples)
         table = report.kept(table, before["rows"], [w.name for w in workloads.WORKLOADS])
-        doc = report.document(table, machine_before, versions, skipped, min(rounds, before["rounds"]), quick)
+        doc = report.document(table, machine_before, versions, skipped, min(rounds, before["rounds"]), quick, seed)
         RESULTS.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(doc, indent=1) + "\n")
         (RESULTS / "latest.md").write_text(report.markdown(doc))
         return doc
 
-    samples = runner.measure(chosen, ready, procs, rounds, arguments.quick, write)
+    samples = runner.measure(chosen, ready, procs, rounds, arguments.quick, order, write)
     doc = write(samples, chosen)
     print(report.markdown(doc), end="")
     draw_plots()

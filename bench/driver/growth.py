@@ -6,12 +6,13 @@ growth.json, family by family: a family that was not run this time keeps what an
 """
 
 import datetime
+import random
 import resource
 import statistics
 import time
 from dataclasses import dataclass, field, replace
 
-from . import report, runner
+from . import intervals, report, runner
 
 # What 4,000,000 of them need decides where the curve ends; measured by parked-memory, page tables included.
 GOROUTINE_BYTES = 4900
@@ -343,8 +344,8 @@ def takes_part(family, peer):
     return peer.name in family.peers or peer.name in [v.name for v in family.variants]
 
 
-def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run_program):
-    """Round after round, within each every point of every peer in turn. Nothing warms up before but the largest size of the first peer: it
+def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run_program, order=None):
+    """Round after round, within each every point of every peer, the peers in an order that is chosen anew for each point. Nothing warms up before but the largest size of the first peer: it
     makes the machine's memory known to its host. The programs have a repetition of their own that does not count."""
     measured = Measured()
     points = points_of(family, procs)
@@ -354,6 +355,7 @@ def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run
         for peer, programs in ready
         if takes_part(family, peer) and any(point.curve.workload in p.workloads for p in programs)
     }
+    order = order or random.Random(1)
     progress = progress or runner.Progress(rounds * len(takers))
     if family.name == "goroutines" and not quick and points and takers:
         peer, program = next(taker for (point, _), taker in takers.items() if point == points[-1])
@@ -361,7 +363,7 @@ def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run
         _run(run, measured, points[-1], peer, program, quick, keep=False)
     for round_number in range(1, rounds + 1):
         for point in points:
-            for peer, _ in ready:
+            for peer, _ in runner.shuffled(ready, order):
                 if (point, peer.name) in takers:
                     key = (point.curve.workload, point.x, peer.name)
                     progress.running(f"{family.name}: {point.curve.workload} {point.x:,}, round {round_number} of {rounds}: {peer.name}")
@@ -530,7 +532,9 @@ def _cell(figures, peer):
 def _ratio(figures, peer):
     if peer not in figures or report.SUBJECT not in figures or figures[peer]["median"] <= 0:
         return "-"
-    return report.number(figures[report.SUBJECT]["median"] / figures[peer]["median"])
+    ratio = report.number(figures[report.SUBJECT]["median"] / figures[peer]["median"])
+    interval = intervals.of_ratio(tuple(figures[report.SUBJECT]["samples"]), tuple(figures[peer]["samples"]))
+    return f"{ratio} [{report.number(interval[0])} .. {report.number(interval[1])}]" if interval else ratio
 
 
 def markdown(doc):

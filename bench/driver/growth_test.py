@@ -2,7 +2,7 @@ import unittest
 from dataclasses import replace
 
 from driver import growth, plots, publish
-from driver.report_test import MACHINE
+from driver.report_test import MACHINE, Quiet
 
 
 class Peer:
@@ -14,14 +14,6 @@ class Peer:
 
 class Program:
     workloads = frozenset({"grow-x"})
-
-
-class Quiet:
-    def running(self, text): ...
-
-    def line(self, text): ...
-
-    def advance(self, runs=1): ...
 
 
 def family(**changes):
@@ -77,9 +69,13 @@ class Sizes(unittest.TestCase):
 
 
 class Measure(unittest.TestCase):
-    def test_the_peers_take_turns_at_each_point_of_each_round(self):
-        _, calls = measured(lambda peer, n: n, rounds=2)
-        self.assertEqual(calls, [("dunlin", 1, 1), ("go", 1, 1), ("dunlin", 10, 1), ("go", 10, 1)] * 2)
+    def test_the_peers_take_turns_at_each_point_of_each_round_in_orders_that_differ(self):
+        _, calls = measured(lambda peer, n: n, rounds=20)
+        turns = [calls[i : i + 2] for i in range(0, len(calls), 2)]
+        for i, turn in enumerate(turns):
+            n = (1, 10)[i % 2]
+            self.assertEqual(sorted(turn), [("dunlin", n, 1), ("go", n, 1)])
+        self.assertEqual({turn[0][0] for turn in turns}, {"dunlin", "go"})
 
     def test_processors_are_the_axis_of_a_family_over_them(self):
         curve = growth.Curve("skynet", "", {"time": "ms"}, (1, 64), n=1000)
@@ -107,10 +103,10 @@ class Measure(unittest.TestCase):
 
 class Document(unittest.TestCase):
     def test_the_table_has_medians_and_ratios(self):
-        values = iter([10, 100, 10, 100, 11, 100, 12, 100, 900, 100, 90, 100])  # by rounds, sizes, peers
-        doc = document(lambda peer, n: next(values))
+        values = {1: iter([10, 11, 900]), 10: iter([10, 12, 90])}  # by rounds
+        doc = document(lambda peer, n: next(values[n]) if peer == "dunlin" else 100)
         self.assertEqual(doc["curves"][0]["points"][0]["figures"]["dunlin"]["median"], 11)
-        self.assertIn("| 1 | 11 | 100 | 0.11 |", growth.markdown({"families": [doc]}))
+        self.assertIn("| 1 | 11 | 100 | 0.11 [0.1 .. 9] |", growth.markdown({"families": [doc]}))
 
     def test_a_metric_that_small_sizes_do_not_have_leaves_a_gap(self):
         doc = document(lambda peer, n: n)
@@ -243,7 +239,7 @@ class Publish(unittest.TestCase):
     def test_a_section_shows_the_plot_and_the_figures(self):
         section = publish.growth_section(document(lambda peer, n: n))
         self.assertIn("(plots/growth-x.svg)", section)
-        self.assertIn("| 10 | 10 | 10 | 1 |", section)
+        self.assertIn("| 10 | 10 | 10 | 1 [1 .. 1] |", section)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 import datetime
 import statistics
 
+from . import intervals
+
 SUBJECT = "dunlin"
+ALONE = "P=1"  # the same with one processor, as something that a target is against
 
 
 def rows(workloads, procs_list, peers, samples):
@@ -12,16 +15,8 @@ def rows(workloads, procs_list, peers, samples):
     for w in workloads:
         for metric in w.metrics:
             for procs in w.procs_of(procs_list):
-                figures = {}
-                for peer in peers:
-                    values = samples.values.get((w.name, metric.name, procs, peer))
-                    if values and (w.name, procs, peer) not in samples.failures:
-                        figures[peer] = {
-                            "median": statistics.median(values),
-                            "min": min(values),
-                            "max": max(values),
-                            "samples": values,
-                        }
+                figures = _figures(w, metric, procs, peers, samples)
+                compared = {peer: f for peer, f in figures.items() if w.has_ratio(peer, procs)}
                 result.append(
                     {
                         "workload": w.name,
@@ -29,16 +24,42 @@ def rows(workloads, procs_list, peers, samples):
                         "unit": metric.unit,
                         "procs": procs,
                         "figures": figures,
-                        "ratios": _ratios(figures),
+                        "ratios": _ratios(compared),
+                        "intervals": _intervals(compared),
                         "failures": {
                             peer: samples.failures[w.name, procs, peer]
                             for peer in peers
                             if (w.name, procs, peer) in samples.failures
                         },
-                        **_verdict(metric.targets_for(procs), figures),
+                        **_verdict(metric.targets_for(procs), {**figures, **_alone(w, metric, samples)}),
                     }
                 )
     return result
+
+
+def _figures(w, metric, procs, peers, samples):
+    figures = {}
+    for peer in peers:
+        values = samples.values.get((w.name, metric.name, procs, peer))
+        if values and (w.name, procs, peer) not in samples.failures:
+            figures[peer] = {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
+    return figures
+
+
+def _alone(w, metric, samples):
+    """dunlin's figure with one processor, for targets against that."""
+    alone = _figures(w, metric, 1, [SUBJECT], samples)
+    return {ALONE: alone[SUBJECT]} if SUBJECT in alone else {}
+
+
+def _intervals(figures):
+    """How sure each ratio is, see intervals.py."""
+    if SUBJECT not in figures:
+        return {}
+    own = tuple(figures[SUBJECT]["samples"])
+    return {
+        peer: intervals.of_ratio(own, tuple(figure["samples"])) for peer, figure in figures.items() if peer != SUBJECT
+    }
 
 
 def _ratios(figures):
@@ -92,7 +113,7 @@ def may_keep(before, versions, machine):
     return same and all(before["machine"].get(key) == machine.get(key) for key in ("cpu", "cpus", "kernel"))
 
 
-def document(table, machine, versions, skipped, rounds, quick):
+def document(table, machine, versions, skipped, rounds, quick, seed=None):
     """All of one run, as it is written to latest.json."""
     return {
         "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -101,6 +122,7 @@ def document(table, machine, versions, skipped, rounds, quick):
         "skipped": skipped,
         "rounds": rounds,
         "quick": quick,
+        "seed": seed,
         "rows": table,
     }
 
@@ -120,7 +142,11 @@ def _ratio(value):
 
 def _beside(row, peer):
     figure = _figure(row, peer)
-    return f"**{_ratio(row['ratios'][peer])}** ({figure})" if peer in row["ratios"] else figure
+    if peer not in row["ratios"]:
+        return figure
+    interval = row.get("intervals", {}).get(peer)
+    sure = f" [{_ratio(interval[0])} .. {_ratio(interval[1])}]" if interval else ""
+    return f"**{_ratio(row['ratios'][peer])}**{sure} ({figure})"
 
 
 def markdown(doc):
@@ -136,8 +162,9 @@ def markdown(doc):
         *[f"- {peer}: {version}" for peer, version in doc["versions"].items()],
         *[f"- {peer} skipped: {reason}" for peer, reason in doc["skipped"].items()],
         "",
-        f"Medians, {doc['rounds']} round{'s' if doc['rounds'] > 1 else ''} after a warm-up, the peers in turn within "
-        "each round, [min .. max]. In front of a peer's figure stands the ratio dunlin / peer: below 1 dunlin needs less.",
+        f"Medians, {doc['rounds']} round{'s' if doc['rounds'] > 1 else ''} after a warm-up, the peers in random order within "
+        f"each round{_seed(doc)}, [min .. max]. In front of a peer's figure stands the ratio dunlin / peer with its 95 % interval: "
+        "below 1 dunlin needs less.",
         *_warnings(doc),
         "",
         f"| workload | metric | P | {SUBJECT} | " + "".join(f"{p} | " for p in others) + "target |  |",
@@ -160,6 +187,10 @@ def markdown(doc):
     if failures:
         lines += ["", "Failed:", "", *[f"- {text}" for text in sorted(failures)]]
     return "\n".join(lines) + "\n"
+
+
+def _seed(doc):
+    return f" (seed {doc['seed']})" if doc.get("seed") is not None else ""
 
 
 def _warnings(doc):

@@ -1,7 +1,8 @@
+import random
 import unittest
 
 from driver import report, runner
-from driver.workloads import Metric, Target, Workload
+from driver.workloads import Metric, NoRatio, Target, Workload
 
 MACHINE = {
     "cpu": "a CPU",
@@ -72,6 +73,71 @@ class Rows(unittest.TestCase):
         self.assertEqual(one_row(None, dunlin=[5], go=[0])["ratios"], {"go": None})
 
 
+    def test_a_target_may_be_against_the_same_with_one_processor(self):
+        two = workload(Target(1.05, report.ALONE, (2,)))
+
+        def verdict(alone, both):
+            taken = runner.Samples()
+            for procs, value in ((1, alone), (2, both)):
+                if value is not None:
+                    taken.add({"metric": "time", "unit": "ns", "procs": procs, "value": value}, two, procs, "dunlin")
+            return report.rows([two], [1, 2], ["dunlin"], taken)[1]["verdict"]
+
+        self.assertEqual([verdict(10, 10.5), verdict(10, 10.6), verdict(None, 9)], ["reached", "missed", "not measured"])
+
+    def test_figures_that_are_not_of_the_same_work_have_no_ratio(self):
+        w = Workload("ping-pong", "", (Metric("time", "ns"),), no_ratios=(NoRatio("go", (1,)),))
+        taken = samples()
+        for peer, value in (("dunlin", 1), ("go", 2), ("c", 4)):
+            taken.add({"metric": "time", "unit": "ns", "procs": 1, "value": value}, w, 1, peer)
+        row = report.rows([w], [1], ["dunlin", "go", "c"], taken)[0]
+        self.assertEqual((sorted(row["figures"]), row["ratios"]), (["c", "dunlin", "go"], {"c": 0.25}))
+        everybody = Workload("ping-pong", "", (Metric("time", "ns"),), no_ratios=(NoRatio(None, (1,)),))
+        self.assertEqual(report.rows([everybody], [1], ["dunlin", "go"], taken)[0]["ratios"], {})
+
+    def test_each_ratio_has_an_interval_if_there_are_rounds_enough(self):
+        row = one_row(None, dunlin=[10, 11, 12], go=[100, 100, 100])
+        self.assertEqual(row["intervals"], {"go": (0.1, 0.12)})
+        self.assertEqual(one_row(None, dunlin=[10], go=[100])["intervals"], {"go": None})
+
+
+class Order(unittest.TestCase):
+    def orders(self, seed):
+        """In which order the peers ran, round by round."""
+        calls = []
+        peers = [(type("Peer", (), {"name": name}), [Takes()]) for name in ("dunlin", "go", "c")]
+        real, runner._take_turn = runner._take_turn, lambda _s, _p, _w, _procs, peer, *_: calls.append(peer.name)
+        try:
+            runner.measure([workload()], peers, [1], 9, False, random.Random(seed), progress=Quiet())
+        finally:
+            runner._take_turn = real
+        return [tuple(calls[i : i + 3]) for i in range(0, len(calls), 3)]
+
+    def test_everybody_has_a_turn_in_each_round_and_the_order_differs(self):
+        rounds = self.orders(1)
+        self.assertEqual(len(rounds), 10)  # with the one that warms up
+        for turn in rounds:
+            self.assertEqual(sorted(turn), ["c", "dunlin", "go"])
+        self.assertGreater(len(set(rounds)), 2)
+
+    def test_the_same_seed_gives_the_same_order(self):
+        self.assertEqual(self.orders(7), self.orders(7))
+        self.assertNotEqual(self.orders(7), self.orders(8))
+
+
+class Quiet:
+    def running(self, text): ...
+
+    def line(self, text): ...
+
+    def advance(self, runs=1): ...
+
+
+class Takes:
+    def runs_with(self, workload, procs):
+        return True
+
+
 class Document(unittest.TestCase):
     def markdown(self, rows, **changes):
         doc = report.document(rows, MACHINE, {"dunlin": "1", "go": "2"}, {}, rounds=5, quick=False)
@@ -82,6 +148,7 @@ class Document(unittest.TestCase):
         self.assertIn("| yield | time, ns | 1 | 20 [20 .. 20] | **1/5** (100 [100 .. 100]) |", text)
         self.assertIn("| <= 1/5 of go | reached |", text)
         self.assertIn("Targets: 1 reached.", text)
+        self.assertIn("**1/5** [1/5.26 .. 1/4.76] (100 ", self.markdown([one_row(None, dunlin=[19, 20, 21], go=[100, 100, 100])]))
         self.assertNotIn("Not for quoting", text)
 
     def test_a_run_that_failed_is_named_with_its_reason(self):

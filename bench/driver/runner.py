@@ -86,14 +86,19 @@ class Progress:
         return f"{seconds // 60}:{seconds % 60:02}"
 
 
-def measure(workloads, peers_programs, procs_list, rounds, quick, after_each=lambda samples, measured: None):
-    """Every workload for every peer. Within a round the peers take turns, so that drift of the machine meets all alike;
-    round 0 warms up (page cache, guest memory, CPU clock) and is not kept. `after_each` has the samples and the workloads so far."""
+def shuffled(items, order):
+    """All of them in an order that the generator `order` chooses: nobody always follows the same neighbour."""
+    return order.sample(items, len(items))
+
+
+def measure(workloads, peers_programs, procs_list, rounds, quick, order, after_each=lambda samples, measured: None, progress=None):
+    """Every workload for every peer. Within a round the peers take turns, in an order that is chosen anew for each, so
+    that drift of the machine, and what a program leaves behind for the next, meet all alike; round 0 warms up (page cache, guest memory, CPU clock) and is not kept. `after_each` has the samples and the workloads so far."""
     samples = Samples()
     takers = {
         (w.name, procs): takers_of(w.name, procs, peers_programs) for w in workloads for procs in w.procs_of(procs_list)
     }
-    progress = Progress(
+    progress = progress or Progress(
         sum(
             (rounds + 1 if not w.once else 1) * len(takers[w.name, procs])
             for w in workloads
@@ -103,7 +108,7 @@ def measure(workloads, peers_programs, procs_list, rounds, quick, after_each=lam
     for done, w in enumerate(workloads, 1):
         for round_number in range(1, 2) if w.once else range(rounds + 1):
             for procs in w.procs_of(procs_list):
-                for peer, program in takers[w.name, procs]:
+                for peer, program in shuffled(takers[w.name, procs], order):
                     _take_turn(samples, progress, w, procs, peer, program, round_number, rounds, quick)
         for procs in w.procs_of(procs_list):
             progress.line(_summary(samples, w, procs, [peer for peer, _ in takers[w.name, procs]]))

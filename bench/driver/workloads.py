@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """At most `limit` times the median of the peer `against`, or at most `limit` units when `against` is None."""
+    """At most `limit` times the median of the peer `against` ("P=1": of dunlin with one processor), or at most `limit`
+    units when `against` is None."""
 
     limit: float
     against: str | None
@@ -37,6 +38,14 @@ BOTH = (1, 2)
 
 
 @dataclass(frozen=True)
+class NoRatio:
+    """Figures that stand beside each other and are not compared: they are not of the same work."""
+
+    peer: str | None  # None: any
+    procs: tuple[int, ...] = BOTH
+
+
+@dataclass(frozen=True)
 class Workload:
     name: str
     what: str
@@ -45,9 +54,13 @@ class Workload:
     procs: tuple[int, ...] | None = None  # only with these numbers of processors; None: with any
     needs: tuple[str, ...] = ()  # programs without which it is left out
     once: bool = False  # long: run only when it is named, one round, no warm-up
+    no_ratios: tuple[NoRatio, ...] = ()
 
     def procs_of(self, procs_list):
         return [procs for procs in procs_list if self.procs is None or procs in self.procs]
+
+    def has_ratio(self, peer, procs):
+        return not any(none.peer in (None, peer) and procs in none.procs for none in self.no_ratios) or peer == "dunlin"
 
 
 def go_part(n, procs=BOTH):
@@ -58,6 +71,9 @@ def go_part(n, procs=BOTH):
 def at_most(limit, procs=BOTH):
     """At most `limit` units, whatever Go needs."""
     return Target(limit, None, procs)
+
+
+AS_ALONE = Target(1.05, "P=1", (2,))  # two processors are no slower than one
 
 
 def time_ns(*targets):
@@ -83,14 +99,15 @@ def latency():
 
 def kept_busy():
     """Of goroutines that work between their hand-overs: `of-ideal` is the time as a multiple of that of the work alone."""
-    return (Metric("time", "us", (Target(1.05, "go", BOTH),)), Metric("of-ideal", "x", (at_most(1.25),)))
+    return (Metric("time", "us", (Target(1.05, "go", BOTH), AS_ALONE)), Metric("of-ideal", "x", (at_most(1.25),)))
 
 
 WORKLOADS = (
     Workload(
         "yield",
         "two goroutines yield to each other; time per yield",
-        (time_ns(go_part(6, (1,)), go_part(5, (2,))),),
+        (time_ns(go_part(6, (1,))),),
+        no_ratios=(NoRatio(None, (2,)),),
     ),
     Workload(
         "yield1000",
@@ -111,7 +128,7 @@ WORKLOADS = (
         "spawn-million",
         "start a million goroutines that do nothing, then wait for all through a wait group; time for each. "
         "`first` is the first million of the process, before anything is allocated",
-        (time_ns(go_part(15, (1,)), go_part(4, (2,))), Metric("first", "ns"), Metric("peak-rss", "MB")),
+        (time_ns(go_part(15, (1,)), go_part(4, (2,)), AS_ALONE), Metric("first", "ns"), Metric("peak-rss", "MB")),
     ),
     Workload(
         "fib",
@@ -168,6 +185,7 @@ WORKLOADS = (
         "one goroutine sends a number to another and gets it back increased, over two unbuffered channels; time per "
         "round trip",
         (time_ns(go_part(5, (1,)), go_part(3, (2,))),),
+        no_ratios=(NoRatio("threads"),),
     ),
     Workload(
         "buffered-1-1",
@@ -236,7 +254,7 @@ WORKLOADS = (
     Workload(
         "mutex-8",
         "eight goroutines do so with the same mutex, a million times together; time for each",
-        (time_ns(Target(1, "go", BOTH)),),
+        (time_ns(Target(1, "go", BOTH), AS_ALONE),),
     ),
     Workload(
         "parked-memory",
@@ -291,6 +309,7 @@ WORKLOADS = (
         "two goroutines for each processor compute without a call, and one sleeps for 1 ms again and again: how much "
         "later than asked it runs",
         (Metric("p50", "ms", (go_part(15),)), Metric("p99", "ms", (go_part(3),))),
+        no_ratios=(NoRatio("tokio"),),
     ),
     Workload(
         "hogs-fair",
