@@ -82,7 +82,8 @@ void nqueens_12(const settings& s, results& r) {
     });
 }
 
-void matmul(const product& whole) {
+/// By value: what it computes with may then stay in registers while it writes integers to memory.
+void matmul(const product whole) {
     if (whole.size <= matmul_small_size) {
         whole.small();
         return;

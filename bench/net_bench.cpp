@@ -55,7 +55,9 @@ void echo_under(results& r, const std::string& kind, const std::vector<std::stri
 namespace {
 
 void echo(const settings& s, results& r, const std::string& connections) {
-    echo_under(r, "echo", {"--connections", connections, "--seconds", s.quick ? "0.1" : "1"});
+    std::vector<std::string> words = {"--connections", connections, "--seconds", s.quick ? "0.1" : "1"};
+    if (dunlin::runtime::max_procs() > 1) words.push_back("--free");  // several processors on one CPU would never run at once
+    echo_under(r, "echo", words);
 }
 
 void echo_64(const settings& s, results& r) { echo(s, r, "64"); }
@@ -63,7 +65,7 @@ void echo_1000(const settings& s, results& r) { echo(s, r, "1000"); }
 void echo_syscalls(const settings& s, results& r) { echo_under(r, "echo", {"--calls", "--requests", std::to_string(s.scaled(20'000))}); }
 void echo_10m(const settings& s, results& r) {
     std::vector<std::string> words = {"--requests", std::to_string(s.scaled(10'000'000))};
-    if (dunlin::runtime::max_procs() > 1) words.push_back("--free");  // several processors on one CPU would never run at once
+    if (dunlin::runtime::max_procs() > 1) words.push_back("--free");
     echo_under(r, "echo", words);
 }
 void idle_connections(const settings& s, results& r) { echo_under(r, "idle", {"--connections", std::to_string(s.scaled(20'000))}); }

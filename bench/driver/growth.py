@@ -65,6 +65,7 @@ class AtProcs:
         self.name = variant.name
         self.procs = variant.procs
         self.procs_variable = peer.procs_variable
+        self.environment = peer.environment
 
 
 @dataclass(frozen=True)

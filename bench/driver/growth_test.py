@@ -7,6 +7,7 @@ from driver.report_test import MACHINE, Quiet
 
 class Peer:
     procs_variable = "P"
+    environment = {}
 
     def __init__(self, name):
         self.name = name

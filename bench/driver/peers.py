@@ -47,10 +47,29 @@ class Program:
     def runs_with(self, workload, procs):
         return workload in self.workloads and (procs == 1 or workload not in self.one_processor_only)
 
+    def name_of(self, workload):
+        """How the program itself calls it."""
+        return workload
+
+
+class OtherForms(Program):
+    """A program whose other forms of some workloads stand in for those workloads: {workload: form}."""
+
+    def __init__(self, program, forms):
+        there = {workload: form for workload, form in forms.items() if form in program.workloads}
+        self.path = program.path
+        self.forms = there
+        self.workloads = frozenset(there)
+        self.one_processor_only = frozenset(w for w, form in there.items() if form in program.one_processor_only)
+
+    def name_of(self, workload):
+        return self.forms[workload]
+
 
 class Dunlin:
     name = "dunlin"
     procs_variable = "DUNLIN_MAXPROCS"
+    environment = {}
     target = "bench"
 
     def missing(self):
@@ -112,8 +131,10 @@ class Dunlin:
 
 
 class Go:
+    built = False  # by this process, for whichever of the peers that share it
     name = "go"
     procs_variable = "GOMAXPROCS"
+    environment = {}
     source = ROOT / "bench" / "peers" / "go"
     plain = ROOT / "build" / "bench-peers" / "go_bench"
     with_cgo = ROOT / "build" / "bench-peers" / "go_bench_cgo"
@@ -124,6 +145,9 @@ class Go:
         return None
 
     def build(self, say):
+        if Go.built:
+            return
+        Go.built = True
         say("building go")
         self.plain.parent.mkdir(parents=True, exist_ok=True)
         # Local: a benchmark must not fetch another tool-chain than the one it is said to measure.
@@ -143,11 +167,27 @@ class Go:
         return output_of(["go", "version"]).removeprefix("go version ")
 
 
+class GoWithRareCollections(Go):
+    """Go where it may use four times as much memory between collections as by default."""
+
+    name = "go-gogc400"
+    environment = {"GOGC": "400"}
+    where = ("spawn-million", "fib", "skynet", "skynet-tg", "nqueens", "alloc-churn")  # it allocates much there
+
+    def programs(self):
+        return [OtherForms(program, {name: name for name in self.where}) for program in super().programs()]
+
+    def version(self):
+        return f"{super().version()}, GOGC=400"
+
+
 class Tokio:
     """Tokio, from the distribution's packages of crates; or, to measure another version, from a folder of `cargo vendor`."""
 
+    built = False  # as Go's
     name = "tokio"
     procs_variable = "TOKIO_WORKER_THREADS"
+    environment = {}
     source = ROOT / "bench" / "peers" / "rust"
     target = ROOT / "build" / "bench-peers" / "rust"
     program = target / "release" / "rust_bench"
@@ -164,6 +204,9 @@ class Tokio:
         return None
 
     def build(self, say):
+        if Tokio.built:
+            return
+        Tokio.built = True
         say("building tokio")
         # Without a lock file of ours: whichever version is there is the one that is measured.
         (self.source / "Cargo.lock").unlink(missing_ok=True)
@@ -185,6 +228,17 @@ class Tokio:
         return any(tuple(map(int, version.groups())) >= oldest for version in found if version)
 
 
+class TokioOtherForms(Tokio):
+    """What Tokio's documentation recommends where it fits: std's mutex if nothing is awaited under it, and the runtime
+    with one thread for a program that needs one."""
+
+    name = "tokio-other"
+    forms = {"mutex": "mutex-std", "mutex-8": "mutex-8-std", "spawn-million": "spawn-million-current-thread"}
+
+    def programs(self):
+        return [OtherForms(program, self.forms) for program in super().programs()]
+
+
 def _compile_c(sources, output, *libraries):
     output.parent.mkdir(parents=True, exist_ok=True)
     flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]
@@ -196,6 +250,7 @@ class C:
 
     name = "c"
     procs_variable = "DUNLIN_BENCH_UNUSED"
+    environment = {}
     source = ROOT / "bench" / "peers" / "c"
     program = ROOT / "build" / "bench-peers" / "c_bench"
 
@@ -272,7 +327,9 @@ PEERS = (
     Dunlin(),
     C(),
     Go(),
+    GoWithRareCollections(),
     Tokio(),
+    TokioOtherForms(),
     Cpp("boost.fiber", "boost_fiber", "boost/fiber/fiber.hpp", "libboost-fiber-dev", "boost_fiber"),
     Cpp("onetbb", "tbb", "tbb/task_group.h", "libtbb-dev", "tbb"),
     Cpp("threads", "threads", "thread", "g++"),

@@ -38,6 +38,25 @@ class Takers(unittest.TestCase):
             self.assertEqual(runner.takers_of("fib", 2, ready), [(go, second)])
 
 
+class OtherForms(unittest.TestCase):
+    def test_a_form_stands_in_for_the_workload_and_runs_under_its_own_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = program(folder, "whole", "mutex", "mutex-std", "million", "million-alone P=1")
+            other = peers.OtherForms(whole, {"mutex": "mutex-std", "million": "million-alone", "fib": "fib-alone"})
+            self.assertEqual(other.workloads, {"mutex", "million"})
+            self.assertEqual([other.runs_with("million", procs) for procs in (1, 2)], [True, False])
+            self.assertEqual((other.name_of("mutex"), whole.name_of("mutex")), ("mutex-std", "mutex"))
+
+    def test_the_environment_of_a_peer_is_that_of_its_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "says"
+            path.write_text('#!/bin/sh\n[ "$1" = --list ] && echo fib && exit\necho "[\\"$1\\", \\"$GOGC\\", \\"$GOMAXPROCS\\"]"\n')
+            path.chmod(0o755)
+            for peer, gogc in ((peers.Go(), ""), (peers.GoWithRareCollections(), "400")):
+                said = runner.run_program(peers.Program(path), peer, "fib", 2, [], 10)
+                self.assertEqual(said, [["fib", gogc, "2"]])
+
+
 @unittest.skipUnless(shutil.which(os.environ.get("CXX", "g++")), "no compiler to ask")
 class Missing(unittest.TestCase):
     def test_a_library_that_is_not_here_is_named_with_its_package(self):

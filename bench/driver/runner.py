@@ -32,8 +32,8 @@ def metrics_of(workload, peer):
 
 def run_program(program, peer, name, procs, words, timeout_s):
     """The lines that one run of one workload prints; raises ValueError with the reason if it fails."""
-    command = [program.path, name, "--procs", str(procs), *words]
-    env = {**os.environ, peer.procs_variable: str(procs)}
+    command = [program.path, program.name_of(name), "--procs", str(procs), *words]
+    env = {**os.environ, **peer.environment, peer.procs_variable: str(procs)}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,6 @@
-/* echo_epoll.c - an echo server as a loop around epoll_wait, in one thread: level-triggered, one read and one write for each message.
+/* echo_epoll.c - an echo server as a loop around epoll_wait, in P threads: level-triggered, one read and one write for each message.
+ *
+ * Each thread has an epoll of its own. The first one accepts and deals the connections out in turn, so all have equally many.
  *
  * Edge-triggered it would need a second read that finds nothing, or the same rule about short reads as here; it was no faster. A write that does not take
  * everything would need a buffer for each connection; with one message of 64 bytes under way it cannot happen, and ends the program.
@@ -17,14 +19,19 @@
 
 #include "bench.h"
 
-static void accept_all(int epoll, int listener) {
+enum { threads_max = 64 };
+static int threads = 1;
+static int epolls[threads_max];
+
+static void accept_all(int listener) {
+    static int next;
     for (;;) {
         const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) return;
         const int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl");
+        if (epoll_ctl(epolls[next++ % threads], EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl");
     }
 }
 
@@ -39,17 +46,16 @@ static void echo_one(int fd) {
     }
 }
 
+static int listener;
+
 static void* serve(void* argument) {
-    const int listener = *(int*)argument;
-    const int epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event e = {.events = EPOLLIN, .data.fd = listener};
-    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &e) != 0) fail("epoll");
+    const int epoll = *(int*)argument;
     struct epoll_event events[256];
     for (;;) {
         const int n = epoll_wait(epoll, events, 256, -1);
         for (int i = 0; i < n; ++i) {
             if (events[i].data.fd == listener) {
-                accept_all(epoll, listener);
+                accept_all(listener);
             } else {
                 echo_one(events[i].data.fd);
             }
@@ -60,11 +66,19 @@ static void* serve(void* argument) {
 
 void echo(const struct settings* s, int connections) {
     int port;
-    int listener = listen_on_loopback(&port);
-    pthread_t server; /* the first thread waits for the load */
-    if (pthread_create(&server, NULL, serve, &listener) != 0) fail("pthread_create");
+    listener = listen_on_loopback(&port);
+    threads = s->procs < threads_max ? s->procs : threads_max;
+    for (int i = 0; i < threads; ++i) {
+        if ((epolls[i] = epoll_create1(EPOLL_CLOEXEC)) < 0) fail("epoll");
+    }
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = listener};
+    if (epoll_ctl(epolls[0], EPOLL_CTL_ADD, listener, &e) != 0) fail("epoll_ctl");
+    for (int i = 0; i < threads; ++i) {
+        pthread_t server; /* the process's first thread waits for the load */
+        if (pthread_create(&server, NULL, serve, &epolls[i]) != 0) fail("pthread_create");
+    }
     char number[16];
     snprintf(number, sizeof number, "%d", connections);
-    const char* words[] = {"--connections", number, "--seconds", s->quick ? "0.1" : s->n != 0 ? "0.5" : "1", NULL};
+    const char* words[] = {"--connections", number, "--seconds", s->quick ? "0.1" : s->n != 0 ? "0.5" : "1", threads > 1 ? "--free" : NULL, NULL};
     run_load("echo", port, words);
 }

@@ -1,6 +1,6 @@
-/* c_bench NAME [--procs N] [--n N] [--quick]: servers and loops straight on the system's calls, in one thread: what any runtime's network costs is measured by them.
+/* c_bench NAME [--procs N] [--n N] [--quick]: servers and loops straight on the system's calls: what any runtime's network costs is measured by them.
  *
- * --procs is accepted as all peers do, and changes nothing.
+ * --procs is how many threads echo; the others have one.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -110,7 +110,7 @@ void nqueens_12(const settings& s, results& r) {
     r.add("time", ns / 1e6, "ms");
 }
 
-void matmul(const product& whole) {
+void matmul(const product whole) {
     if (whole.size <= matmul_small_size) {
         whole.small();
         return;

@@ -4,7 +4,10 @@
 // bound, as no other peer's threads are.
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -23,6 +27,8 @@
 #include "../../hogs.h"
 #include "../../measure.h"
 #include "../../registry.h"
+#include "../../service.h"
+#include "../../under_load.h"
 #include "../../watched_pipe.h"
 
 namespace bench {
@@ -193,7 +199,9 @@ void mutex_8(const settings& s, results& r) { count_under_lock(r, 8, s.scaled(1'
 
 // ---- who sleeps, and who computes --------------------------------------------------------------------------------------------------------
 
+/// Without the 50 us of slack that the kernel gives a thread's timers if it is not asked.
 void sleep_overshoot(const settings& s, results& r) {
+    if (prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul) != 0) fail("sleep-overshoot: no timers without slack");
     std::vector<double> overshoot_us(static_cast<std::size_t>(s.scaled(1000)));
     for (double& over_us : overshoot_us) {
         const auto start = steady::now();
@@ -276,6 +284,56 @@ void pipe_wake(const settings& s, results& r) {
     r.add("p99", percentile(delays_us, 0.99), "us");
 }
 
+// ---- a server ----------------------------------------------------------------------------------------------------------------------------
+
+/// A socket that listens on a free port of 127.0.0.1.
+int listen_on_loopback(int& port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof own;
+    auto* address = reinterpret_cast<sockaddr*>(&own);
+    if (fd < 0 || bind(fd, address, size) != 0 || listen(fd, 4096) != 0 || getsockname(fd, address, &size) != 0) fail("listen failed");
+    port = ntohs(own.sin_port);
+    return fd;
+}
+
+void serve(int fd, const std::vector<std::uint64_t>& table) {
+    for (message m; recv(fd, &m, sizeof m, MSG_WAITALL) == static_cast<ssize_t>(sizeof m);) {
+        answer(m, table);
+        if (send(fd, &m, sizeof m, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof m)) fail("mixed-service: an answer was not written");
+    }
+    close(fd);
+}
+
+/// A thread for each connection, and for each processor one that never stops computing.
+void mixed_service(const settings& s, results& r) {
+    bind_to_processors();
+    const std::vector<std::uint64_t> table = make_service_table();
+    int port = 0;
+    const int listener = listen_on_loopback(port);
+    std::vector<std::thread> serving;
+    std::thread accepting([&] {
+        for (int fd; (fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) serving.emplace_back([fd, &table] { serve(fd, table); });
+    });
+    std::vector<worker> hogs(static_cast<std::size_t>(processors));
+    std::atomic<bool> stop = false;
+    std::vector<std::thread> hogging;
+    for (worker& h : hogs) hogging.emplace_back([&h, &stop] { h.work_until(stop); });
+    const auto start = steady::now();
+    run_load(r, "mixed", port, getpid(), mixed_load_words(s, static_cast<unsigned>(processors)));
+    double units = 0;
+    for (const worker& h : hogs) units += static_cast<double>(h.units.load(std::memory_order_relaxed));
+    r.add("hogs", ns_between(start, steady::now()) * processors / units / 1e3, "us");
+    stop = true;
+    join_all(hogging);
+    shutdown(listener, SHUT_RDWR);  // accept() returns
+    accepting.join();
+    join_all(serving);
+    close(listener);
+}
+
 const registered all[] = {
     registered({"spawn-join", "start one thread and wait for its value, one after the other", spawn_join}),
     registered({"ping-pong", "a value to another thread and back over queues of one place", ping_pong}),
@@ -286,6 +344,7 @@ const registered all[] = {
     registered({"sleep-overshoot", "how much longer than 100 us a sleep of 100 us takes", sleep_overshoot}),
     registered({"blocking-1ms", "a thousand threads block for 1 ms", blocking_1ms}),
     registered({"hogs-wake", "how late a thread wakes beside two hogs for each CPU", hogs_wake}),
+    registered({"mixed-service", "a thread for each connection, beside one hog for each CPU", mixed_service}),
     registered({"wake-idle", "from asking for a thread until it runs", wake_idle}),
     registered({"pipe-wake", "from a write to a pipe until the thread that reads it runs", pipe_wake}),
 };

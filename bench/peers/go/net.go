@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // runLoad runs bench/load's program with these words behind its kind and port, and passes its metrics on.
@@ -85,7 +86,11 @@ func echo(connections int) workload {
 		if s.quick {
 			seconds = "0.1"
 		}
-		runLoad(r, "echo", listener.Addr(), "--connections", fmt.Sprint(connections), "--seconds", seconds)
+		words := []string{"--connections", fmt.Sprint(connections), "--seconds", seconds}
+		if s.procs > 1 {
+			words = append(words, "--free")
+		}
+		runLoad(r, "echo", listener.Addr(), words...)
 	}
 }
 
@@ -111,10 +116,61 @@ func idleConnections(s settings, r results) {
 	runLoad(r, "idle", listener.Addr(), "--connections", fmt.Sprint(s.scaled(20_000)))
 }
 
+// greeting is an answer that is made once for a connection; only its date changes, once a second.
+type greeting struct {
+	dated int64
+	bytes []byte
+}
+
+func (g *greeting) now() []byte {
+	if now := time.Now(); now.Unix() != g.dated {
+		g.dated = now.Unix()
+		g.bytes = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nDate: " +
+			now.UTC().Format(http.TimeFormat) + "\r\nContent-Length: 13\r\n\r\nhello, world\n")
+	}
+	return g.bytes
+}
+
+// serveGreetings reads requests with the library and writes an answer that is there already, as dunlin's example does.
+func serveGreetings(connection net.Conn) {
+	defer connection.Close()
+	reader := bufio.NewReader(connection)
+	var answer greeting
+	for {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return // the end of the stream, in most cases
+		}
+		io.Copy(io.Discard, request.Body)
+		if _, err := connection.Write(answer.now()); err != nil || request.Close {
+			return
+		}
+	}
+}
+
 func httpHello(s settings, r results) {
+	listener := listenOnLoopback()
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serveGreetings(connection)
+		}
+	}()
+	loadHTTP(s, r, listener)
+}
+
+// httpHelloNetHTTP is the library's own server, which routes, keeps deadlines and makes each answer anew.
+func httpHelloNetHTTP(s settings, r results) {
 	listener := listenOnLoopback()
 	hello := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello, world\n") }
 	go http.Serve(listener, http.HandlerFunc(hello))
+	loadHTTP(s, r, listener)
+}
+
+func loadHTTP(s settings, r results, listener net.Listener) {
 	seconds := "3"
 	if s.quick {
 		seconds = "1" // wrk counts in whole ones
@@ -129,4 +185,5 @@ func init() {
 	workloads["echo-10m"] = echo10m
 	workloads["idle-connections"] = idleConnections
 	workloads["http-hello"] = httpHello
+	workloads["http-hello-net-http"] = httpHelloNetHTTP
 }

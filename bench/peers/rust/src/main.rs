@@ -95,6 +95,7 @@ pub fn expect(what: &str, got: u64, expected: u64) {
     }
 }
 
+/// The name, with " P=1" behind it if it is for one processor only.
 type Workload = (&'static str, fn(&Bench));
 
 fn workloads() -> Vec<Workload> {
@@ -137,8 +138,10 @@ fn main() {
         }
     }
     let wanted = wanted.unwrap_or_default();
-    match workloads().into_iter().find(|(name, _)| *name == wanted) {
-        Some((name, run)) => run(&Bench::new(name, procs, quick)),
+    let mut known = workloads().into_iter().map(|(listed, run)| (listed.trim_end_matches(" P=1"), listed, run));
+    match known.find(|(name, _, _)| *name == wanted) {
+        Some((name, listed, _)) if listed != name && procs != 1 => fail(format_args!("{name}: with one processor only")),
+        Some((name, _, run)) => run(&Bench::new(name, procs, quick)),
         None => fail(format_args!("no workload {wanted:?}; --list prints them")),
     }
 }

@@ -87,7 +87,9 @@ fn echo_under(b: &Bench, kind: &str, words: &[&str]) {
 }
 
 fn echo(b: &Bench, connections: &str) {
-    echo_under(b, "echo", &["--connections", connections, "--seconds", if b.quick { "0.1" } else { "1" }]);
+    let words = ["--connections", connections, "--seconds", if b.quick { "0.1" } else { "1" }, "--free"];
+    // Several workers on one CPU would never run at once.
+    echo_under(b, "echo", if b.procs > 1 { &words } else { &words[..4] });
 }
 
 fn echo_syscalls(b: &Bench) {
@@ -97,7 +99,6 @@ fn echo_syscalls(b: &Bench) {
 fn echo_10m(b: &Bench) {
     let requests = b.scaled(10_000_000).to_string();
     let words = ["--requests", &requests, "--free"];
-    // Several workers on one CPU would never run at once.
     echo_under(b, "echo", if b.procs > 1 { &words } else { &words[..2] });
 }
 

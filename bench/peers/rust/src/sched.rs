@@ -4,11 +4,12 @@ use std::future::Future;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::measure::{ns, ns_per_operation, percentile, status_bytes};
-use crate::{expect, join, Bench, Workload};
+use crate::{expect, fail, join, Bench, Workload};
 
 pub const WORKLOADS: &[Workload] = &[
     ("yield", |b| yield_among(b, 2, b.scaled(100_000))),
@@ -16,6 +17,7 @@ pub const WORKLOADS: &[Workload] = &[
     ("spawn-join", spawn_join),
     ("spawn-join-wg", spawn_join), // a task is its own wait group
     ("spawn-million", spawn_million),
+    ("spawn-million-current-thread P=1", spawn_million_current_thread),
     ("spawn-million-handles", spawn_million_handles),
     ("spawn-million-set", spawn_million_set),
     ("wake-idle", wake_idle),
@@ -58,6 +60,27 @@ fn spawn_million(b: &Bench) {
     });
 }
 
+/// On the runtime that has no other thread: nothing is shared, and nobody steals.
+fn spawn_million_current_thread(b: &Bench) {
+    let runtime = Builder::new_current_thread().build().unwrap_or_else(|error| fail(error));
+    let tasks = b.scaled(1_000_000);
+    let batch = move || async move {
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        for _ in 0..tasks {
+            let alive = alive.clone();
+            tokio::spawn(async move { drop(alive) });
+        }
+        drop(alive);
+        all_gone.recv().await;
+    };
+    let (first, time) = runtime.block_on(async move {
+        let start = Instant::now();
+        batch().await;
+        (ns(start.elapsed()) / tasks as f64, ns_per_operation(tasks, batch).await)
+    });
+    add_spawn_million(b, first, time);
+}
+
 fn spawn_million_handles(b: &Bench) {
     spawn_million_as(b, |tasks| async move {
         join((0..tasks).map(|_| tokio::spawn(async {})).collect()).await;
@@ -86,6 +109,10 @@ where
         let first = ns(start.elapsed()) / tasks as f64;
         (first, ns_per_operation(tasks, move || batch(tasks)).await)
     });
+    add_spawn_million(b, first, time);
+}
+
+fn add_spawn_million(b: &Bench, first: f64, time: f64) {
     b.add("time", time, "ns");
     b.add("first", first, "ns"); // nothing allocated yet: what a program that does this once pays
     b.add("peak-rss", status_bytes("VmHWM") / 1e6, "MB");
