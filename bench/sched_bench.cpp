@@ -9,6 +9,7 @@
 
 #include "measure.h"
 #include "registry.h"
+#include "start_up.h"
 
 namespace bench {
 namespace {
@@ -106,7 +107,10 @@ void wake_idle(const settings& s, results& r) {
     r.add("p99", percentile(delays_us, 0.99), "us");
 }
 
+void start_up(const settings& s, results& r) { measure_start_up(s, r, "dunlin_empty"); }
+
 const registered all[] = {
+    registered({"start-up", "a process with an empty run(), from exec to its end", start_up}),
     registered({"yield", "two goroutines yield to each other", yield_2}),
     registered({"yield1000", "a thousand goroutines yield in turn", yield_1000}),
     registered({"spawn-join", "spawn one goroutine and wait for its value, one after the other", spawn_join}),

@@ -61,4 +61,11 @@ inline std::vector<std::string> mixed_load_words(const settings& s, unsigned pro
     return words;
 }
 
+/// The same of open-loop.
+inline std::vector<std::string> open_load_words(const settings& s, unsigned procs) {
+    std::vector<std::string> words = {"--connections", "64", "--seconds", s.quick ? "0.2" : "1"};
+    if (procs > 1) words.push_back("--free");
+    return words;
+}
+
 }  // namespace bench

@@ -28,36 +28,59 @@ void serve(dunlin::net::stream connection, const std::vector<std::uint64_t>& tab
     if (ec != dunlin::errc::end_of_file) fail("mixed-service: a connection has failed: " + ec.message());
 }
 
-/// A goroutine for each connection, and for each processor one that never stops computing.
+/// A server that listens and has a goroutine for each connection, until it is destroyed.
+class service {
+public:
+    service() : table_(make_service_table()), listener_(dunlin::net::listen("tcp", "127.0.0.1:0")) {
+        serving_.go([this] {
+            std::error_code ec;
+            for (;;) {
+                dunlin::net::stream connection = listener_.accept(ec);
+                if (ec) return;
+                serving_.go([this, c = std::move(connection)]() mutable { serve(std::move(c), table_); });
+            }
+        });
+    }
+    service(const service&) = delete;
+    service& operator=(const service&) = delete;
+    ~service() {
+        listener_.close();
+        serving_.wait();
+    }
+
+    int port() const { return listener_.local_address().port(); }
+
+private:
+    const std::vector<std::uint64_t> table_;
+    dunlin::net::listener listener_;
+    dunlin::wait_group serving_;
+};
+
+/// Beside it one goroutine for each processor that never stops computing.
 void mixed_service(const settings& s, results& r) {
     const unsigned procs = dunlin::runtime::max_procs();
-    const std::vector<std::uint64_t> table = make_service_table();
-    dunlin::net::listener listener = dunlin::net::listen("tcp", "127.0.0.1:0");
-    dunlin::wait_group serving, hogging;
-    serving.go([&] {
-        std::error_code ec;
-        for (;;) {
-            dunlin::net::stream connection = listener.accept(ec);
-            if (ec) return;
-            serving.go([&table, c = std::move(connection)]() mutable { serve(std::move(c), table); });
-        }
-    });
+    const service server;
+    dunlin::wait_group hogging;
     std::vector<worker> hogs(procs);
     std::atomic<bool> stop = false;
     for (worker& h : hogs) hogging.go([&h, &stop] { h.work_until(stop); });
     const auto start = steady::now();
-    run_load(r, "mixed", listener.local_address().port(), getpid(), mixed_load_words(s, procs));
+    run_load(r, "mixed", server.port(), getpid(), mixed_load_words(s, procs));
     double units = 0;
     for (const worker& h : hogs) units += static_cast<double>(h.units.load(std::memory_order_relaxed));
     r.add("hogs", ns_between(start, steady::now()) * procs / units / 1e3, "us");
     stop = true;
     hogging.wait();
-    listener.close();
-    serving.wait();
+}
+
+void open_loop(const settings& s, results& r) {
+    const service server;
+    run_load(r, "open", server.port(), getpid(), open_load_words(s, dunlin::runtime::max_procs()));
 }
 
 const registered all[] = {
     registered({"mixed-service", "requests with CPU bursts and a blocking library, beside hogs", mixed_service}),
+    registered({"open-loop", "requests with 20 us of work, due at fixed times, at parts of the capacity", open_loop}),
 };
 
 }  // namespace

@@ -96,7 +96,33 @@ void after_func_stop_beside(const settings& s, results& r, long pending) {
 void after_func_stop(const settings& s, results& r) { after_func_stop_beside(s, r, 0); }
 void after_func_stop_100k(const settings& s, results& r) { after_func_stop_beside(s, r, 100'000); }
 
+/// Every request has a deadline, which is cancelled when it is answered; all of them are pending at once. A handler that
+/// waits for something asks for the channel that says when it is over.
+double deadlines_ns(long requests, bool asked) {
+    return ns_per_operation(requests, [=] {
+        std::vector<dunlin::cancellable> pending;
+        pending.reserve(static_cast<std::size_t>(requests));
+        for (long i = 0; i < requests; ++i) {
+            pending.push_back(dunlin::with_timeout(dunlin::context::background(), 30s));
+            if (asked && pending.back().done().is_nil()) fail("deadlines: nothing to wait for");
+        }
+        for (const dunlin::cancellable& c : pending) {
+            c.cancel();
+            if (c.err() != dunlin::errc::cancelled) fail("deadlines: not cancelled");
+        }
+    });
+}
+
+void deadlines(const settings& s, results& r) {
+    const long requests = s.scaled(100'000);
+    dunlin::run([&] {
+        r.add("time", deadlines_ns(requests, true), "ns");
+        r.add("unasked", deadlines_ns(requests, false), "ns");
+    });
+}
+
 const registered all[] = {
+    registered({"deadlines", "100,000 deadlines of requests, set and cancelled", deadlines}),
     registered({"sleepers", "100,000 goroutines sleep for 0 to 1000 ms", sleepers}),
     registered({"sleepers-million", "a million goroutines sleep for 0 to 1000 ms", sleepers_million}),
     registered({"sleep-overshoot", "how much longer than 100 us a sleep of 100 us takes", sleep_overshoot}),

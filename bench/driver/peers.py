@@ -138,6 +138,7 @@ class Go:
     source = ROOT / "bench" / "peers" / "go"
     plain = ROOT / "build" / "bench-peers" / "go_bench"
     with_cgo = ROOT / "build" / "bench-peers" / "go_bench_cgo"
+    empty = ROOT / "build" / "bench-peers" / "go_empty"  # what start-up runs
 
     def missing(self):
         if shutil.which("go") is None:
@@ -152,6 +153,7 @@ class Go:
         self.plain.parent.mkdir(parents=True, exist_ok=True)
         # Local: a benchmark must not fetch another tool-chain than the one it is said to measure.
         env = {"GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+        build_step(["go", "build", "-ldflags=-s -w", "-o", self.empty, "./empty"], self.source, {**env, "CGO_ENABLED": "0"})
         build_step(["go", "build", "-o", self.plain, "."], self.source, {**env, "CGO_ENABLED": "0"})
         try:
             build_step(["go", "build", "-o", self.with_cgo, "."], self.source, {**env, "CGO_ENABLED": "1"})

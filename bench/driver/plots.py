@@ -33,17 +33,19 @@ MARKERS = {"dunlin": "o", "go": "s", "c": "D"}
 
 # The plots of ratios: name, title, workloads. What none of them names goes into the last.
 SUBJECTS = (
-    ("scheduler", "The scheduler", ("yield*", "spawn-*", "wake-idle", "idle-cpu", "parked-memory")),
+    ("scheduler", "The scheduler", ("yield*", "spawn-*", "wake-idle", "idle-cpu", "parked-memory", "live-stack-*", "start-up")),
     ("forkjoin", "Fork and join", ("fib*", "skynet-tg*", "nqueens*", "matmul*")),
-    ("channels", "Channels and locks", ("ping-pong*", "buffered-*", "select*", "ring*", "skynet*", "prime-sieve*", "mutex*")),
-    ("timers", "Timers", ("sleep*", "timer-*", "after-func-*")),
+    ("channels", "Channels and locks", ("ping-pong*", "buffered-*", "select*", "ring*", "skynet*", "prime-sieve*", "mutex*", "alloc-churn")),
+    ("timers", "Timers", ("sleep*", "timer-*", "after-func-*", "deadlines")),
     ("work", "Work between hand-overs", ("tree", "bounded-pool", "actors", "scatter")),
-    ("stalls", "Nothing stalls", ("hogs-*", "blocking-*", "unannotated-*", "mixed-service")),
+    ("stalls", "Nothing stalls", ("hogs-*", "blocking-*", "unannotated-*", "mixed-service", "open-loop")),
     ("network", "The network", ("echo-*", "idle-connections*", "http-*", "pipe-*")),
     ("others", "Others", ("*",)),
 )
 # Of these it is the amount that counts, and of the others the first metric.
-MORE_METRICS = {"sleepers": ("late", "cpu"), "sleepers-million": ("late", "cpu"), "echo-64": ("time",), "hogs-wake": ("p50", "p99"), "mixed-service": ("p50", "p99")}
+MORE_METRICS = {"sleepers": ("late", "cpu"), "sleepers-million": ("late", "cpu"), "echo-64": ("time",), "hogs-wake": ("p50", "p99"), "mixed-service": ("p50", "p99"), "open-loop": ("time", "p99-30", "p99-80")}
+for _kib in (1, 4, 16, 64):
+    MORE_METRICS[f"live-stack-{_kib}"] = ("memory", "switch")
 
 
 class NoPlots(Exception):

@@ -269,6 +269,28 @@ WORKLOADS = (
         ),
     ),
     Workload(
+        "alloc-churn",
+        "one goroutine allocates values of 64 to 4096 bytes and sends them over a channel of capacity 128, and another one "
+        "frees them; time per value",
+        (Metric("time", "ns"), Metric("peak-rss", "MB")),
+    ),
+    *(
+        Workload(
+            f"live-stack-{kib}",
+            f"10,000 goroutines with {kib} KiB of stack in use, in frames of 1 KiB: memory for each, with page tables, while "
+            "they wait; `switch`: they yield in turn, time for each",
+            (Metric("memory", "B"), Metric("switch", "ns")),
+        )
+        for kib in (1, 4, 16, 64)
+    ),
+    Workload(
+        "start-up",
+        "a process with an empty `run()`, from its start until it has ended, and the size of its file; Go: an empty `main`; "
+        "threads: one that does nothing",
+        (Metric("time", "us"), Metric("size", "kB")),
+        procs=(1,),
+    ),
+    Workload(
         "sleepers",
         "100,000 goroutines sleep for random times from 0 to 1000 ms: how long after 1000 ms the last one ends, and "
         "the CPU time of the process",
@@ -288,6 +310,12 @@ WORKLOADS = (
         "timer-stop",
         "make a timer of an hour, take its channel and stop it; `unasked`: the same without taking the channel",
         (time_ns(go_part(8)), Metric("unasked", "ns")),
+    ),
+    Workload(
+        "deadlines",
+        "100,000 requests get a deadline (`with_timeout`), all of them pending at once, and each is cancelled; time for each "
+        "with the channel that says when it is over; `unasked`: the same without it",
+        (time_ns(), Metric("unasked", "ns")),
     ),
     Workload(
         "after-func-stop",
@@ -420,6 +448,17 @@ WORKLOADS = (
             Metric("p99.9", "us"),
             *(Metric(name, "us") for name in ("burst-p99", "library-p99", "all-p50", "all-p99", "all-p99.9")),
             Metric("hogs", "us"),
+            Metric("late", "us"),
+        ),
+    ),
+    Workload(
+        "open-loop",
+        "a server whose requests have 20 us of work each. `time`: per request when 64 connections are always busy, which is "
+        "its capacity. Then requests are due at fixed times, at 30, 60, 80 and 90 % of that: p50, p99 and p99.9 from when "
+        "each was due; `late`: how late the load itself was (p99); Go: cgo",
+        (
+            Metric("time", "us"),
+            *(Metric(f"{q}-{percent}", "us") for percent in (30, 60, 80, 90) for q in ("p50", "p99", "p99.9")),
             Metric("late", "us"),
         ),
     ),

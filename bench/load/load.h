@@ -21,6 +21,7 @@ int echo_load(const struct options* o);
 int idle_load(const struct options* o);
 int http_load(const struct options* o);
 int mixed_load(const struct options* o);
+int open_load(const struct options* o);
 
 _Noreturn void die(const char* format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -38,7 +38,7 @@ enum { lookup,
     kinds };
 enum { table_size = 4096,
     server_nice = 10 };
-static const int64_t warm_up_ns = 500000000, patience_ns = 10000000000;
+static const int64_t patience_ns = 10000000000;
 
 /* Of a hundred requests. */
 static const int burst_share = 4, library_share = 4;
@@ -69,6 +69,9 @@ struct run {
     int poll;
     uint64_t random;
     uint64_t table[table_size];
+    double rate;          /* of requests, per second; 0: as many as there are connections for */
+    uint32_t all_steps;   /* if not 0, all requests are bursts of so many steps */
+    int64_t warm_up_ns;
     int64_t begin_ns; /* what is due before it is not counted */
     int64_t end_ns;   /* nothing is due after it */
     struct request next;
@@ -92,8 +95,15 @@ static double random_part(struct run* r) { return ((double)(splitmix64(&r->rando
 
 static void plan_next(struct run* r) {
     struct request* q = &r->next;
-    q->due_ns += (int64_t)(-log(random_part(r)) * 1e9 / r->o->rate);
     ++q->number;
+    if (r->all_steps != 0) {
+        q->due_ns += r->rate > 0 ? (int64_t)(1e9 / r->rate) : 0;
+        q->kind = burst;
+        q->amount = r->all_steps;
+        q->value = splitmix64(&r->random);
+        return;
+    }
+    q->due_ns += (int64_t)(-log(random_part(r)) * 1e9 / r->rate);
     const int share = (int)(splitmix64(&r->random) % 100);
     q->kind = share < burst_share ? burst : share < burst_share + library_share ? library : lookup;
     const uint64_t amount = splitmix64(&r->random);
@@ -260,31 +270,48 @@ static void lower_server(pid_t server) {
     closedir(threads);
 }
 
+static void lower_server_if_free(const struct options* o) {
+    if (o->bind) return;
+    lower_server(o->server_pid);
+    lower_server(o->server_pid); /* threads that began meanwhile */
+}
+
+static void start_run(struct run* r, const struct options* o) {
+    raise_descriptor_limit(o->connections + 64);
+    prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
+    r->o = o;
+    r->random = 42;
+    r->of_all = new_histogram();
+    r->late = new_histogram();
+    for (int kind = 0; kind < kinds; ++kind) r->of_kind[kind] = new_histogram();
+    uint64_t state = 1;
+    for (int i = 0; i < table_size; ++i) r->table[i] = splitmix64(&state);
+    open_all(r);
+}
+
+/* Requests at this rate for so long, after the time that warms up, until all are answered. */
+static void run_schedule(struct run* r, double rate, double seconds) {
+    r->rate = rate;
+    r->next.due_ns = now_ns();
+    r->begin_ns = r->next.due_ns + r->warm_up_ns;
+    r->end_ns = r->begin_ns + (int64_t)(seconds * 1e9);
+    plan_next(r);
+    while (!all_sent(r) || r->in_flight > 0) {
+        send_what_is_due(r);
+        if (!all_sent(r) || r->in_flight > 0) wait_and_receive(r);
+        if (now_ns() > r->end_ns + patience_ns) die("the server does not carry the load: requests are left 10 s after the last one was due");
+    }
+    if (r->replies != r->requests) die("%lld requests, but %lld replies", (long long)r->requests, (long long)r->replies);
+}
+
 static void tell_latency(const char* name, const struct histogram* h, double q) { tell(name, histogram_percentile_ns(h, q) / 1e3, "us"); }
 
 int mixed_load(const struct options* o) {
     if (o->rate <= 0) die("mixed needs --rate");
-    raise_descriptor_limit(o->connections + 64);
-    prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
-    if (!o->bind) {
-        lower_server(o->server_pid);
-        lower_server(o->server_pid); /* threads that began meanwhile */
-    }
-    struct run r = {.o = o, .random = 42, .of_all = new_histogram(), .late = new_histogram()};
-    for (int kind = 0; kind < kinds; ++kind) r.of_kind[kind] = new_histogram();
-    uint64_t state = 1;
-    for (int i = 0; i < table_size; ++i) r.table[i] = splitmix64(&state);
-    open_all(&r);
-    r.next.due_ns = now_ns();
-    r.begin_ns = r.next.due_ns + warm_up_ns;
-    r.end_ns = r.begin_ns + (int64_t)(o->seconds * 1e9);
-    plan_next(&r);
-    while (!all_sent(&r) || r.in_flight > 0) {
-        send_what_is_due(&r);
-        if (!all_sent(&r) || r.in_flight > 0) wait_and_receive(&r);
-        if (now_ns() > r.end_ns + patience_ns) die("the server does not carry the load: requests are left 10 s after the last one was due");
-    }
-    if (r.replies != r.requests) die("%lld requests, but %lld replies", (long long)r.requests, (long long)r.replies);
+    lower_server_if_free(o);
+    struct run r = {.warm_up_ns = 500000000};
+    start_run(&r, o);
+    run_schedule(&r, o->rate, o->seconds);
     for (int kind = 0; kind < kinds; ++kind) {
         if (r.of_kind[kind]->total == 0) die("no requests of each kind in the time that is measured");
     }
@@ -297,6 +324,78 @@ int mixed_load(const struct options* o) {
     tell_latency("all-p99", r.of_all, 0.99);
     tell_latency("all-p99.9", r.of_all, 0.999);
     tell_latency("late", r.late, 0.99);
+    close_all(&r);
+    return 0;
+}
+
+/* ---- an open loop at parts of the capacity -------------------------------------------------------------------------------------------- */
+
+static uint32_t steps_of_us(double us) {
+    enum { tries = 100,
+        steps = 200000 };
+    int64_t best_ns = INT64_MAX;
+    volatile uint64_t kept = 1;
+    for (int i = 0; i < tries; ++i) {
+        const int64_t start_ns = now_ns();
+        uint64_t x = kept;
+        for (int step = 0; step < steps; ++step) x = x * 6364136223846793005u + 1442695040888963407u;
+        kept = x;
+        const int64_t took_ns = now_ns() - start_ns;
+        if (took_ns < best_ns) best_ns = took_ns;
+    }
+    return (uint32_t)(us * 1e3 * steps / (double)best_ns);
+}
+
+/* Requests per second with all connections always busy. */
+static double capacity(struct run* r) {
+    const double seconds = r->o->seconds / 2;
+    r->rate = 0;
+    r->next.due_ns = now_ns();
+    r->begin_ns = r->end_ns = INT64_MAX; /* nothing is counted, and there is always something to send */
+    plan_next(r);
+    int64_t start_ns = now_ns() + r->warm_up_ns, first = -1, now;
+    while ((now = now_ns()) < start_ns + (int64_t)(seconds * 1e9)) {
+        if (first < 0 && now >= start_ns) {
+            first = r->replies;
+            start_ns = now;
+        }
+        send_what_is_due(r);
+        wait_and_receive(r);
+    }
+    const double rate = (double)(r->replies - first) * 1e9 / (double)(now - start_ns);
+    r->end_ns = 0;
+    while (r->in_flight > 0) wait_and_receive(r);
+    r->held = false;
+    return rate;
+}
+
+static void tell_level(const char* what, int percent, double us) {
+    char name[32];
+    snprintf(name, sizeof name, "%s-%d", what, percent);
+    tell(name, us, "us");
+}
+
+/* What a server that computes for 20 us answers when requests are due at fixed times, at parts of what it can carry. */
+int open_load(const struct options* o) {
+    static const int percents[] = {30, 60, 80, 90};
+    lower_server_if_free(o);
+    struct run r = {.all_steps = steps_of_us(20), .warm_up_ns = 100000000};
+    start_run(&r, o);
+    const double most = capacity(&r);
+    tell("time", 1e6 / most, "us");
+    double late_us = 0;
+    for (int i = 0; i < 4; ++i) {
+        memset(r.of_all, 0, sizeof *r.of_all);
+        memset(r.late, 0, sizeof *r.late);
+        run_schedule(&r, most * percents[i] / 100, o->seconds);
+        if (r.of_all->total == 0) die("no requests in the time that is measured");
+        tell_level("p50", percents[i], histogram_percentile_ns(r.of_all, 0.5) / 1e3);
+        tell_level("p99", percents[i], histogram_percentile_ns(r.of_all, 0.99) / 1e3);
+        tell_level("p99.9", percents[i], histogram_percentile_ns(r.of_all, 0.999) / 1e3);
+        const double p99_us = histogram_percentile_ns(r.late, 0.99) / 1e3;
+        if (p99_us > late_us) late_us = p99_us;
+    }
+    tell("late", late_us, "us");
     close_all(&r);
     return 0;
 }

@@ -22,12 +22,15 @@
 #include <queue>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "../../churn.h"
 #include "../../hogs.h"
 #include "../../measure.h"
 #include "../../registry.h"
 #include "../../service.h"
+#include "../../start_up.h"
 #include "../../under_load.h"
 #include "../../watched_pipe.h"
 
@@ -77,24 +80,25 @@ void spawn_join(const settings& s, results& r) {
 // ---- values handed over ------------------------------------------------------------------------------------------------------------------
 
 /// What one writes where there are no channels.
+template <class T = long>
 class bounded_queue {
 public:
     explicit bounded_queue(std::size_t capacity) : capacity_(capacity) {}
 
-    void push(long value) {
+    void push(T value) {
         std::unique_lock lock(mutex_);
         not_full_.wait(lock, [this] { return values_.size() < capacity_; });
-        values_.push(value);
+        values_.push(std::move(value));
         lock.unlock();
         not_empty_.notify_one();
     }
 
     /// Nothing when it is closed and empty.
-    std::optional<long> pop() {
+    std::optional<T> pop() {
         std::unique_lock lock(mutex_);
         not_empty_.wait(lock, [this] { return !values_.empty() || closed_; });
         if (values_.empty()) return std::nullopt;
-        const long value = values_.front();
+        std::optional<T> value = std::move(values_.front());
         values_.pop();
         lock.unlock();
         not_full_.notify_one();
@@ -111,7 +115,7 @@ private:
     const std::size_t capacity_;
     std::mutex mutex_;
     std::condition_variable not_full_, not_empty_;
-    std::queue<long> values_;
+    std::queue<T> values_;
     bool closed_ = false;
 };
 
@@ -120,7 +124,7 @@ void ping_pong(const settings& s, results& r) {
     bind_to_processors();
     const long rounds = s.scaled(200'000) / 10;
     const double ns = ns_per_operation(rounds, [&] {
-        bounded_queue request(1), reply(1);
+        bounded_queue<> request(1), reply(1);
         std::thread other([&] {
             while (const std::optional<long> n = request.pop()) reply.push(*n + 1);
             reply.close();
@@ -144,7 +148,7 @@ void buffered(const settings& s, results& r, long senders, long receivers) {
     bind_to_processors();
     const long each = s.scaled(1'000'000) / senders;
     const double ns = ns_per_operation(senders * each, [&] {
-        bounded_queue c(buffer);
+        bounded_queue<> c(buffer);
         std::vector<std::thread> sending, receiving;
         for (long i = 0; i < senders; ++i) {
             sending.emplace_back([&c, each] {
@@ -307,32 +311,74 @@ void serve(int fd, const std::vector<std::uint64_t>& table) {
     close(fd);
 }
 
-/// A thread for each connection, and for each processor one that never stops computing.
+/// A server that listens and has a thread for each connection, until it is destroyed.
+class service {
+public:
+    service() : table_(make_service_table()), listener_(listen_on_loopback(port_)) {
+        accepting_ = std::thread([this] {
+            for (int fd; (fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) serving_.emplace_back([this, fd] { serve(fd, table_); });
+        });
+    }
+    service(const service&) = delete;
+    service& operator=(const service&) = delete;
+    ~service() {
+        shutdown(listener_, SHUT_RDWR);  // accept() returns
+        accepting_.join();
+        join_all(serving_);
+        close(listener_);
+    }
+
+    int port() const { return port_; }
+
+private:
+    const std::vector<std::uint64_t> table_;
+    int port_ = 0;
+    const int listener_;
+    std::vector<std::thread> serving_;
+    std::thread accepting_;
+};
+
+/// Beside it one thread for each processor that never stops computing.
 void mixed_service(const settings& s, results& r) {
     bind_to_processors();
-    const std::vector<std::uint64_t> table = make_service_table();
-    int port = 0;
-    const int listener = listen_on_loopback(port);
-    std::vector<std::thread> serving;
-    std::thread accepting([&] {
-        for (int fd; (fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) serving.emplace_back([fd, &table] { serve(fd, table); });
-    });
+    const service server;
     std::vector<worker> hogs(static_cast<std::size_t>(processors));
     std::atomic<bool> stop = false;
     std::vector<std::thread> hogging;
     for (worker& h : hogs) hogging.emplace_back([&h, &stop] { h.work_until(stop); });
     const auto start = steady::now();
-    run_load(r, "mixed", port, getpid(), mixed_load_words(s, static_cast<unsigned>(processors)));
+    run_load(r, "mixed", server.port(), getpid(), mixed_load_words(s, static_cast<unsigned>(processors)));
     double units = 0;
     for (const worker& h : hogs) units += static_cast<double>(h.units.load(std::memory_order_relaxed));
     r.add("hogs", ns_between(start, steady::now()) * processors / units / 1e3, "us");
     stop = true;
     join_all(hogging);
-    shutdown(listener, SHUT_RDWR);  // accept() returns
-    accepting.join();
-    join_all(serving);
-    close(listener);
 }
+
+void open_loop(const settings& s, results& r) {
+    bind_to_processors();
+    const service server;
+    run_load(r, "open", server.port(), getpid(), open_load_words(s, static_cast<unsigned>(processors)));
+}
+
+/// Values of 64 to 4096 bytes, allocated by one thread and freed by another.
+void alloc_churn(const settings& s, results& r) {
+    bind_to_processors();
+    const churn c(s.scaled(200'000));
+    const double ns = ns_per_operation(c.values(), [&] {
+        bounded_queue<churn::value> q(churn::capacity);
+        std::thread producer([&] {
+            c.produce([&q](churn::value v) { q.push(std::move(v)); });
+            q.close();
+        });
+        c.expect_consumed([&q] { return q.pop(); });
+        producer.join();
+    });
+    r.add("time", ns, "ns");
+    r.add("peak-rss", status_bytes("VmHWM") / 1e6, "MB");
+}
+
+void start_up(const settings& s, results& r) { measure_start_up(s, r, "bench_threads_empty"); }
 
 const registered all[] = {
     registered({"spawn-join", "start one thread and wait for its value, one after the other", spawn_join}),
@@ -345,6 +391,9 @@ const registered all[] = {
     registered({"blocking-1ms", "a thousand threads block for 1 ms", blocking_1ms}),
     registered({"hogs-wake", "how late a thread wakes beside two hogs for each CPU", hogs_wake}),
     registered({"mixed-service", "a thread for each connection, beside one hog for each CPU", mixed_service}),
+    registered({"open-loop", "requests with 20 us of work, due at fixed times, at parts of the capacity", open_loop}),
+    registered({"alloc-churn", "values that one thread allocates and another one frees", alloc_churn}),
+    registered({"start-up", "a process that starts one thread, from exec to its end", start_up}),
     registered({"wake-idle", "from asking for a thread until it runs", wake_idle}),
     registered({"pipe-wake", "from a write to a pipe until the thread that reads it runs", pipe_wake}),
 };

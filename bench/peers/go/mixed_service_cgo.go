@@ -35,6 +35,7 @@ const (
 
 func init() {
 	workloads["mixed-service"] = mixedService
+	workloads["open-loop"] = openLoop
 }
 
 func serveMixed(connection net.Conn, table []uint64) {
@@ -80,9 +81,8 @@ func (h *serviceHog) work() {
 	}
 }
 
-// mixedService: a goroutine for each connection, and for each P one that never stops computing.
-func mixedService(s settings, r results) {
-	procs := runtime.GOMAXPROCS(0)
+// startService serves until the program ends, with a goroutine for each connection.
+func startService() net.Listener {
 	table := make([]uint64, serviceTableSize)
 	random := splitmix64{1}
 	for i := range table {
@@ -98,6 +98,13 @@ func mixedService(s settings, r results) {
 			go serveMixed(connection, table)
 		}
 	}()
+	return listener
+}
+
+// mixedService: beside the server one goroutine for each P that never stops computing.
+func mixedService(s settings, r results) {
+	procs := runtime.GOMAXPROCS(0)
+	listener := startService()
 	hogs := make([]serviceHog, procs)
 	for i := range hogs {
 		go hogs[i].work()
@@ -117,4 +124,16 @@ func mixedService(s settings, r results) {
 		units += atomic.LoadInt64(&hogs[i].units)
 	}
 	r.add("hogs", time.Since(start).Seconds()*1e6*float64(procs)/float64(units), "us")
+}
+
+func openLoop(s settings, r results) {
+	listener := startService()
+	words := []string{"--connections", "64", "--seconds", "1"}
+	if s.quick {
+		words[3] = "0.2"
+	}
+	if runtime.GOMAXPROCS(0) > 1 {
+		words = append(words, "--free")
+	}
+	runLoad(r, "open", listener.Addr(), words...)
 }

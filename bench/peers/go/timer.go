@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ func init() {
 	workloads["sleepers-million"] = func(s settings, r results) { sleepTogether(r, s.scaled(1000000)) }
 	workloads["sleep-overshoot"] = sleepOvershoot
 	workloads["timer-stop"] = timerStop
+	workloads["deadlines"] = deadlines
 	workloads["after-func-stop"] = func(s settings, r results) { afterFuncStop(s, r, 0) }
 	workloads["after-func-stop-100k"] = func(s settings, r results) { afterFuncStop(s, r, 100000) }
 }
@@ -94,4 +96,35 @@ func afterFuncStop(s settings, r results, pending int) {
 		fail("after-func-stop: a timer that was stopped has fired")
 	}
 	r.add("time", ns, "ns")
+}
+
+type pendingDeadline struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// deadlinesNs: every request has a deadline, which is cancelled when it is answered; all of them are pending at once.
+func deadlinesNs(requests int, asked bool) float64 {
+	return nsPerOperation(requests, func() {
+		pending := make([]pendingDeadline, requests)
+		for i := range pending {
+			p := &pending[i]
+			p.ctx, p.cancel = context.WithTimeout(context.Background(), 30*time.Second)
+			if asked && p.ctx.Done() == nil {
+				fail("deadlines: nothing to wait for")
+			}
+		}
+		for _, p := range pending {
+			p.cancel()
+			if p.ctx.Err() != context.Canceled {
+				fail("deadlines: not cancelled")
+			}
+		}
+	})
+}
+
+func deadlines(s settings, r results) {
+	requests := s.scaled(100000)
+	r.add("time", deadlinesNs(requests, true), "ns")
+	r.add("unasked", deadlinesNs(requests, false), "ns")
 }
