@@ -1,4 +1,5 @@
-// memory_bench.cpp - what a goroutine costs in memory, and memory that goroutines hand to each other. Twin: peers/go/memory.go.
+// memory_bench.cpp - what a goroutine costs in memory, and memory that goroutines hand to each other. Twin:
+// peers/go/memory.go.
 
 #include <atomic>
 #include <chrono>
@@ -70,8 +71,8 @@ void alloc_churn(const settings& s, results& r) {
     });
 }
 
-/// Calls `then` below frames that are in use, of 1 KiB each, as a program's own calls would have them. Returns the sum of
-/// what the frames hold.
+/// Calls `then` below frames that are in use, of 1 KiB each, as a program's own calls would have them. Returns the sum
+/// of what the frames hold.
 template <class F>
 [[gnu::noinline]] long with_live_stack(long kib, const F& then) {
     volatile unsigned char frame[960];

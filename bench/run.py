@@ -179,11 +179,39 @@ def order_of_peers(arguments):
     return seed, random.Random(seed)
 
 
+def possible_families(chosen):
+    """Those that this machine can run; a line for each of the others."""
+    cpus = machine.describe()["cpus"]
+    for family in chosen:
+        reason = growth.impossible(family, cpus)
+        if reason is None:
+            yield family
+        else:
+            say(f"{family.name} {reason}")
+
+
+def measure_family(family, ready, rounds, arguments, order):
+    """One family, as growth.json has it."""
+    machine_before = machine.describe()
+    procs = (arguments.procs or [family.procs])[0]
+    family, notes = growth.fitting(family, growth.available_bytes())
+    notes += growth.lacking(family, [peer.name for peer, _ in ready])
+    for note in notes:
+        say(f"{family.name}: {note}")
+    entrants = growth.with_variants(family, ready, procs)
+    measured = growth.measure(family, entrants, rounds, arguments.quick, procs, order=order)
+    versions = {peer.name: peer.version() for peer, _ in ready if peer.name in family.peers}
+    versions.update({v.name: versions[v.peer] for v in family.variants if v.name in [peer.name for peer, _ in entrants]})
+    return growth.document(family, measured, list(versions), machine_before, versions, notes, rounds, arguments.quick, procs)
+
+
 def run_growth(parser, arguments):
     try:
-        chosen = growth.choose(arguments.names, growth.families())
+        chosen = list(possible_families(growth.choose(arguments.names, growth.families())))
     except ValueError as error:
         parser.error(str(error))
+    if not chosen:
+        return 0
     rounds = arguments.rounds or (1 if arguments.quick else 3)
     wanted = [p for p in choose_peers(parser, arguments.peers) if any(p.name in f.peers for f in chosen)]
     try:
@@ -195,29 +223,13 @@ def run_growth(parser, arguments):
     done = []
     _, order = order_of_peers(arguments)
     for family in chosen:
-        machine_before = machine.describe()
-        procs = (arguments.procs or [family.procs])[0]
-        reason = growth.impossible(family, machine_before["cpus"])
-        if reason is not None:
-            say(f"{family.name} {reason}")
-            continue
-        family, notes = growth.fitting(family, growth.available_bytes())
-        notes += growth.lacking(family, [peer.name for peer, _ in ready])
-        for note in notes:
-            say(f"{family.name}: {note}")
-        entrants = growth.with_variants(family, ready, procs)
-        measured = growth.measure(family, entrants, rounds, arguments.quick, procs, order=order)
-        versions = {peer.name: peer.version() for peer, _ in ready if peer.name in family.peers}
-        versions.update({v.name: versions[v.peer] for v in family.variants if v.name in [peer.name for peer, _ in entrants]})
-        done.append(growth.document(family, measured, list(versions), machine_before, versions, notes, rounds, arguments.quick, procs))
+        done.append(measure_family(family, ready, rounds, arguments, order))
         # After each family, so that one that fails late costs nothing of the others.
         file = RESULTS / "growth.json"
         doc = growth.merged(json.loads(file.read_text()) if file.is_file() else None, done)
         RESULTS.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(doc, indent=1) + "\n")
         (RESULTS / "growth.md").write_text(growth.markdown(doc))
-    if not done:
-        return 0
     print(growth.markdown({"families": done}), end="")
     draw_plots()
     missed = arguments.check_targets and any(f["missed"] for f in done)

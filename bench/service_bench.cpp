@@ -1,5 +1,5 @@
-// service_bench.cpp - a server whose requests look something up, compute, or call a library that blocks its thread, beside
-// hogs. Twins: peers/go/mixed_service_cgo.go, peers/cpp/threads.cpp.
+// service_bench.cpp - a server whose requests look something up, compute, or call a library that blocks its thread,
+// beside hogs. Twins: peers/go/mixed_service_cgo.go, peers/cpp/threads.cpp.
 
 #include <unistd.h>
 

@@ -96,8 +96,8 @@ void after_func_stop_beside(const settings& s, results& r, long pending) {
 void after_func_stop(const settings& s, results& r) { after_func_stop_beside(s, r, 0); }
 void after_func_stop_100k(const settings& s, results& r) { after_func_stop_beside(s, r, 100'000); }
 
-/// Every request has a deadline, which is cancelled when it is answered; all of them are pending at once. A handler that
-/// waits for something asks for the channel that says when it is over.
+/// Every request has a deadline, which is cancelled when it is answered; all of them are pending at once. A handler
+/// that waits for something asks for the channel that says when it is over.
 double deadlines_ns(long requests, bool asked) {
     return ns_per_operation(requests, [=] {
         std::vector<dunlin::cancellable> pending;

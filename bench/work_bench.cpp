@@ -55,7 +55,8 @@ void report(results& r, double ns, const expectation& e, long operations) {
 
 // ---- sweeps: fan-out and pipelines -------------------------------------------------------------------------------------------------------
 
-/// A request is answered when all of its jobs are: it takes as long as the longest, or as all of them on all processors.
+/// A request is answered when all of its jobs are: it takes as long as the longest, or as all of them on all
+/// processors.
 expectation of_fan(const pieces& p, long workers, long requests) {
     expectation e;
     for (long i = 0; i < requests; ++i) {
@@ -125,7 +126,8 @@ expectation of_pipe(const pieces& p, long stages, long values) {
     return e;
 }
 
-/// Values go through so many stages, each of which works on them; the first stage makes them, the last one adds them up.
+/// Values go through so many stages, each of which works on them; the first stage makes them, the last one adds them
+/// up.
 void pipe(const settings& s, results& r, long stages, std::ptrdiff_t capacity, bool skewed) {
     const pieces p(step_us(s), skewed);
     dunlin::run([&] {
@@ -174,7 +176,7 @@ void pipe_of(const settings& s, results& r) {
 
 // ---- other shapes ------------------------------------------------------------------------------------------------------------------------
 
-/// Requests one after the other; each does the same `total_us` of work, and no part of it can be faster than `chain_us`.
+/// Requests one after the other; each does the same `total_us` of work, and the longest chain in it is `chain_us`.
 template <class Request>
 void answer_requests(const settings& s, results& r, double total_us, double chain_us, std::uint64_t answer, Request&& request) {
     const double ideal_us = std::max(total_us / processors(), chain_us);

@@ -286,7 +286,7 @@ def impossible(family, cpus):
 def lacking(family, present):
     """A line for the peers that are not here, if targets are against them."""
     absent = {t.against for t in family.targets if t.against in family.peers} - set(present)
-    return [f"Without {name}: what is asked of {report.SUBJECT} against it was not measured." for name in sorted(absent)]
+    return [f"{name} is not here, so {report.SUBJECT}'s targets against it are not measured." for name in sorted(absent)]
 
 
 def with_variants(family, ready, procs):
@@ -346,8 +346,9 @@ def takes_part(family, peer):
 
 
 def measure(family, ready, rounds, quick, procs=1, progress=None, run=runner.run_program, order=None):
-    """Round after round, within each every point of every peer, the peers in an order that is chosen anew for each point. Nothing warms up before but the largest size of the first peer: it
-    makes the machine's memory known to its host. The programs have a repetition of their own that does not count."""
+    """Round after round, within each every point of every peer, the peers in an order that is chosen anew for each point.
+    Nothing warms up before but the largest size of the first peer: it makes the machine's memory known to its host. The
+    programs have a repetition of their own that does not count."""
     measured = Measured()
     points = points_of(family, procs)
     takers = {

@@ -207,7 +207,7 @@ class Work(unittest.TestCase):
         doc = self.measured(lambda name, procs, n: n / procs / 10, present=("dunlin",))
         self.assertEqual((doc["missed"], doc["not_measured"]), ([], 3))
         self.assertEqual(len(growth.lacking(self.family, ["dunlin"])), 1)
-        self.assertIn("Without go", growth.lacking(self.family, ["dunlin"])[0])
+        self.assertIn("go is not here", growth.lacking(self.family, ["dunlin"])[0])
         self.assertEqual(growth.lacking(self.family, ["dunlin", "go"]), [])
 
     def test_with_one_cpu_it_is_left_out_and_a_line_says_why(self):

@@ -43,9 +43,15 @@ SUBJECTS = (
     ("others", "Others", ("*",)),
 )
 # Of these it is the amount that counts, and of the others the first metric.
-MORE_METRICS = {"sleepers": ("late", "cpu"), "sleepers-million": ("late", "cpu"), "echo-64": ("time",), "hogs-wake": ("p50", "p99"), "mixed-service": ("p50", "p99"), "open-loop": ("time", "p99-30", "p99-80")}
-for _kib in (1, 4, 16, 64):
-    MORE_METRICS[f"live-stack-{_kib}"] = ("memory", "switch")
+MORE_METRICS = {
+    "sleepers": ("late", "cpu"),
+    "sleepers-million": ("late", "cpu"),
+    "echo-64": ("time",),
+    "hogs-wake": ("p50", "p99"),
+    "mixed-service": ("p50", "p99"),
+    "open-loop": ("time", "p99-30", "p99-80"),
+    **{f"live-stack-{kib}": ("memory", "switch") for kib in (1, 4, 16, 64)},
+}
 
 
 class NoPlots(Exception):

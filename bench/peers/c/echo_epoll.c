@@ -1,6 +1,8 @@
-/* echo_epoll.c - an echo server as a loop around epoll_wait, in P threads: level-triggered, one read and one write for each message.
+/* echo_epoll.c - an echo server as a loop around epoll_wait, in P threads: level-triggered, one read and one write for
+ * each message.
  *
- * Each thread has an epoll of its own. The first one accepts and deals the connections out in turn, so all have equally many.
+ * Each thread has an epoll of its own. The first one accepts and deals the connections out in turn, so that all have
+ * equally many.
  *
  * Edge-triggered it would need a second read that finds nothing, or the same rule about short reads as here; it was no faster. A write that does not take
  * everything would need a buffer for each connection; with one message of 64 bytes under way it cannot happen, and ends the program.

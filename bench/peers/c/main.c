@@ -1,4 +1,5 @@
-/* c_bench NAME [--procs N] [--n N] [--quick]: servers and loops straight on the system's calls: what any runtime's network costs is measured by them.
+/* c_bench NAME [--procs N] [--n N] [--quick]: servers and loops straight on the system's calls: what any
+ * runtime's network costs is measured by them.
  *
  * --procs is how many threads echo; the others have one.
  */
