@@ -58,6 +58,10 @@ void note_turns(processor* p, const machine* m) noexcept {
     const std::int64_t length = without_talk(took, since + std::exchange(p->operations, 0)) / static_cast<std::int64_t>(since);
     const auto mean = static_cast<std::uint32_t>(std::clamp<std::int64_t>(length, 0, longest_turn_ns));
     const std::uint32_t before = p->turn_ns;
+    if (before == unknown_turn_ns) {  // and since when, is not known either
+        p->turn_ns = unknown_turn_ns - 1;
+        return;
+    }
     p->turn_ns = mean >= before ? mean : before - static_cast<std::uint32_t>(std::min<std::uint64_t>(before - mean, since * wake_cost_ns));
     p->looks_at_push = !has_short_turns(p) || turns - p->stamped_at >= turns_between_stamps;
 }
@@ -65,7 +69,6 @@ void note_turns(processor* p, const machine* m) noexcept {
 void forget_turns(processor* p) noexcept {
     p->turn_ns = turns_matter() ? unknown_turn_ns : 0;
     p->looks_at_push = turns_matter();
-    begin_turns(p);
 }
 
 void begin_turns(processor* p) noexcept {

@@ -1,14 +1,17 @@
-// turns.h - how long goroutines run at a time on a processor: whether waking a thread for another is worth it.
+// turns.h - how long goroutines run at a time on a processor, and after they have readied another: is a wake worth its price?
 //
 // Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks. Where turns are short (ping-pong, request
 //            and reply, a lock handed over) that is sooner than a thread could be woken, and everything stays in one cache. Where they are long, another
-//            processor should have it at once. What a goroutine does next is not known; what those on this processor did lately is.
-// Data       turn_ns: the mean length of a turn, from one visit of the scheduler to the next. A longer mean counts at once, a shorter one by an eighth for each
-//            turn, so that a mistake is paid back: a turn of 100 us makes 30 turns public, which costs about as much. Looked at with every 32nd turn while turns
-//            are short, with each while they are long, and whenever the processor has run out of goroutines.
-//            The monitor, which sees a processor that does not come to the scheduler, and a thief that found a goroutine standing raise it from outside.
-// Rule       wake.h: wakes are owed only by processors with short turns, and only for queues shorter than short_queue; so whoever waits for such a processor
-//            waits for at most short_queue * short_turn_ns, 16 us.
+//            processor should have it at once. What a goroutine does next is not known; what it and those beside it did lately is.
+// Data       turn_ns, of a processor: the mean length of a turn, from one visit of the scheduler to the next. A longer mean counts at once; a shorter one
+//            takes wake_cost_ns off for each turn, so a mistake is paid back: after a turn of 100 us, forty wakes are made that may be needless, which
+//            cost their wakers as much.
+//            lingers, of a goroutine: so many of its next wakes are made at once, because it went on after it had readied another: one for each
+//            wake_cost_ns of that time. One less for each time that it parks, or readies the next, at once.
+//            Goroutines that do little between two operations on channels count with an eighth of their time (talk_step_ns).
+// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None with one processor.
+// Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns at that rate.
+// Source     The length of turns instead of who fetches run_next: docs/decisions/032-wakes-by-turns.md.
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 
@@ -39,7 +42,7 @@ inline std::uint64_t turns_of(const processor* p) noexcept { return p->counts.sw
 
 // There is another processor that could be woken. Where not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
-// While the world is stopped: nothing is known of p's turns.
+// Any thread: nothing is known of p's turns.
 void forget_turns(processor* p) noexcept;
 // p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since the last look.
 void note_turns(processor* p, const machine* m) noexcept;

@@ -30,16 +30,16 @@
 //            Before S2: R1 is visible to S3, which sees the idle processor. If spinning is 0 the submitter wakes a machine. If not, another
 //              machine is spinning; it leaves through F (F2 wakes the next one) or through R (its R3 comes after S1, the other case).
 //            W2 finding none is the same as in the first case. In every case somebody acts; both acting costs one needless wake-up.
-// Owed wakes A goroutine readied into an empty run_next is mostly run by the same processor within a microsecond: the one who readied it parks (ping-pong,
-//            request and reply) or joins it. Waking a thread for it costs more than running it. So each processor counts how often in a row its
-//            own machine came for run_next; beyond a threshold S3 leaves the wake to the monitor, if that is attentive (its rounds are 1 ms apart,
-//            which it keeps up only while it is needed). The first of these in a row, and every 32nd, is timed: fetched later than 10 us, it was
-//            worth a thread of its own, and the count starts again. R3 leaves such a run_next out for the same reason (it would find it again and again, and
-//            nothing when it comes for it). The same goes, for thieves as well, for those whom the next one pushes from there into a short queue, if they
-//            have run before (queue_is_owed): two processors that take turns with the same channels or locks need five times as long as one. The monitor
-//            finds a run_next, or a queue, that has not moved between two rounds, wakes a
-//            machine, and resets the count; so does a thief. W1 then holds after 2 ms at the latest, instead of at once, and only for
-//            goroutines that were mispredicted.
+// Owed wakes A goroutine readied into run_next is mostly run by the same processor at once: the one that readied it parks (ping-pong, request and
+//            reply) or joins it. Waking a thread for it costs more than running it. So where turns are short (turns.h), S3 leaves the wake to the
+//            monitor, if that is attentive (its rounds are 1 ms apart, which it keeps up only while it is needed). So does a short queue of
+//            goroutines that have run before (queue_is_owed), for thieves as well: two processors that take turns with the same channels or locks
+//            need five times as long as one. R3 leaves both out for the same reason: it would find them again and again, and nothing when it comes.
+//            Where turns are long, run_next is left to its processor only if the goroutine that fills it has parked soon after its last ones; else
+//            what it readies goes into the queue, from which a thief takes it without the handshake, and a machine is woken.
+//            A mistake lasts until the monitor finds a run_next, or a queue, that has not moved between two rounds, or a thief takes one: both note a
+//            long turn, and the goroutine that went on. W1 then holds after 2 ms at the latest; and the next wakes, as many as that wait would have
+//            paid for, are made at once (turns.h).
 // Left out   Timers fire on a machine that is about to choose what to run (find_work.cpp). It comes for its own run_next at once, so while its queue is
 //            empty nobody is woken for that. Where it does not come for it after all (a chain's slice is over, or it is a preempted goroutine's
 //            turn) it wakes somebody then, as F2 does.
@@ -52,7 +52,7 @@
 //            in each retirement, which costs as much again for falling asleep. No barriers at all: S3 may be read before S1 is
 //            visible (tests/model/wake_model_test.cpp, variants without S2 or R2, fail).
 // Source     Go 1.24 runtime/proc.go, "Worker thread parking/unparking". Differs as said.
-// Tests      tests/model/wake_model_test.cpp, tests/sched/lost_wakeup_stress_test.cpp
+// Tests      tests/model/wake_model_test.cpp, tests/sched/lost_wakeup_stress_test.cpp, tests/sched/turns_test.cpp. stats().waits_while_idle measures W1.
 #pragma once
 
 #include "platform/membarrier.h"
