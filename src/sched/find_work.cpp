@@ -227,9 +227,7 @@ namespace {
 // then interrupt its owner.
 void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
     if (self == nullptr || self->marks.lingers() == 0) {
-        goroutine* before = p->run_next.load(std::memory_order_relaxed);
-        p->run_next.store(g, std::memory_order_release);
-        p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        goroutine* before = exchange_run_next(p, g);
         submit_barrier();
         owe_wake(p);
         if (before == nullptr) return;
