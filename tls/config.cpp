@@ -136,10 +136,7 @@ X509_STORE* system_trust() {
 }
 
 config config::client() {
-    auto d = make_data();
-    SSL_CTX_set_verify(d->context.get(), SSL_VERIFY_PEER, nullptr);
-    d->trusts_system = true;
-    return config(std::move(d));
+    return config(make_data());
 }
 
 config config::server(const std::string& certificate_file, const std::string& key_file) {
@@ -180,7 +177,7 @@ config& config::trust_from_memory(std::string_view pem) {
 }
 
 config& config::require_client_certificate() {
-    SSL_CTX_set_verify(data_->context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+    data_->asks_clients = true;
     return *this;
 }
 
@@ -190,7 +187,7 @@ config& config::server_name(std::string name) {
 }
 
 config& config::insecure_skip_verify() {
-    SSL_CTX_set_verify(data_->context.get(), SSL_VERIFY_NONE, nullptr);
+    data_->skips_verification = true;
     return *this;
 }
 

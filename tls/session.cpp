@@ -38,10 +38,13 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     SSL_set_bio(ssl_.get(), bio, bio);
     if (s == side::server) {
         SSL_set_accept_state(ssl_.get());
+        if (c.data_->asks_clients) SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
         return;
     }
     SSL_set_connect_state(ssl_.get());
-    if (c.data_->trusts_system && SSL_get_verify_mode(ssl_.get()) != SSL_VERIFY_NONE) SSL_set1_verify_cert_store(ssl_.get(), system_trust());
+    const bool verifies = !c.data_->skips_verification;
+    SSL_set_verify(ssl_.get(), verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);  // null keeps a callback that native_handle() was given
+    if (c.data_->trusts_system && verifies) SSL_set1_verify_cert_store(ssl_.get(), system_trust());
     verify_name(server_name_of(c).empty() ? server_name : std::string_view(server_name_of(c)));
 }
 

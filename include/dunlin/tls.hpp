@@ -44,6 +44,7 @@ enum class version { tls1_2,
 /// Whom to trust and who one is (Go's tls.Config). A counted handle: set it up, then give it to any number of connections; changes concern later ones only.
 ///
 /// A client verifies the server: its chain by the system's trust store, its name, its dates. A server does not ask for certificates unless it is told to.
+/// The side of the connection decides, not how the config was made: a client that is given one from server() verifies too.
 /// TLS 1.2 or later; no renegotiation, no compression.
 /// Throws    All members: io_error with what is wrong with which file or certificate; std::bad_alloc.
 /// Threads   Set up by one at a time, and not while connections are made with it.
@@ -69,7 +70,7 @@ public:
     config& require_client_certificate();
     /// Clients: the name that the certificate must have, and that is told to the server (SNI), in place of the one that is dialled.
     config& server_name(std::string name);
-    /// Clients: accepts every certificate. The connection is then open to whoever stands between: for tests.
+    /// Clients: accepts every certificate, and nothing else switches verification off. The connection is then open to whoever stands between: for tests.
     config& insecure_skip_verify();
 
     /// Application protocols, the preferred one first: {"h2", "http/1.1"}. The server chooses; without a common one the handshake fails.

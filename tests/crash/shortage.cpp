@@ -10,6 +10,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <malloc.h>
 #include <new>
 #include <pthread.h>
 #include <string>
@@ -56,8 +57,10 @@ void forbid_threads() {
     }
 }
 
-// From here on this process may have so much more address space than it has.
+// From here on this process may have so much more address space than it has. None of it for the arenas that glibc's malloc would reserve for new
+// threads, 64 MiB each: they might leave nothing at all.
 void limit_memory(std::size_t more) {
+    mallopt(M_ARENA_MAX, 1);
     std::ifstream status("/proc/self/statm");
     std::size_t pages = 0;
     status >> pages;

@@ -103,6 +103,29 @@ TEST_P(TlsIdentity, ASelfSignedCertificateIsRefusedUnlessItIsTrustedItself) {
     });
 }
 
+// The side of a connection decides whether it verifies, not how the config was made.
+TEST_P(TlsIdentity, AClientWithAConfigOfAServerVerifiesToo) {
+    run([] {
+        const identity own = tls_test::make_identity({});
+        EXPECT_EQ(meet(server_of(localhost()), server_of(own)).client, "tls handshake with localhost: certificate verify failed: self-signed certificate");
+        EXPECT_NE(meet(server_of(localhost()), server_of(localhost())).client.find("certificate verify failed"), std::string::npos) << "nobody named the authority";
+        EXPECT_NE(meet(server_of(localhost()), server_of(localhost()), "").client.find("there is no server name to verify"), std::string::npos);
+        auto both = server_of(localhost());
+        both.trust_from_memory(the_authority().ca.certificate);
+        EXPECT_EQ(meet(both, both).client, "");
+        EXPECT_NE(meet(both, both, "example.org").client.find("certificate verify failed: hostname mismatch"), std::string::npos);
+        // What servers ask of clients changes nothing for clients, nor what a client skips for servers.
+        both.require_client_certificate();
+        EXPECT_NE(meet(both, server_of(own)).client.find("certificate verify failed"), std::string::npos);
+        auto skips = client_that_trusts(the_authority().ca);
+        skips.insecure_skip_verify();
+        EXPECT_EQ(meet(skips, server_of(own)).client, "");
+        both.insecure_skip_verify();
+        const verdict v = meet(skips, both);
+        EXPECT_NE(v.server.find("peer did not return a certificate"), std::string::npos) << v.server;
+    });
+}
+
 TEST_P(TlsIdentity, AnUnknownAuthorityIsRefused) {
     run([] {
         const tls_test::authority other{tls_test::make_identity({.common_name = "another authority", .authority = true})};
