@@ -18,6 +18,7 @@
 
 #include "net/socket.h"
 #include "park/waiter.h"
+#include "platform/clock.h"
 #include "platform/lock.h"
 #include "poll/netpoll.h"
 
@@ -119,7 +120,16 @@ answer look_up(const network& n, const std::string& host, const std::string& por
     return blocking([&] { return ask_the_system(n, host, port, passive); });
 }
 
+// A look-up takes a thread: nothing that could succeed at once. None is begun for a caller that would not wait for it.
+std::error_code over_already(const wait_limit& limit) noexcept {
+    if (limit.done != nullptr) {
+        if (const std::error_code ec = detail::error_of_node(limit.done)) return ec;
+    }
+    return limit.deadline_ns <= platform::now_ns() ? std::make_error_code(std::errc::timed_out) : std::error_code();
+}
+
 answer look_up_within(const network& n, const std::string& host, const std::string& port, bool passive, const wait_limit& limit) {
+    if (const std::error_code ec = over_already(limit)) return {{}, ec};
     using answers = chan<std::unique_ptr<answer>>;
     const answers c(1);
     go([=, &n] { answers(c).try_send(std::make_unique<answer>(look_up(n, host, port, passive))); });
