@@ -404,7 +404,6 @@ TEST_P(Select, TheSameChannelMayStandInSeveralCases) {
         until_parked(1);
         // Behind all places of the first one in the queue, which go away at once.
         dunlin::task<std::optional<int>> second = dunlin::spawn([=] { return c.recv(); });
-        until_parked(1);
         EXPECT_EQ(first.get(), 2u);
         EXPECT_EQ(second.get(), 5);
         first = dunlin::task<std::size_t>(dunlin::spawn([=] { return select(on_recv(c), on_recv(d), on_recv(c)); }));
