@@ -56,6 +56,7 @@ void begin_turns(processor* p) noexcept;
 std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
 // Any thread: a goroutine on p has been running for `ns`.
 inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
+    if (!turns_matter()) return;  // nothing would take it back
     if (p->turn_ns < ns) p->turn_ns = ns;
     p->looks_at_push = true;
 }

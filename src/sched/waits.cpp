@@ -30,6 +30,7 @@ void note_wait(processor* p, goroutine* g) noexcept {
     const auto bucket = static_cast<std::size_t>(std::upper_bound(limits.begin(), limits.end(), waited - 1) - limits.begin());
     p->waits[bucket].add(g->marks.stamped());
     g->marks.set_stamped(0);
+    g->waits_since_ns = 0;  // for dumps it is a time of another clock
 }
 
 }  // namespace dunlin::sched

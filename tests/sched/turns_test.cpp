@@ -120,6 +120,9 @@ TEST_F(Turns, AProcessorAloneMeasuresNothing) {
     forget_turns(p.get());
     EXPECT_TRUE(has_short_turns(p.get()));
     EXPECT_FALSE(p->looks_at_push);
+    note_long_turn(p.get(), longest_turn_ns);  // by a monitor that was attentive before; nothing would take it back
+    EXPECT_TRUE(has_short_turns(p.get()));
+    EXPECT_FALSE(p->looks_at_push);
     dunlin::runtime::set_max_procs(2);
 }
 
