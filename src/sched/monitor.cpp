@@ -175,7 +175,7 @@ void pay_owed_wakes(rounds& r) noexcept {
         if (slot_stands || queue_stands) {
             note_long_turn(p, longest_turn_ns);
             if (const machine* m = p->owner.load(std::memory_order_acquire)) {
-                if (goroutine* g = m->current.load(std::memory_order_acquire)) g->marks.set_lingers(most_lingers);
+                if (goroutine* g = m->current.load(std::memory_order_acquire)) g->marks.raise_lingers(most_lingers);
             }
             wake_if_idle();
         }

@@ -119,8 +119,14 @@ public:
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8; }
     void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0xffffff ? n : 0xffffff) << 8, 0xffffff00); }
 
+    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing hangs on it.
+    void raise_lingers(std::uint32_t n) noexcept {
+        std::uint32_t seen = all();
+        all_.compare_exchange_strong(seen, (seen & 0xffffff00) | (n < 0xff ? n : 0xff), std::memory_order_relaxed);
+    }
+
 private:
-    // Two that write at once lose one of the two, which does no harm.
+    // One writer at a time but for raise_lingers(), which this may undo: the next mistake makes up for it.
     void set(std::uint32_t bits, std::uint32_t of) noexcept {
         all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
     }
