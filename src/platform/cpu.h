@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 namespace dunlin::platform {
 
@@ -18,6 +20,19 @@ inline void pause() noexcept {
     asm volatile("isb" ::: "memory");
 #endif
 }
+
+// The hints by which a loop tells the CPU that it waits, as they stand in the code.
+#if defined(__x86_64__)
+inline constexpr std::size_t spin_hint_bytes = 2, spin_hint_step = 1;
+inline bool is_spin_hint(const std::uint8_t* code) noexcept { return code[0] == 0xf3 && code[1] == 0x90; }  // pause
+#elif defined(__aarch64__)
+inline constexpr std::size_t spin_hint_bytes = 4, spin_hint_step = 4;
+inline bool is_spin_hint(const std::uint8_t* code) noexcept {
+    std::uint32_t word;
+    std::memcpy(&word, code, sizeof word);
+    return word == 0xd503203f || word == 0xd503205f || word == 0xd5033fdf;  // yield, wfe, isb
+}
+#endif
 
 inline void prefetch(const void* address) noexcept { __builtin_prefetch(address, 1, 3); }
 

@@ -116,23 +116,21 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
     return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
 }
 
-mutex_wait mutex_waited_for(pid_t tid) noexcept {
-    mutex_wait wait;
+lock_wait lock_waited_for(pid_t tid) noexcept {
+    lock_wait wait;
 #if defined(__GLIBC__)
     char text[256];
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return wait;
     char* after = nullptr;
     if (std::strtol(text, &after, 10) != SYS_futex) return wait;
-    struct {
-        int lock;
-        unsigned count;
-        int owner;
-    } mutex{};  // the beginning of a pthread_mutex_t
+    // The word slept for is the first of a pthread_mutex_t, whose third is its owner; or the third (__wrphase_futex) or fourth (__writers_futex) of a
+    // pthread_rwlock_t, whose seventh is its writer: the fifth or fourth from here.
+    int words[5] = {};
     const void* address = reinterpret_cast<const void*>(std::strtoull(after, nullptr, 16));
     // Another thing may be there by now, or nothing: the kernel reads it.
-    const iovec here{&mutex, sizeof mutex}, there{const_cast<void*>(address), sizeof mutex};
+    const iovec here{words, sizeof words}, there{const_cast<void*>(address), sizeof words};
     const long read = raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&here), 1, syscall_arg(&there), 1, 0);
-    if (read == sizeof mutex && mutex.lock != 0 && mutex.owner > 0) wait = {address, mutex.owner};
+    if (read == sizeof words && words[0] != 0) wait = {address, {words[2], words[3], words[4]}};
 #else
     static_cast<void>(tid);
 #endif

@@ -1,6 +1,8 @@
 // thread.h - OS threads for the runtime, and what the kernel tells about ours.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <sys/types.h>
@@ -45,14 +47,15 @@ bool thread_is_running(pid_t tid) noexcept;
 // Where a thread of this process that sleeps in the kernel has called it: the address behind the instruction. Null: it does not sleep, or cannot be told.
 const void* thread_sleeps_at(pid_t tid) noexcept;
 
-// The mutex of libc's for which a thread of this process sleeps in the kernel, and the thread that holds it. A null mutex: it does not sleep for one, or it
-// cannot be told (libc is not glibc; the kernel does not say).
-struct mutex_wait {
-    const void* mutex = nullptr;
-    pid_t owner = 0;
-    bool operator==(const mutex_wait&) const = default;
+// The lock of libc's for which a thread of this process sleeps in the kernel, and the threads that may hold it: the numbers that stand where a mutex keeps
+// its owner, and a read-write lock its writer. A null lock: the thread does not sleep for one, or it cannot be told (libc is not glibc; the kernel does not
+// say). The readers that hold a read-write lock are not noted anywhere.
+struct lock_wait {
+    const void* lock = nullptr;
+    std::array<pid_t, 3> owners{};
+    bool may_be_held_by(pid_t tid) const noexcept { return tid > 0 && std::ranges::find(owners, tid) != owners.end(); }
 };
-mutex_wait mutex_waited_for(pid_t tid) noexcept;
+lock_wait lock_waited_for(pid_t tid) noexcept;
 
 // From here on `second` runs only while `first`, which sleeps, does not want to, as far as the kernel lets that be arranged: on the CPU where `first` went
 // to sleep, with the lowest priority. It keeps both. `first` is not touched: what it starts when it wakes would inherit that.

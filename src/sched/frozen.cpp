@@ -20,18 +20,18 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t frozen_kept = 16;
 constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
-constexpr std::int64_t sure_after_ns = 100 * ms;  // a mutex that is only contended has changed its owner by then
+constexpr std::int64_t sure_after_ns = 100 * ms;  // a lock that is only contended has changed its owner by then
 constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
 constexpr std::int64_t let_go_ns = 2000 * ms;
 
 // Found by the monitor, read by the thread maker.
 struct suspicion {
     machine* owner = nullptr;
-    platform::mutex_wait wait;
+    const void* lock = nullptr;
     pid_t waiter = 0;
     std::int64_t since_ns = 0;
 
-    bool same(const suspicion& other) const noexcept { return owner == other.owner && wait.mutex == other.wait.mutex && waiter == other.waiter; }
+    bool same(const suspicion& other) const noexcept { return owner == other.owner && lock == other.lock && waiter == other.waiter; }
 };
 
 struct watch {
@@ -68,11 +68,11 @@ bool take_off_list(machine* m) noexcept {
     return found;
 }
 
-machine* frozen_with_thread(pid_t tid) noexcept {
+machine* frozen_holder(const platform::lock_wait& wait) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     machine* m = s.frozen.head;
-    while (m != nullptr && m->tid != tid) m = m->idle_next;
+    while (m != nullptr && !wait.may_be_held_by(m->tid)) m = m->idle_next;
     if (m != nullptr) waited_for = m;
     s.lock.unlock();
     return m;
@@ -80,9 +80,9 @@ machine* frozen_with_thread(pid_t tid) noexcept {
 
 suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
     if (waiter == 0) return {};
-    const platform::mutex_wait wait = platform::mutex_waited_for(waiter);
-    machine* owner = wait.mutex != nullptr ? frozen_with_thread(wait.owner) : nullptr;
-    return owner != nullptr ? suspicion{owner, wait, waiter, now_ns} : suspicion{};
+    const platform::lock_wait wait = platform::lock_waited_for(waiter);
+    machine* owner = wait.lock != nullptr ? frozen_holder(wait) : nullptr;
+    return owner != nullptr ? suspicion{owner, wait.lock, waiter, now_ns} : suspicion{};
 }
 
 suspicion find_suspect(std::int64_t now_ns) noexcept {
@@ -110,12 +110,17 @@ void say_that_it_goes_on(const suspicion& found) noexcept {
     if (found.waiter == the_scheduler.runner.load(std::memory_order_relaxed)) waiter = "the thread that called run()";
     if (found.waiter == platform::raw_syscall(SYS_getpid)) waiter = "the main thread";
     platform::text_writer out(2);
-    out << "dunlin: " << waiter << " waits for the mutex at " << found.wait.mutex << ", which ";
+    out << "dunlin: " << waiter << " waits for the lock at " << found.lock << ", which ";
     print_who(out, g);
     out << " held when its run() returned\n    created at ";
     print_where(out, g->created_at);
-    out << "\n    it goes on until it has given the mutex back. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
+    out << "\n    it goes on until it has given the lock back. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
            "before main returns\n";
+}
+
+bool still_holds(const suspicion& found) noexcept {
+    const platform::lock_wait wait = platform::lock_waited_for(found.waiter);
+    return wait.lock == found.lock && wait.may_be_held_by(found.owner->tid);
 }
 
 }  // namespace
@@ -234,7 +239,7 @@ void let_owner_go() noexcept {
 bool owner_goes_on() noexcept {
     scheduler& s = the_scheduler;
     if (gone_on_until_ns == 0) return false;
-    if (platform::now_ns() < gone_on_until_ns && platform::mutex_waited_for(gone_on.waiter) == gone_on.wait) return true;
+    if (platform::now_ns() < gone_on_until_ns && still_holds(gone_on)) return true;
     gone_on_until_ns = 0;
     s.lock.lock();
     if (gone_on.owner->condemned) gone_on.owner->freeze_asked.store(true, std::memory_order_release);

@@ -71,13 +71,16 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
 // ---- taking and handing on -----------------------------------------------------------------------------------------------------------
 
 // p has no machine and is ours.
-void hand_on(processor* p, const outlook& o, int free_cpu = any_cpu) noexcept {
+void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size.load(std::memory_order_relaxed) != 0;
     p->slice_over.store(0, std::memory_order_relaxed);
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
-        if (resume_one_with(p, free_cpu)) return;
+        if (const machine* m = resume_one_with(p, free_cpu)) {
+            if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);  // or the end of its turn would be the next round's
+            return;
+        }
     }
     s.lock.lock();
     const bool stopping = s.stopping.load(std::memory_order_relaxed);
@@ -134,11 +137,13 @@ bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t 
     n.stuck_since_ns = now;
     n.slice_began_ns = now;
     n.sampled = false;
+    n.spins = false;
     if (m == nullptr) return false;
     n.blocking_tick = m->blocking_tick;
     if (m->resumed_ns == 0) return false;
     n.slice_began_ns = m->resumed_ns - p->slice_used_ns;
     n.sampled = true;
+    n.spins = m->spins != 0;
     n.sampled_ns = m->resumed_ns;
     n.sampled_cpu_ns = m->resumed_cpu_ns;
     n.sampled_sleeps = m->resumed_sleeps;
@@ -200,7 +205,8 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!n.sampled) sample(n, m, o.now_ns);
     const std::int64_t age = o.now_ns - n.slice_began_ns;
     const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
-    const std::int64_t due = n.slice_began_ns + (urgent ? short_slice_ns : slice_ns);
+    const std::int64_t slice = n.spins ? spin_slice_ns : urgent ? short_slice_ns : slice_ns;
+    const std::int64_t due = n.slice_began_ns + slice;
     if (o.now_ns < due) {
         return o.look_again_at(due);
     }
@@ -213,10 +219,12 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
     if (!can_hand_on(o)) return;
     int free_cpu = any_cpu;
-    const bool stoppable = preemption_mode == preemption::signal && computed >= computing_ns && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
-    if (!take(p, m, age < slice_ns ? age : 0, true)) return;
+    const bool stoppable =
+        preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
+    const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
+    if (!take(p, m, early ? age : 0, true)) return;
     s.hand_offs.from_hogs.add();
-    if (age < slice_ns) s.hand_offs.urgent.add();
+    if (early) s.hand_offs.urgent.add();
     o.effect = true;
     note_stray(m);
     if (stoppable) {

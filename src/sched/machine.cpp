@@ -350,7 +350,7 @@ void end_idle_machines(unsigned count) noexcept {
 void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     scheduler& s = the_scheduler;
     if (start_idle_machine(p, spinning, place)) return;
-    if (resume_one_with(p)) {
+    if (resume_one_with(p) != nullptr) {
         want_spare_machine();
         if (!spinning) return;
         // F1 and F2 of wake.h: the count that nobody acts on any more.

@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::uint32_t rejects_max = 10;
 constexpr std::int64_t debt_max_ns = 10 * slice_ns;
+constexpr std::uint32_t short_turns_of_spinners = 8;
 constexpr std::int64_t stop_patience_ns = 300'000;
 
 void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
@@ -77,14 +78,23 @@ void resume(machine* m, processor* p) noexcept {
     platform::futex_wake(m->resume_word);
 }
 
+// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock is met in all places.
+void note_spinning(machine* m, bool spins) noexcept {
+    const std::uint32_t before = m->spins;
+    m->spins = spins ? short_turns_of_spinners : before - (before != 0);
+}
+
 // May the thread stop here? In the handler.
 bool is_stoppable(machine* m, void* context) noexcept {
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
     if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
-    m->stopped_in_library = !may_stop_at(stack::interrupted_pc(context));
-    if (!m->stopped_in_library || preempt_anywhere) return true;
+    const std::uintptr_t pc = stack::interrupted_pc(context);
+    m->stopped_in_library = !may_stop_at(pc);
+    const bool spins = spins_at(pc);
+    note_spinning(m, spins);
+    if (!m->stopped_in_library || spins || preempt_anywhere) return true;
     m->rejects = m->rejects + 1;
     return m->rejects > rejects_max;
 }
@@ -194,10 +204,10 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     return true;
 }
 
-bool resume_one_with(processor* p, int cpu) noexcept {
+const machine* resume_one_with(processor* p, int cpu) noexcept {
     machine* m = take_next_in_turn(cpu);
     if (m != nullptr) resume(m, p);
-    return m != nullptr;
+    return m;
 }
 
 bool give_turn_to_preempted(machine* m) noexcept {

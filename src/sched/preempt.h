@@ -19,6 +19,9 @@
 //            has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps its processor: then the
 //            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither. While the world is stopped nobody has a
 //            turn, and who stopped it may wait for a lock (a dump allocates): if that lasts, all go on too, and nobody is stopped then.
+// Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has turns of 0.2 ms from then on, until it has been stopped elsewhere
+//            `short_turns_of_spinners` times: what it waits for is mostly done by one that has no processor, perhaps one that is stopped, and with a
+//            FIFO lock by just one of them. Not less: at 0.05 ms all that comes out is preemptions.
 // Rescuer    All that rests on the monitor, so the monitor must never wait for a goroutine that stands still, nor for a thread that waits for one: it takes
 //            few locks, each held for moments by threads that cannot be stopped meanwhile and wait for nothing (docs/locks.md), it allocates
 //            nothing, and leaves to the thread maker whatever may last.
@@ -29,7 +32,8 @@
 //            whose_turn) it is the turn of one of them even if others are runnable always. A goroutine that was stopped early, for somebody just
 //            woken, goes first and has the rest of its slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching; docs/decisions/014-preemption.md.
-// Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp, tests/model/stray_model_test.cpp
+// Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp,
+//            tests/sched/spin_test.cpp, tests/model/stray_model_test.cpp
 #pragma once
 
 #include <csignal>
@@ -59,9 +63,9 @@ bool may_be_stopped_here() noexcept;
 // Step 2, in the handler. False: the signal was not ours.
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
 
-// The next preempted machine gets p, which the caller has for himself; false if there is none. `cpu`: the one that has become free by that, if known.
+// The next preempted machine gets p, which is the caller's alone; null if there is none. `cpu`: the one that has become free by that, if known.
 inline constexpr int any_cpu = -2;
-bool resume_one_with(processor* p, int cpu = any_cpu) noexcept;
+const machine* resume_one_with(processor* p, int cpu = any_cpu) noexcept;
 // The same with m's own processor, which m has not any more then.
 bool give_turn_to_preempted(machine* m) noexcept;
 

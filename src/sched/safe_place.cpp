@@ -1,9 +1,13 @@
 #include "sched/safe_place.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <initializer_list>
 #include <link.h>
+#include <sched.h>
+
+#include "platform/cpu.h"
 
 namespace dunlin::sched {
 
@@ -43,9 +47,22 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
     return 0;
 }
 
+constexpr std::uintptr_t page = 4096;          // the smallest there is: what lies on the page of an instruction that runs can be read
+constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a loop around it is met
+constexpr std::uintptr_t yield_bytes = 32;     // of libc's sched_yield(), at most: a number, the call, a look at what it returned
 }  // namespace
 
 void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }
+
+bool spins_at(std::uintptr_t pc) noexcept {
+    const auto yield = reinterpret_cast<std::uintptr_t>(&sched_yield);
+    if (pc - yield < yield_bytes) return true;
+    const std::uintptr_t begin = std::max(pc & ~(page - 1), pc - hint_is_near), end = std::min((pc | (page - 1)) + 1, pc + hint_is_near);
+    for (std::uintptr_t at = begin; at + platform::spin_hint_bytes <= end; at += platform::spin_hint_step) {
+        if (platform::is_spin_hint(reinterpret_cast<const std::uint8_t*>(at))) return true;
+    }
+    return false;
+}
 
 bool is_in_unwinder(std::uintptr_t pc) noexcept {
     for (std::size_t i = 0; i < untouchable_count; ++i) {

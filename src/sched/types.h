@@ -47,6 +47,7 @@ inline constexpr int steal_rounds = 4;
 inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
+inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
 inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
 inline constexpr unsigned max_sections = 8;
@@ -283,6 +284,7 @@ struct monitor_notes {
     std::int64_t trusted_until_ns = 0;
     // First look at a machine that is stuck: its CPU time, and how often it had slept by then.
     bool sampled = false;
+    bool spins = false;                         // resumed, and when it was stopped it waited in a loop
     std::int64_t sampled_ns = 0;
     std::int64_t sampled_cpu_ns = 0;
     std::uint64_t sampled_sleeps = 0;
@@ -433,6 +435,7 @@ struct alignas(platform::false_sharing_range) machine {
     std::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
     std::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
     std::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
+    owned<std::uint32_t> spins;                 // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
     std::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
     std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
@@ -149,13 +150,14 @@ TEST_P(Ends, ThreadsOfGoroutinesThatRunsHaveLeftEnd) {
     support::eventually_on_thread([] { return threads_of_this_process() < 40; });
 }
 
-TEST_P(Ends, MainGetsTheMutexThatAStoppedGoroutineHolds) {
-    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
-    static std::mutex m;
+// Leaves a goroutine that takes m again and again, and lets the calling thread take it too, as a Waiter.
+template <class Lock, template <class> class Waiter>
+void wait_for_a_lock_that_is_left(unsigned procs) {
+    static Lock m;
     static std::atomic<bool> holds;
     holds = false;
-    run([] {
-        dunlin::go({.name = "keeps the mutex"}, [] {
+    dunlin::run({.max_procs = procs}, [] {
+        dunlin::go({.name = "keeps the lock"}, [] {
             for (;;) {
                 const std::lock_guard guard(m);
                 holds = true;
@@ -166,13 +168,28 @@ TEST_P(Ends, MainGetsTheMutexThatAStoppedGoroutineHolds) {
         while (!holds) dunlin::sleep_for(1ms);
     });
     testing::internal::CaptureStderr();
-    { const std::lock_guard guard(m); }
+    { const Waiter<Lock> guard(m); }
     const std::string said = testing::internal::GetCapturedStderr();
     if (!said.empty()) {  // unless the goroutine could not be stopped while it had it
-        EXPECT_NE(said.find("waits for the mutex at"), std::string::npos) << said;
-        EXPECT_NE(said.find("keeps the mutex"), std::string::npos) << said;
+        EXPECT_NE(said.find("waits for the lock at"), std::string::npos) << said;
+        EXPECT_NE(said.find("keeps the lock"), std::string::npos) << said;
         EXPECT_NE(said.find("run_options::at_end"), std::string::npos) << said;
     }
+}
+
+TEST_P(Ends, MainGetsTheMutexThatAStoppedGoroutineHolds) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    wait_for_a_lock_that_is_left<std::mutex, std::unique_lock>(procs());
+}
+
+TEST_P(Ends, MainReadsBehindAStoppedWriter) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    wait_for_a_lock_that_is_left<std::shared_mutex, std::shared_lock>(procs());
+}
+
+TEST_P(Ends, MainWritesBehindAStoppedWriter) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    wait_for_a_lock_that_is_left<std::shared_mutex, std::unique_lock>(procs());
 }
 
 TEST_P(Ends, RunWaitsForWhatIsLeftIfAsked) {
