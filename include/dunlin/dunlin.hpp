@@ -1,6 +1,7 @@
 // dunlin.hpp - everything.
 #pragma once
 
+#include <dunlin/async.hpp>
 #include <dunlin/barrier.hpp>
 #include <dunlin/blocking.hpp>
 #include <dunlin/chan.hpp>
@@ -14,10 +15,12 @@
 #include <dunlin/go.hpp>
 #include <dunlin/goroutine_local.hpp>
 #include <dunlin/io.hpp>
+#include <dunlin/jthread.hpp>
 #include <dunlin/latch.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/net.hpp>
 #include <dunlin/once.hpp>
+#include <dunlin/packaged_task.hpp>
 #include <dunlin/pool.hpp>
 #include <dunlin/process.hpp>
 #include <dunlin/runtime.hpp>

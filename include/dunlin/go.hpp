@@ -234,8 +234,17 @@ DUNLIN_API std::uint64_t id() noexcept;
 DUNLIN_API std::string name();
 /// Gives it a name for reports and dumps. Copied. Without effect on a plain thread. Throws std::bad_alloc.
 DUNLIN_API void set_name(std::string_view name);
-/// As dunlin::yield(), in the place where std::this_thread has it.
+/// What std::this_thread has, in the same place: id(), yield(), sleep_for() and sleep_until() of dunlin.
+inline std::uint64_t get_id() noexcept { return id(); }
 inline void yield() noexcept { dunlin::yield(); }
+template <class Rep, class Period>
+void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    dunlin::sleep_for(d, where);
+}
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    dunlin::sleep_until(t, where);
+}
 
 }  // namespace this_goroutine
 }  // namespace dunlin

@@ -64,6 +64,9 @@ public:
     /// Gives it back.
     void unlock();
 
+    /// There is no handle of the system's behind it: those who wait are in the runtime's own queues.
+    void native_handle() = delete;
+
 private:
     friend class recursive_mutex;
     friend struct detail::mutex_holder;
@@ -132,6 +135,9 @@ public:
         return again() || first(mutex_.try_lock_until(t, where));
     }
     void unlock();
+
+    /// As mutex::native_handle().
+    void native_handle() = delete;
 
 private:
     bool again() noexcept {

@@ -90,6 +90,9 @@ public:
         unlock_shared_slow();
     }
 
+    /// As mutex::native_handle().
+    void native_handle() = delete;
+
 private:
     enum role : bool { reader, writer };
 

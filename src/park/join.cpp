@@ -5,6 +5,9 @@
 // joiner sees 1 and does not park. One joiner at a time: a task handle is not shared.
 //
 // A joiner that may give up must not be found by an end that is under way when he goes: he waits in the lot instead, and leaves a 2 here, for good.
+//
+// A holder that lets the goroutine go exchanges 3 into it. Whoever comes second puts the descriptor back: the end, which finds the 3, or the holder, which
+// finds the 1.
 #include "park/join.h"
 
 #include "park/lot.h"
@@ -18,6 +21,7 @@ namespace {
 
 constexpr std::uintptr_t ended = 1;
 constexpr std::uintptr_t in_the_lot = 2;
+constexpr std::uintptr_t detached = 3;
 
 // The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
 sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
@@ -73,7 +77,16 @@ bool announce_join_in_lot(sched::goroutine* child) noexcept {
     return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) || expected == in_the_lot;
 }
 
-void wake_joiner(const sched::goroutine* child, std::uintptr_t raw) noexcept {
+void detach(sched::goroutine* child) noexcept {
+    // Acquire: the end is done with it. Release: so are we.
+    if (child->join.exchange(detached, std::memory_order_acq_rel) == ended) sched::release_goroutine(child);
+}
+
+void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
+    if (raw == detached) {
+        sched::put_back_inside_runtime(child);
+        return;
+    }
     if (DUNLIN_LIKELY(raw != in_the_lot)) {
         reinterpret_cast<waiter*>(raw)->wake();
         return;

@@ -608,6 +608,11 @@ void release_goroutine(goroutine* g) noexcept {
     if (m) leave(m);
 }
 
+void put_back_inside_runtime(goroutine* g) noexcept {
+    if (g->extra != nullptr || (g->flags & goroutine::heap_frame)) free_parts(g);
+    put_descriptor(processor_of(current_machine()), g);
+}
+
 // ---- the machine's own stack ---------------------------------------------------------------------------------------------------------
 
 namespace {

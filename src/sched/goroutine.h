@@ -108,6 +108,9 @@ inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first
 // The descriptor of an ended joinable goroutine goes back to the pool. Any thread.
 void release_goroutine(goroutine* g) noexcept;
 
+// The same by its own end, which finds that its holder has let it go (park/join.cpp).
+void put_back_inside_runtime(goroutine* g) noexcept;
+
 // g's extra part, made when needed, before g starts. Throws std::bad_alloc. What runs changes its own inside the runtime only: dumps look at it.
 goroutine_extra& extra_of(goroutine* g);
 // The current goroutine's. Throws std::bad_alloc.
