@@ -30,7 +30,8 @@ constexpr bool moves_only = std::is_nothrow_move_constructible_v<T> && std::is_n
 static_assert(moves_only<dunlin::promise<int>> && moves_only<dunlin::promise<int&>> && moves_only<dunlin::promise<void>>);
 static_assert(moves_only<dunlin::future<int>> && moves_only<dunlin::packaged_task<int(char)>>);
 static_assert(std::is_nothrow_copy_constructible_v<dunlin::shared_future<int>> && std::is_nothrow_copy_assignable_v<dunlin::shared_future<int>>);
-static_assert(std::is_nothrow_constructible_v<dunlin::shared_future<int>, dunlin::future<int>> && !std::is_constructible_v<dunlin::future<int>, dunlin::shared_future<int>>);
+static_assert(std::is_nothrow_constructible_v<dunlin::shared_future<int>, dunlin::future<int>>);
+static_assert(!std::is_constructible_v<dunlin::future<int>, dunlin::shared_future<int>>);
 static_assert(std::is_same_v<decltype(std::declval<const dunlin::shared_future<int>&>().get()), const int&>);
 static_assert(std::is_same_v<decltype(std::declval<const dunlin::shared_future<int&>&>().get()), int&>);
 static_assert(std::is_void_v<decltype(std::declval<const dunlin::shared_future<void>&>().get())>);
@@ -221,7 +222,8 @@ TEST_P(PackagedTask, OfWhateverCanBeCalled) {
         };
         dunlin::packaged_task deduced(half);
         dunlin::packaged_task deduced_noexcept(quarter);
-        static_assert(std::is_same_v<decltype(deduced), dunlin::packaged_task<int(int)>> && std::is_same_v<decltype(deduced_noexcept), dunlin::packaged_task<double(int)>>);
+        static_assert(std::is_same_v<decltype(deduced), dunlin::packaged_task<int(int)>>);
+        static_assert(std::is_same_v<decltype(deduced_noexcept), dunlin::packaged_task<double(int)>>);
         dunlin::packaged_task lambda([p = std::make_unique<int>(5)](std::unique_ptr<int> q) mutable { return std::make_unique<int>(*p + *q); });
         static_assert(std::is_same_v<decltype(lambda), dunlin::packaged_task<std::unique_ptr<int>(std::unique_ptr<int>)>>);
         dunlin::packaged_task<long(thing&, int)> member(&thing::plus);
