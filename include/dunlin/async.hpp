@@ -29,7 +29,8 @@ struct async_frame {
     Call call;
 
     template <class... Values>
-    explicit async_frame(future_state<R>* s, Values&&... values) : state(s), call(std::in_place, std::forward<Values>(values)...) {}
+    explicit async_frame(future_state<R>* s, Values&&... values)
+        : state(s), call(std::in_place, std::forward<Values>(values)...) {}
 
     static void entry(void* raw) {
         struct ending {
@@ -76,15 +77,19 @@ private:
 
 /// Calls f(args...) and gives a future of what it returns or throws, with the interface of std::async.
 ///
-/// launch::async      in a goroutine of its own, at once. Also with both policies: a goroutine costs little, so there is no reason to wait.
+/// launch::async      in a goroutine of its own, at once. Also with both policies: a goroutine costs little, so there
+///                    is no reason to wait.
 /// launch::deferred   by the first one who calls get() or wait() of the future, in place; never if nobody does.
 ///
-/// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the goroutine_local values.
-/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: a call whose result is dropped
-///           runs as if it were called here. go() starts a goroutine that nobody waits for; spawn() is cheaper where one waits anyway.
-/// Order     Everything before the call happens before f; everything that f does happens before the return of the waits.
-/// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither, a null function; what copying throws.
-///           The future's get() throws goroutine_exited if f calls exit_goroutine().
+/// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the
+///           goroutine_local values.
+/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: a call
+///           whose result is dropped runs as if it were called here. go() starts a goroutine that nobody waits for;
+///           spawn() is cheaper where one waits anyway.
+/// Order     Everything before the call happens before f; everything that f does happens before the return of the
+///           waits.
+/// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither, a null
+///           function; what copying throws. The future's get() throws goroutine_exited if f calls exit_goroutine().
 /// Call from Goroutines and plain threads.
 template <class F, class... Args>
     requires detail::goroutine_function<F, Args...>
@@ -96,19 +101,21 @@ template <class F, class... Args>
     if ((policy & launch::async) == launch::async) {
         using frame = detail::async_frame<result, call>;
         auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);
-        detail::launch<frame>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, frame::entry, state.get(), std::forward<F>(f),
-            std::forward<Args>(args)...);
+        detail::launch<frame>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, frame::entry,
+            state.get(), std::forward<F>(f), std::forward<Args>(args)...);
         return detail::future_access::make(state.release());
     }
     if ((policy & launch::deferred) != launch::deferred) detail::throw_bad_policy(static_cast<int>(policy));
     using deferred = detail::deferred_state<result, call>;
-    return detail::future_access::make<result>(new deferred(std::in_place, std::forward<F>(f), std::forward<Args>(args)...));
+    return detail::future_access::make<result>(
+        new deferred(std::in_place, std::forward<F>(f), std::forward<Args>(args)...));
 }
 
 /// The same with launch::async.
 template <class F, class... Args>
     requires(detail::goroutine_function<F, Args...> && !std::same_as<std::decay_t<F>, launch>)
-[[nodiscard, gnu::always_inline]] inline auto async(F&& f, Args&&... args) -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
+[[nodiscard, gnu::always_inline]] inline auto async(F&& f, Args&&... args)
+    -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
     return async(launch::async, std::forward<F>(f), std::forward<Args>(args)...);
 }
 

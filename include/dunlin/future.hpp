@@ -1,4 +1,5 @@
-// future.hpp - a result that comes later: future, shared_future, promise. For the result of a goroutine, task<T> is simpler.
+// future.hpp - a result that comes later: future, shared_future, promise. For the result of a goroutine, task<T> is
+// simpler.
 #pragma once
 
 #include <chrono>
@@ -33,20 +34,25 @@ class future_base {
 public:
     /// Waits for the result; it stays. A deferred function (see async()) is called here, by one of those who wait.
     void wait(std::source_location where = std::source_location::current()) const { (*handle_).wait(nullptr, where); }
-    /// The same until `ctx` is done: throws context_cancelled then. (A deferred function is called all the same.) Throws std::bad_alloc.
+    /// The same until `ctx` is done: throws context_cancelled then. (A deferred function is called all the same.)
+    /// Throws std::bad_alloc.
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
         if ((*handle_).wait(&limit, where) == wait_outcome::cancelled) throw_cancelled(ctx, "future wait");
     }
-    /// For `d` at most; future_status::deferred, at once, if a deferred function has not been called yet. Throws std::bad_alloc.
+    /// For `d` at most; future_status::deferred, at once, if a deferred function has not been called yet. Throws
+    /// std::bad_alloc.
     template <class Rep, class Period>
-    future_status wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    future_status wait_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         return wait_until_ns(deadline_in(d), where);
     }
     template <class Clock, class Duration>
-    future_status wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    future_status wait_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         if ((*handle_).is_deferred()) return future_status::deferred;
-        const bool ready = wait_on_clock(t, [&](std::int64_t ns) { return wait_until_ns(ns, where) == future_status::ready; });
+        const bool ready =
+            wait_on_clock(t, [&](std::int64_t ns) { return wait_until_ns(ns, where) == future_status::ready; });
         return ready ? future_status::ready : future_status::timeout;
     }
     /// Does it hold a state?
@@ -68,7 +74,8 @@ private:
 
 }  // namespace detail
 
-/// The place where the result will be had, with the interface of std::future. One thread or goroutine at a time may use it.
+/// The place where the result will be had, with the interface of std::future. One thread or goroutine at a time may use
+/// it.
 ///
 /// Its destructor waits for nothing, but for the last one of an async(), which waits until the function has ended.
 template <class T>
@@ -82,12 +89,14 @@ public:
     /// Waits for the result, and returns it or rethrows the exception. Once; the future holds nothing afterwards.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
     /// Order     What happens before the result is set happens before the return.
-    /// Throws    What was set; std::future_error: broken_promise if the promise is gone and has set nothing, no_state if the future holds nothing.
+    /// Throws    What was set; std::future_error: broken_promise if the promise is gone and has set nothing, no_state
+    ///           if the future holds nothing.
     T get(std::source_location where = std::source_location::current()) {
         this->wait(where);
         return take();
     }
-    /// The same until `ctx` is done: throws context_cancelled then, and the future still holds what it held. Throws std::bad_alloc.
+    /// The same until `ctx` is done: throws context_cancelled then, and the future still holds what it held. Throws
+    /// std::bad_alloc.
     T get(const context& ctx, std::source_location where = std::source_location::current()) {
         this->wait(ctx, where);
         return take();
@@ -106,12 +115,13 @@ private:
     }
 };
 
-/// A future that can be copied and read many times, with the interface of std::shared_future. One thread or goroutine at a time may use one
-/// object; copies are independent.
+/// A future that can be copied and read many times, with the interface of std::shared_future. One thread or goroutine
+/// at a time may use one object; copies are independent.
 template <class T>
 class [[nodiscard]] shared_future : public detail::future_base<T> {
 public:
-    using reference = std::conditional_t<std::is_void_v<T> || std::is_reference_v<T>, T, std::add_lvalue_reference_t<const T>>;
+    using reference =
+        std::conditional_t<std::is_void_v<T> || std::is_reference_v<T>, T, std::add_lvalue_reference_t<const T>>;
 
     /// Holds nothing.
     shared_future() noexcept = default;
@@ -122,7 +132,8 @@ public:
     /// What `other` held, which holds nothing afterwards.
     shared_future(future<T>&& other) noexcept : detail::future_base<T>(std::move(other.handle_)) {}
 
-    /// Waits for the result, and returns it (a constant reference to it, good as long as a copy holds it) or rethrows the exception. As often as one likes.
+    /// Waits for the result, and returns it (a constant reference to it, good as long as a copy holds it) or rethrows
+    /// the exception. As often as one likes.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
     /// Order     What happens before the result is set happens before the return.
     /// Throws    What was set, the same object each time; std::future_error: broken_promise, no_state.
@@ -154,7 +165,8 @@ class result_source {
 public:
     result_source() noexcept = default;
     explicit result_source(future_state<T>* s) noexcept : handle_(s) {}  // takes the caller's reference
-    result_source(result_source&& other) noexcept : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
+    result_source(result_source&& other) noexcept
+        : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
     result_source& operator=(result_source&& other) noexcept {
         if (this != &other) {
             abandon();
@@ -203,8 +215,9 @@ public:
     future<T> get_future() { return source_.get_future(); }
     /// Sets an exception as the result. Throws std::future_error: promise_already_satisfied, no_state.
     void set_exception(std::exception_ptr error) { (*source_).set_exception(false, std::move(error)); }
-    /// Sets it now, and wakes those who wait for it when the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and
-    /// thread_local) objects are destroyed. The promise may be destroyed before. Throws std::bad_alloc as well; nothing is set then.
+    /// Sets it now, and wakes those who wait for it when the calling goroutine (on a plain thread, the thread) has
+    /// ended and its goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before.
+    /// Throws std::bad_alloc as well; nothing is set then.
     void set_exception_at_thread_exit(std::exception_ptr error) { (*source_).set_exception(true, std::move(error)); }
 
 protected:
@@ -220,14 +233,15 @@ private:
 
 }  // namespace detail
 
-/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the future gets broken_promise.
+/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the
+/// future gets broken_promise.
 template <class T>
 class promise : public detail::promise_base<T> {
 public:
     using detail::promise_base<T>::promise_base;
 
-    /// Sets the result and wakes those who wait for it. Throws std::future_error: promise_already_satisfied, no_state; what T's constructor throws,
-    /// and nothing is set then.
+    /// Sets the result and wakes those who wait for it. Throws std::future_error: promise_already_satisfied, no_state;
+    /// what T's constructor throws, and nothing is set then.
     void set_value(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {
@@ -243,7 +257,8 @@ public:
     {
         this->set(false, std::addressof(value));
     }
-    /// Sets it now, and wakes those who wait for it when the calling goroutine has ended: see set_exception_at_thread_exit(). Throws the same.
+    /// Sets it now, and wakes those who wait for it when the calling goroutine has ended: see
+    /// set_exception_at_thread_exit(). Throws the same.
     void set_value_at_thread_exit(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {

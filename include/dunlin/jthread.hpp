@@ -19,7 +19,8 @@ namespace dunlin {
 
 namespace detail {
 
-// Gives the handle of a joinable goroutine up: it ends as one that nobody holds. Its frame must not want to be destroyed by the holder.
+// Gives the handle of a joinable goroutine up: it ends as one that nobody holds. Its frame must not want to be
+// destroyed by the holder.
 DUNLIN_API void detach(goroutine_handle* g) noexcept;
 
 enum class join_refusal : unsigned char { not_joinable, itself };
@@ -31,7 +32,8 @@ struct jthread_frame {
     Call call;
 
     template <class... Values>
-    explicit jthread_frame(std::in_place_t, Values&&... values) : call(std::in_place, std::forward<Values>(values)...) {}
+    explicit jthread_frame(std::in_place_t, Values&&... values)
+        : call(std::in_place, std::forward<Values>(values)...) {}
     static void entry(void* raw) {
         destroy_at_exit<jthread_frame> guard{static_cast<jthread_frame*>(raw)};
         static_cast<void>(static_cast<jthread_frame*>(raw)->call());
@@ -40,13 +42,17 @@ struct jthread_frame {
 
 }  // namespace detail
 
-/// A goroutine with a stop token, and with the interface of std::jthread: the destructor asks it to stop and waits for it.
+/// A goroutine with a stop token, and with the interface of std::jthread: the destructor asks it to stop and waits for
+/// it.
 ///
-/// For the result of a goroutine, and where an exception is to reach the one who waits, there is task<T>; dunlin's own waits end with a context:
-/// `dunlin::with_stop_token(ctx, token)` makes one of the token, and condition_variable_any waits with the token itself.
+/// For the result of a goroutine, and where an exception is to reach the one who waits, there is task<T>; dunlin's own
+/// waits end with a context: `dunlin::with_stop_token(ctx, token)` makes one of the token, and condition_variable_any
+/// waits with the token itself.
 ///
-/// Errors    An exception that leaves f ends the process, as from go() (std: std::terminate). exit_goroutine() in f ends it as a return does.
-/// Callbacks (std::stop_callback) run in the goroutine or thread that asks to stop. They must not park: the standard library recognises them by their thread.
+/// Errors    An exception that leaves f ends the process, as from go() (std: std::terminate). exit_goroutine() in f
+///           ends it as a return does.
+/// Callbacks Those of std::stop_callback run in the goroutine or thread that asks to stop. They must not park: the
+///           standard library recognises them by their thread.
 /// One thread or goroutine at a time may use a jthread object.
 class jthread {
 public:
@@ -87,24 +93,30 @@ public:
     id get_id() const noexcept { return handle_ ? detail::id_of(handle_) : id(); }
 
     /// Waits until the goroutine has ended.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). It runs right here if it has not begun and is the youngest.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). It runs right here if it has not
+    ///           begun and is the youngest.
     /// Order     Everything the goroutine did happens before the return.
-    /// Throws    std::system_error: invalid_argument if it is not joinable, resource_deadlock_would_occur for the goroutine itself.
+    /// Throws    std::system_error: invalid_argument if it is not joinable, resource_deadlock_would_occur for the
+    ///           goroutine itself.
     void join(std::source_location where = std::source_location::current()) {
         check("dunlin::jthread::join");
         detail::join(handle_, where);
         detail::release(std::exchange(handle_, nullptr));
     }
-    /// The same until `ctx` is done: throws context_cancelled then, and it is joinable still. Throws std::bad_alloc as well.
+    /// The same until `ctx` is done: throws context_cancelled then, and it is joinable still. Throws std::bad_alloc as
+    /// well.
     void join(const context& ctx, std::source_location where = std::source_location::current()) {
         check("dunlin::jthread::join");
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "jthread join");
+        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled)
+            detail::throw_cancelled(ctx, "jthread join");
         detail::release(std::exchange(handle_, nullptr));
     }
-    /// Lets the goroutine go on alone. It is not asked to stop; get_stop_source() of before still can. Throws std::system_error if it is not joinable.
+    /// Lets the goroutine go on alone. It is not asked to stop; get_stop_source() of before still can. Throws
+    /// std::system_error if it is not joinable.
     void detach() {
-        if (handle_ == nullptr) detail::throw_cannot_join("dunlin::jthread::detach", detail::join_refusal::not_joinable);
+        if (handle_ == nullptr)
+            detail::throw_cannot_join("dunlin::jthread::detach", detail::join_refusal::not_joinable);
         detail::detach(std::exchange(handle_, nullptr));
     }
 
@@ -122,8 +134,9 @@ public:
     /// Goroutines that execute at the same time: runtime::max_procs(). 0 if that cannot be told.
     static unsigned hardware_concurrency() noexcept { return detail::hardware_concurrency(); }
 
-    /// A goroutine has no thread of its own: what a handle of a thread is for (priorities, affinity, cancellation) would concern whatever runs there next.
-    /// Inside a goroutine that is wired to its thread (os_thread_lock), pthread_self() is good.
+    /// A goroutine has no thread of its own: what a handle of a thread is for (priorities, affinity, cancellation)
+    /// would concern whatever runs there next. Inside a goroutine that is wired to its thread (os_thread_lock),
+    /// pthread_self() is good.
     void native_handle() = delete;
 
 private:
@@ -131,7 +144,8 @@ private:
     [[gnu::always_inline]] void start(const go_options* options, F&& f, Args&&... args) {
         detail::check_function(f, "dunlin::jthread");
         if constexpr (detail::goroutine_function<F, std::stop_token, Args...>) {
-            launch<detail::call_of<F, std::stop_token, Args...>>(options, std::forward<F>(f), stop_.get_token(), std::forward<Args>(args)...);
+            launch<detail::call_of<F, std::stop_token, Args...>>(
+                options, std::forward<F>(f), stop_.get_token(), std::forward<Args>(args)...);
         } else {
             launch<detail::call_of<F, Args...>>(options, std::forward<F>(f), std::forward<Args>(args)...);
         }
@@ -139,8 +153,10 @@ private:
     template <class Call, class... Values>
     [[gnu::always_inline]] void launch(const go_options* options, Values&&... values) {
         using frame = detail::jthread_frame<Call>;
-        handle_ = detail::launch<frame>(options, std::source_location(), detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
-            std::forward<Values>(values)...).g;
+        constexpr auto kind = detail::end_kind::joinable;
+        const detail::new_goroutine n = detail::launch<frame>(
+            options, std::source_location(), kind, nullptr, frame::entry, std::in_place, std::forward<Values>(values)...);
+        handle_ = n.g;
     }
     void check(const char* operation) const {
         if (handle_ == nullptr) detail::throw_cannot_join(operation, detail::join_refusal::not_joinable);

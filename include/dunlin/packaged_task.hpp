@@ -67,8 +67,9 @@ struct call_signature<R (C::*)(A...) const & noexcept> : std::type_identity<R(A.
 template <class Signature>
 class packaged_task;
 
-/// A function and the future of its result, with the interface of std::packaged_task. Move-only. One thread or goroutine at a time may use it; it may be
-/// destroyed as soon as its future is ready, even while the call has not returned yet. To run a function in a goroutine of its own, spawn() is simpler.
+/// A function and the future of its result, with the interface of std::packaged_task. Move-only. One thread or
+/// goroutine at a time may use it; it may be destroyed as soon as its future is ready, even while the call has not
+/// returned yet. To run a function in a goroutine of its own, spawn() is simpler.
 ///
 /// Throws    Constructor: std::bad_alloc, what copying f throws; std::invalid_argument if f is a null function.
 template <class R, class... Args>
@@ -78,10 +79,12 @@ public:
     packaged_task() noexcept = default;
     /// f is decay-copied.
     template <class F>
-        requires(!std::same_as<std::remove_cvref_t<F>, packaged_task> && std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
+        requires(!std::same_as<std::remove_cvref_t<F>, packaged_task> &&
+                    std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
     explicit packaged_task(F&& f)
         : function_((detail::check_function(f, "dunlin::packaged_task"),
-              std::make_unique<detail::packaged_function_of<std::decay_t<F>, R, Args...>>(std::in_place, std::forward<F>(f)))),
+              std::make_unique<detail::packaged_function_of<std::decay_t<F>, R, Args...>>(
+                  std::in_place, std::forward<F>(f)))),
           result_(new detail::future_state<R>) {}
     packaged_task(packaged_task&&) noexcept = default;
     packaged_task& operator=(packaged_task&&) noexcept = default;
@@ -91,8 +94,9 @@ public:
     /// Throws std::future_error: future_already_retrieved, no_state.
     future<R> get_future() { return result_.get_future(); }
 
-    /// Calls the function and makes the future ready with what it returns or throws; with goroutine_exited if it calls exit_goroutine(), which goes on.
-    /// Once, until reset(). Throws std::future_error: promise_already_satisfied, no_state.
+    /// Calls the function and makes the future ready with what it returns or throws; with goroutine_exited if it calls
+    /// exit_goroutine(), which goes on. Once, until reset(). Throws std::future_error: promise_already_satisfied,
+    /// no_state.
     void operator()(Args... args) {
         const detail::future_handle<R> to = result_.handle();
         (*to).claim();
@@ -102,14 +106,16 @@ public:
         } guard{*to};
         function_->run(*to, std::forward<Args>(args)...);
     }
-    /// Calls the function now, and makes the future ready when the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and
-    /// thread_local) objects are destroyed. Throws the same, and std::bad_alloc: then the function was not called.
+    /// Calls the function now, and makes the future ready when the calling goroutine (on a plain thread, the thread)
+    /// has ended and its goroutine_local (and thread_local) objects are destroyed. Throws the same, and std::bad_alloc:
+    /// then the function was not called.
     void make_ready_at_thread_exit(Args... args) {
         const detail::future_handle<R> to = result_.handle();
         (*to).claim_for_exit();
         function_->run(*to, std::forward<Args>(args)...);
     }
-    /// May be called again, with a new future; the old one, if it is not ready, gets broken_promise. Throws std::bad_alloc, std::future_error: no_state.
+    /// May be called again, with a new future; the old one, if it is not ready, gets broken_promise. Throws
+    /// std::bad_alloc, std::future_error: no_state.
     void reset() {
         static_cast<void>(*result_);
         result_ = detail::result_source<R>(new detail::future_state<R>);

@@ -1,13 +1,17 @@
-// goroutine_local.cpp - values by key, in the goroutine's extra part or in a list of the plain thread; and what is called when these are gone.
+// goroutine_local.cpp - values by key, in the goroutine's extra part or in a list of the plain thread; and what is
+// called when these are gone.
 //
-// Data       A list of values, in the order of their making, which belongs to its goroutine or thread alone. Calls at exit are entries without a key that
-//            stand before all values, in their own order: the list is emptied from its end, so they come when there are no values any more.
-//            Keys are never used again, so a value whose goroutine_local is gone is not taken for another's.
-// Goroutine  The list is emptied when its function has ended, however it has (sched/goroutine.cpp). Destructors may park, and make other values.
-// Thread     Its values are destroyed among its thread_local objects, by an object of that kind; the calls, and values that later destructors have made,
-//            by the destructor of a key, which comes after all of these. The list is on the heap, and the pointer to it has no destructor, because
-//            code of the thread may want it until the very end. The keys of a thread that calls exit() have no destructors: there an atexit handler does
-//            the same.
+// Data       A list of values, in the order of their making, which belongs to its goroutine or thread alone. Calls at
+//            exit are entries without a key that stand before all values, in their own order: the list is emptied from
+//            its end, so they come when there are no values any more. Keys are never used again, so a value whose
+//            goroutine_local is gone is not taken for another's.
+// Goroutine  The list is emptied when its function has ended, however it has (sched/goroutine.cpp). Destructors may
+//            park, and make other values.
+// Thread     Its values are destroyed among its thread_local objects, by an object of that kind; the calls, and values
+//            that later destructors have made, by the destructor of a key, which comes after all of these. The list is
+//            on the heap, and the pointer to it has no destructor, because code of the thread may want it until the
+//            very end. The keys of a thread that calls exit() have no destructors: there an atexit handler does the
+//            same.
 // Tests      tests/sync/goroutine_local_test.cpp, tests/std/future_test.cpp
 #include <dunlin/goroutine_local.hpp>
 
@@ -73,7 +77,8 @@ sched::local_values* make_list_of_thread() {
     return list_of_thread = list.release();
 }
 
-// The caller's list; null: it has none, and `make` is false. A goroutine may move to another thread, but not while it is in here.
+// The caller's list; null: it has none, and `make` is false. A goroutine may move to another thread, but not while it
+// is in here.
 sched::local_values* values_of_caller(bool make) {
     sched::goroutine* g = sched::current_goroutine();
     if (g == nullptr) return list_of_thread != nullptr || !make ? list_of_thread : make_list_of_thread();

@@ -1,4 +1,5 @@
-// [futures]: promise, future, shared_future, packaged_task, async, clause by clause; and what happens at the end of a goroutine or thread.
+// [futures]: promise, future, shared_future, packaged_task, async, clause by clause; and what happens at the end of a
+// goroutine or thread.
 #include <array>
 #include <future>
 #include <memory>
@@ -25,19 +26,23 @@ class AtExit : public each_world {};
 EACH_WORLD(AtExit);
 
 template <class T>
-constexpr bool moves_only = std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> && !std::is_copy_constructible_v<T> &&
-                            !std::is_copy_assignable_v<T> && std::is_nothrow_swappable_v<T>;
-static_assert(moves_only<dunlin::promise<int>> && moves_only<dunlin::promise<int&>> && moves_only<dunlin::promise<void>>);
+constexpr bool moves_only =
+    std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
+    !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && std::is_nothrow_swappable_v<T>;
+static_assert(
+    moves_only<dunlin::promise<int>> && moves_only<dunlin::promise<int&>> && moves_only<dunlin::promise<void>>);
 static_assert(moves_only<dunlin::future<int>> && moves_only<dunlin::packaged_task<int(char)>>);
-static_assert(std::is_nothrow_copy_constructible_v<dunlin::shared_future<int>> && std::is_nothrow_copy_assignable_v<dunlin::shared_future<int>>);
+static_assert(std::is_nothrow_copy_constructible_v<dunlin::shared_future<int>> &&
+              std::is_nothrow_copy_assignable_v<dunlin::shared_future<int>>);
 static_assert(std::is_nothrow_constructible_v<dunlin::shared_future<int>, dunlin::future<int>>);
 static_assert(!std::is_constructible_v<dunlin::future<int>, dunlin::shared_future<int>>);
 static_assert(std::is_same_v<decltype(std::declval<const dunlin::shared_future<int>&>().get()), const int&>);
 static_assert(std::is_same_v<decltype(std::declval<const dunlin::shared_future<int&>&>().get()), int&>);
 static_assert(std::is_void_v<decltype(std::declval<const dunlin::shared_future<void>&>().get())>);
-static_assert(std::uses_allocator_v<dunlin::promise<int>, std::allocator<char>> && std::uses_allocator_v<dunlin::promise<void>, std::allocator<char>>);
+static_assert(std::uses_allocator_v<dunlin::promise<int>, std::allocator<char>> &&
+              std::uses_allocator_v<dunlin::promise<void>, std::allocator<char>>);
 
-// ---- [futures.promise], [futures.unique.future] -------------------------------------------------------------------------------------------
+// ---- [futures.promise], [futures.unique.future] --------------------------------------------------------------------
 
 struct counted_allocations {
     std::atomic<int> live{0}, all{0};
@@ -100,7 +105,8 @@ TEST_P(Promise, ErrorsOfBothSides) {
         expect_code(future_errc::promise_already_satisfied, [&] { p.set_value(1); });
         expect_code(future_errc::promise_already_satisfied, [&] { p.set_exception(std::make_exception_ptr(6)); });
         expect_code(future_errc::promise_already_satisfied, [&] { p.set_value_at_thread_exit(1); });
-        expect_code(future_errc::promise_already_satisfied, [&] { p.set_exception_at_thread_exit(std::make_exception_ptr(6)); });
+        expect_code(future_errc::promise_already_satisfied,
+            [&] { p.set_exception_at_thread_exit(std::make_exception_ptr(6)); });
         EXPECT_THROW(f.get(), int);
         dunlin::promise<int> moved(std::move(p));
         expect_code(future_errc::no_state, [&] { p.set_value(1); });
@@ -163,7 +169,7 @@ TEST_P(Promise, TakesItsMemoryFromAnAllocator) {
     EXPECT_EQ(counts.all, 2);
 }
 
-// ---- [futures.shared.future] --------------------------------------------------------------------------------------------------------------
+// ---- [futures.shared.future] ---------------------------------------------------------------------------------------
 
 TEST_P(SharedFuture, ManyReadTheSame) {
     inside([this] {
@@ -209,7 +215,7 @@ TEST_P(SharedFuture, OfReferencesNothingAndExceptions) {
     });
 }
 
-// ---- [futures.task] -----------------------------------------------------------------------------------------------------------------------
+// ---- [futures.task] ------------------------------------------------------------------------------------------------
 
 int half(int n) { return n / 2; }
 double quarter(int n) noexcept { return n / 4.0; }
@@ -224,8 +230,10 @@ TEST_P(PackagedTask, OfWhateverCanBeCalled) {
         dunlin::packaged_task deduced_noexcept(quarter);
         static_assert(std::is_same_v<decltype(deduced), dunlin::packaged_task<int(int)>>);
         static_assert(std::is_same_v<decltype(deduced_noexcept), dunlin::packaged_task<double(int)>>);
-        dunlin::packaged_task lambda([p = std::make_unique<int>(5)](std::unique_ptr<int> q) mutable { return std::make_unique<int>(*p + *q); });
-        static_assert(std::is_same_v<decltype(lambda), dunlin::packaged_task<std::unique_ptr<int>(std::unique_ptr<int>)>>);
+        dunlin::packaged_task lambda(
+            [p = std::make_unique<int>(5)](std::unique_ptr<int> q) mutable { return std::make_unique<int>(*p + *q); });
+        static_assert(
+            std::is_same_v<decltype(lambda), dunlin::packaged_task<std::unique_ptr<int>(std::unique_ptr<int>)>>);
         dunlin::packaged_task<long(thing&, int)> member(&thing::plus);
         int object = 0;
         dunlin::packaged_task<int&()> reference([&]() -> int& { return object; });
@@ -300,13 +308,15 @@ TEST_P(PackagedTask, MayBeDestroyedAsSoonAsItIsReady) {
     });
 }
 
-// ---- [futures.async] ----------------------------------------------------------------------------------------------------------------------
+// ---- [futures.async] -----------------------------------------------------------------------------------------------
 
 TEST_P(Async, RunsAsAGoroutine) {
     inside([] {
         static_assert(std::is_same_v<decltype(dunlin::async(half, 1)), dunlin::future<int>>);
-        auto text = dunlin::async([](std::string a, std::unique_ptr<int> b) { return a + std::to_string(*b); }, "n = ", std::make_unique<int>(4));
-        auto either = dunlin::async(std::launch::async | std::launch::deferred, [] { return dunlin::this_goroutine::id(); });
+        auto text = dunlin::async([](std::string a, std::unique_ptr<int> b) { return a + std::to_string(*b); },
+            "n = ", std::make_unique<int>(4));
+        auto either =
+            dunlin::async(std::launch::async | std::launch::deferred, [] { return dunlin::this_goroutine::id(); });
         EXPECT_EQ(either.wait_for(1h), dunlin::future_status::ready) << "not deferred: goroutines cost little";
         const auto id = either.get();
         EXPECT_NE(id, 0u);
@@ -373,7 +383,7 @@ TEST_P(Async, TheLastFutureWaitsForTheEnd) {
     });
 }
 
-// ---- at the end of a goroutine or thread -----------------------------------------------------------------------------------------------------
+// ---- at the end of a goroutine or thread ---------------------------------------------------------------------------
 
 struct says_when_gone {
     std::atomic<bool>* gone = nullptr;
@@ -476,12 +486,15 @@ TEST_P(AtExit, NotifyAllFindsTheGoroutineGone) {
         }
         dunlin::mutex m;
         dunlin::condition_variable c;
-        expect_code(std::errc::operation_not_permitted, [&] { dunlin::notify_all_at_thread_exit(c, std::unique_lock<dunlin::mutex>()); });
-        expect_code(std::errc::operation_not_permitted, [&] { dunlin::notify_all_at_thread_exit(c, std::unique_lock(m, std::defer_lock)); });
+        expect_code(std::errc::operation_not_permitted,
+            [&] { dunlin::notify_all_at_thread_exit(c, std::unique_lock<dunlin::mutex>()); });
+        expect_code(std::errc::operation_not_permitted,
+            [&] { dunlin::notify_all_at_thread_exit(c, std::unique_lock(m, std::defer_lock)); });
     });
 }
 
-// A goroutine_local that is used by the destructor of a thread_local made before it: the list of values is gone by then, and comes back.
+// A goroutine_local that is used by the destructor of a thread_local made before it: the list of values is gone by
+// then, and comes back.
 struct uses_a_local_late {
     std::atomic<bool>* gone = nullptr;
     ~uses_a_local_late() {

@@ -1,4 +1,5 @@
-// [thread.jthread.class], [thread.thread.this]: a goroutine with a stop token, and what a goroutine can do to itself, clause by clause.
+// [thread.jthread.class], [thread.thread.this]: a goroutine with a stop token, and what a goroutine can do to itself,
+// clause by clause.
 #include <memory>
 #include <set>
 #include <stop_token>
@@ -18,12 +19,16 @@ EACH_WORLD(Jthread);
 class ThisGoroutine : public each_world {};
 EACH_WORLD(ThisGoroutine);
 
-static_assert(std::is_nothrow_default_constructible_v<dunlin::jthread> && std::is_nothrow_move_constructible_v<dunlin::jthread>);
+static_assert(
+    std::is_nothrow_default_constructible_v<dunlin::jthread> && std::is_nothrow_move_constructible_v<dunlin::jthread>);
 static_assert(std::is_nothrow_move_assignable_v<dunlin::jthread> && std::is_nothrow_swappable_v<dunlin::jthread>);
 static_assert(!std::is_copy_constructible_v<dunlin::jthread> && !std::is_copy_assignable_v<dunlin::jthread>);
-static_assert(!std::is_convertible_v<void (*)(), dunlin::jthread> && std::is_constructible_v<dunlin::jthread, void (*)()>);
-static_assert(!std::is_constructible_v<dunlin::jthread, void (*)(int)> && std::is_constructible_v<dunlin::jthread, void (*)(std::stop_token, int), int>);
-static_assert(noexcept(dunlin::jthread::hardware_concurrency()) && noexcept(std::declval<const dunlin::jthread&>().get_id()));
+static_assert(
+    !std::is_convertible_v<void (*)(), dunlin::jthread> && std::is_constructible_v<dunlin::jthread, void (*)()>);
+static_assert(!std::is_constructible_v<dunlin::jthread, void (*)(int)> &&
+              std::is_constructible_v<dunlin::jthread, void (*)(std::stop_token, int), int>);
+static_assert(
+    noexcept(dunlin::jthread::hardware_concurrency()) && noexcept(std::declval<const dunlin::jthread&>().get_id()));
 
 TEST_P(Jthread, CallsWithATokenOrWithout) {
     inside([] {
@@ -53,7 +58,10 @@ TEST_P(Jthread, CallsWithATokenOrWithout) {
         { const dunlin::jthread t([](thing* o, const char* text) { *o->to = text; }, &object, "member"); }
         EXPECT_EQ(seen, "member");
         std::string name;
-        { const dunlin::jthread t(dunlin::go_options{.name = "named"}, [&](std::stop_token) { name = dunlin::this_goroutine::name(); }); }
+        {
+            const dunlin::jthread t(
+                dunlin::go_options{.name = "named"}, [&](std::stop_token) { name = dunlin::this_goroutine::name(); });
+        }
         EXPECT_EQ(name, "named");
         EXPECT_THROW(dunlin::jthread(static_cast<void (*)()>(nullptr)), std::invalid_argument);
     });
@@ -92,7 +100,8 @@ TEST_P(Jthread, StatesAndErrors) {
         dunlin::jthread none;
         EXPECT_FALSE(none.joinable());
         EXPECT_EQ(none.get_id(), dunlin::jthread::id());
-        EXPECT_FALSE(none.get_stop_token().stop_possible() || none.get_stop_source().stop_possible() || none.request_stop());
+        EXPECT_FALSE(
+            none.get_stop_token().stop_possible() || none.get_stop_source().stop_possible() || none.request_stop());
         expect_code(errc::invalid_argument, [&] { none.join(); });
         expect_code(errc::invalid_argument, [&] { none.detach(); });
         dunlin::jthread::id inside_id{};
@@ -198,7 +207,7 @@ TEST_P(Jthread, ExitGoroutineEndsItAsAReturnDoes) {
     });
 }
 
-// ---- [thread.thread.this] -----------------------------------------------------------------------------------------------------------------
+// ---- [thread.thread.this] ------------------------------------------------------------------------------------------
 
 TEST_P(ThisGoroutine, IdsSleepsAndYields) {
     inside([this] {

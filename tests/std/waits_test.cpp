@@ -25,7 +25,7 @@ EACH_WORLD(Latch);
 class Barrier : public each_world {};
 EACH_WORLD(Barrier);
 
-// ---- [thread.condition.condvar], [thread.condition.condvarany] ------------------------------------------------------------------------------
+// ---- [thread.condition.condvar], [thread.condition.condvarany] -----------------------------------------------------
 
 // A lock that is basic_lockable and nothing more, and counts.
 struct counting_lock {
@@ -44,7 +44,8 @@ struct counting_lock {
 // Both types by the same clauses: `Lock` is what is waited with.
 template <class C, class Lock, class Mutex, class Start>
 void waits_and_is_notified(Start start) {
-    static_assert(!std::is_copy_constructible_v<C> && !std::is_move_constructible_v<C> && !std::is_copy_assignable_v<C>);
+    static_assert(
+        !std::is_copy_constructible_v<C> && !std::is_move_constructible_v<C> && !std::is_copy_assignable_v<C>);
     static_assert(noexcept(std::declval<C&>().notify_one()) && noexcept(std::declval<C&>().notify_all()));
     Mutex m;
     C c;
@@ -64,12 +65,16 @@ void waits_and_is_notified(Start start) {
             case 1: while (permits == 0) c.wait(l); break;
             case 2: EXPECT_TRUE(c.wait_for(l, 1h, [&] { return truth{permits > 0}; })); break;
             case 3: EXPECT_TRUE(c.wait_until(l, std::chrono::system_clock::now() + 1h, [&] { return permits; })); break;
-            default: while (permits == 0) EXPECT_EQ(c.wait_until(l, std::chrono::steady_clock::now() + 1h), dunlin::cv_status::no_timeout);
+            default:
+                while (permits == 0)
+                    EXPECT_EQ(c.wait_until(l, std::chrono::steady_clock::now() + 1h), dunlin::cv_status::no_timeout);
             }
             --permits;
             ++through;
         });
-        until([&] { return locked([&] { return waiting == 5; }); });  // a wait gives the lock back in the step that makes it wait
+        until([&] {
+            return locked([&] { return waiting == 5; });
+        });  // a wait gives the lock back in the step that makes it wait
         for (int n = 1; n <= 3; ++n) {
             locked([&] { ++permits; });
             c.notify_one();
@@ -87,8 +92,10 @@ TEST_P(Condition, WaitsUntilNotified) {
         using std::unique_lock;
         waits_and_is_notified<dunlin::condition_variable, unique_lock<dunlin::mutex>, dunlin::mutex>(workers);
         waits_and_is_notified<dunlin::condition_variable_any, unique_lock<dunlin::mutex>, dunlin::mutex>(workers);
-        waits_and_is_notified<dunlin::condition_variable_any, unique_lock<dunlin::recursive_mutex>, dunlin::recursive_mutex>(workers);
-        waits_and_is_notified<dunlin::condition_variable_any, unique_lock<dunlin::shared_mutex>, dunlin::shared_mutex>(workers);
+        waits_and_is_notified<dunlin::condition_variable_any, unique_lock<dunlin::recursive_mutex>,
+            dunlin::recursive_mutex>(workers);
+        waits_and_is_notified<dunlin::condition_variable_any, unique_lock<dunlin::shared_mutex>, dunlin::shared_mutex>(
+            workers);
         waits_and_is_notified<dunlin::condition_variable_any, unique_lock<counting_lock>, counting_lock>(workers);
     });
 }
@@ -207,7 +214,9 @@ TEST_P(Condition, StopTokens) {
                 switch (i) {
                 case 0: EXPECT_FALSE(c.wait(l, stop.get_token(), never)); break;
                 case 1: EXPECT_FALSE(c.wait_for(l, stop.get_token(), 1h, never)); break;
-                case 2: EXPECT_FALSE(c.wait_until(l, stop.get_token(), std::chrono::system_clock::now() + 1h, never)); break;
+                case 2:
+                    EXPECT_FALSE(c.wait_until(l, stop.get_token(), std::chrono::system_clock::now() + 1h, never));
+                    break;
                 default: EXPECT_FALSE(c.wait_for(l, stop.get_token(), 1ms, never)) << "the time may be over first";
                 }
                 EXPECT_TRUE(l.owns_lock());
@@ -217,21 +226,26 @@ TEST_P(Condition, StopTokens) {
         }
         std::unique_lock l(m);
         int asked = 0;
-        EXPECT_TRUE(c.wait(l, stop.get_token(), [&] { return truth{++asked == 1}; })) << "stop was requested: what the predicate says, once";
+        EXPECT_TRUE(c.wait(l, stop.get_token(), [&] { return truth{++asked == 1}; }))
+            << "stop was requested: what the predicate says, once";
         EXPECT_EQ(asked, 1);
-        EXPECT_FALSE(c.wait_for(l, std::stop_token(), 1ms, [] { return false; })) << "a token that cannot stop anything";
+        EXPECT_FALSE(c.wait_for(l, std::stop_token(), 1ms, [] { return false; }))
+            << "a token that cannot stop anything";
         std::stop_source other;
         EXPECT_FALSE(c.wait_until(l, other.get_token(), std::chrono::steady_clock::now() - 1s, [] { return false; }));
         EXPECT_TRUE(c.wait_until(l, other.get_token(), std::chrono::steady_clock::now() - 1s, [] { return true; }));
     });
 }
 
-// ---- [thread.sema] ----------------------------------------------------------------------------------------------------------------------
+// ---- [thread.sema] -------------------------------------------------------------------------------------------------
 
 TEST_P(Semaphore, CountsPermits) {
-    static_assert(dunlin::counting_semaphore<7>::max() >= 7 && dunlin::binary_semaphore::max() >= 1 && dunlin::counting_semaphore<>::max() > 1'000'000);
-    static_assert(std::is_same_v<dunlin::binary_semaphore, dunlin::counting_semaphore<1>> && !std::is_copy_constructible_v<dunlin::binary_semaphore>);
-    static_assert(!std::is_convertible_v<std::ptrdiff_t, dunlin::counting_semaphore<>> && noexcept(std::declval<dunlin::binary_semaphore&>().try_acquire()));
+    static_assert(dunlin::counting_semaphore<7>::max() >= 7 && dunlin::binary_semaphore::max() >= 1 &&
+                  dunlin::counting_semaphore<>::max() > 1'000'000);
+    static_assert(std::is_same_v<dunlin::binary_semaphore, dunlin::counting_semaphore<1>> &&
+                  !std::is_copy_constructible_v<dunlin::binary_semaphore>);
+    static_assert(!std::is_convertible_v<std::ptrdiff_t, dunlin::counting_semaphore<>>);
+    static_assert(noexcept(std::declval<dunlin::binary_semaphore&>().try_acquire()));
     inside([this] {
         dunlin::counting_semaphore<10> s(2);
         s.acquire();
@@ -263,7 +277,8 @@ TEST_P(Semaphore, CountsPermits) {
             s.release();
         }
         s.release(10);
-        EXPECT_TRUE(s.try_acquire_until(std::chrono::steady_clock::time_point::min())) << "what is there is had whatever the time";
+        EXPECT_TRUE(s.try_acquire_until(std::chrono::steady_clock::time_point::min()))
+            << "what is there is had whatever the time";
     });
 }
 
@@ -289,10 +304,11 @@ TEST_P(Semaphore, ABinaryOneOrdersTwo) {
     });
 }
 
-// ---- [thread.latch] ---------------------------------------------------------------------------------------------------------------------
+// ---- [thread.latch] ------------------------------------------------------------------------------------------------
 
 TEST_P(Latch, OpensOnceForAll) {
-    static_assert(!std::is_copy_constructible_v<dunlin::latch> && !std::is_convertible_v<std::ptrdiff_t, dunlin::latch> && dunlin::latch::max() >= 1'000'000);
+    static_assert(!std::is_copy_constructible_v<dunlin::latch> &&
+                  !std::is_convertible_v<std::ptrdiff_t, dunlin::latch> && dunlin::latch::max() >= 1'000'000);
     static_assert(noexcept(std::declval<const dunlin::latch&>().try_wait()));
     inside([this] {
         dunlin::latch none(0);
@@ -322,11 +338,13 @@ TEST_P(Latch, OpensOnceForAll) {
     });
 }
 
-// ---- [thread.barrier] -------------------------------------------------------------------------------------------------------------------
+// ---- [thread.barrier] ----------------------------------------------------------------------------------------------
 
 TEST_P(Barrier, PhaseAfterPhase) {
-    static_assert(!std::is_copy_constructible_v<dunlin::barrier<>> && !std::is_convertible_v<std::ptrdiff_t, dunlin::barrier<>>);
-    static_assert(dunlin::barrier<>::max() >= 1'000'000 && std::is_move_constructible_v<dunlin::barrier<>::arrival_token>);
+    static_assert(
+        !std::is_copy_constructible_v<dunlin::barrier<>> && !std::is_convertible_v<std::ptrdiff_t, dunlin::barrier<>>);
+    static_assert(
+        dunlin::barrier<>::max() >= 1'000'000 && std::is_move_constructible_v<dunlin::barrier<>::arrival_token>);
     inside([this] {
         constexpr int n = 4;
         const int phases = support::rounds(100);
@@ -352,7 +370,8 @@ TEST_P(Barrier, PhaseAfterPhase) {
                         auto token = b.arrive();
                         b.wait(std::move(token));
                     }
-                    EXPECT_EQ(completed, p) << "the completion function has been called once for each phase, before any wait of it returns";
+                    EXPECT_EQ(completed, p)
+                        << "the completion function has been called once for each phase, before any wait of it returns";
                     EXPECT_EQ(sum, n * p) << "after all arrivals";
                     b.arrive_and_wait();  // nobody writes while others look
                 }

@@ -64,7 +64,8 @@ protected:
         }
     }
     worker start(std::function<void()> f) {
-        const bool as_thread = GetParam() == world::threads || (GetParam() == world::mixed && started_.fetch_add(1) % 2 == 0);
+        const bool as_thread =
+            GetParam() == world::threads || (GetParam() == world::mixed && started_.fetch_add(1) % 2 == 0);
         return worker(as_thread, std::move(f));
     }
     std::vector<worker> start(int n, const std::function<void(int)>& f) {
@@ -105,6 +106,8 @@ struct truth {
 
 }  // namespace worlds
 
-#define EACH_WORLD(fixture)                                                                                                   \
-    INSTANTIATE_TEST_SUITE_P(W, fixture,                                                                                      \
-        testing::Values(worlds::world::threads, worlds::world::one, worlds::world::two, worlds::world::eight, worlds::world::mixed), worlds::world_name)
+#define EACH_WORLD(fixture)                                                                                   \
+    INSTANTIATE_TEST_SUITE_P(W, fixture,                                                                      \
+        testing::Values(worlds::world::threads, worlds::world::one, worlds::world::two, worlds::world::eight, \
+            worlds::world::mixed),                                                                            \
+        worlds::world_name)

@@ -18,18 +18,19 @@
 
 namespace dunlin::detail {
 
-// Three steps: claim() (one succeeds), a result is stored, it becomes ready; the last may wait for the end of the goroutine. Counted; the last
-// reference destroys it, as it says itself.
+// Three steps: claim() (one succeeds), a result is stored, it becomes ready; the last may wait for the end of the
+// goroutine. Counted; the last reference destroys it, as it says itself.
 template <class T>
 class future_state {
 public:
     // Not const, also for a const T: what is moved in can be moved out.
-    using stored =
-        std::conditional_t<std::is_void_v<T>, char, std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::remove_cv_t<T>>>;
+    using stored = std::conditional_t<std::is_void_v<T>, char,
+        std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::remove_cv_t<T>>>;
     using destroyer = void (*)(future_state*) noexcept;
     using deferred_call = void (*)(future_state*);  // claims nothing, stores a result and makes it ready
 
-    explicit future_state(destroyer destroy = delete_state, deferred_call deferred = nullptr) noexcept : destroy_(destroy), deferred_(deferred) {}
+    explicit future_state(destroyer destroy = delete_state, deferred_call deferred = nullptr) noexcept
+        : destroy_(destroy), deferred_(deferred) {}
     ~future_state() { forget_value(); }
     future_state(const future_state&) = delete;
     future_state& operator=(const future_state&) = delete;
@@ -42,7 +43,8 @@ public:
     static void delete_state(future_state* s) noexcept { delete s; }
 
     void claim() {
-        if (claimed_.exchange(true, std::memory_order_acq_rel)) throw std::future_error(std::future_errc::promise_already_satisfied);
+        if (claimed_.exchange(true, std::memory_order_acq_rel))
+            throw std::future_error(std::future_errc::promise_already_satisfied);
     }
     // It becomes ready when the goroutine has ended. Throws std::bad_alloc; then it is not claimed.
     void claim_for_exit() {
@@ -84,7 +86,8 @@ public:
         make_ready();
     }
 
-    // Stores what call() returns or throws; goroutine_exited if it ends by exit_goroutine(), which then goes on. After claim().
+    // Stores what call() returns or throws; goroutine_exited if it ends by exit_goroutine(), which then goes on. After
+    // claim().
     template <class Call>
     void store_result_of(Call&& call) {
         struct ending {
@@ -129,7 +132,8 @@ public:
             return std::move(value_);
         }
     }
-    std::conditional_t<std::is_void_v<T> || std::is_reference_v<T>, T, std::add_lvalue_reference_t<const T>> look() const {
+    std::conditional_t<std::is_void_v<T> || std::is_reference_v<T>, T, std::add_lvalue_reference_t<const T>> look()
+        const {
         if (error_) std::rethrow_exception(error_);
         if constexpr (std::is_reference_v<T>) {
             return static_cast<T>(*value_);
