@@ -260,7 +260,7 @@ TEST_P(PackagedTask, OfWhateverCanBeCalled) {
 }
 
 TEST_P(PackagedTask, StatesAndErrors) {
-    inside([this] {
+    inside([] {
         using task = dunlin::packaged_task<int(int)>;
         task none;
         EXPECT_FALSE(none.valid());
@@ -366,7 +366,7 @@ TEST_P(Async, ADeferredOneRunsWhereItIsWaitedFor) {
 }
 
 TEST_P(Async, TheLastFutureWaitsForTheEnd) {
-    inside([this] {
+    inside([] {
         for (int round = 0; round < support::rounds(50); ++round) {
             std::atomic<bool> go{false}, ended{false};
             auto f = dunlin::async([&] {

@@ -96,7 +96,7 @@ TEST_P(Jthread, TheDestructorAsksAndWaits) {
 
 TEST_P(Jthread, StatesAndErrors) {
     using std::errc;
-    inside([this] {
+    inside([] {
         dunlin::jthread none;
         EXPECT_FALSE(none.joinable());
         EXPECT_EQ(none.get_id(), dunlin::jthread::id());
@@ -152,7 +152,7 @@ TEST_P(Jthread, JoinUntilAContextIsDone) {
 }
 
 TEST_P(Jthread, ADetachedOneGoesOnAlone) {
-    inside([this] {
+    inside([] {
         const auto before = dunlin::runtime::num_goroutines();
         for (int round = 0; round < support::rounds(200); ++round) {
             auto alive = std::make_shared<int>(0);
