@@ -35,7 +35,7 @@ constexpr std::uint64_t no_key = 0;  // of calls at exit
 thread_local constinit sched::local_values* list_of_thread = nullptr;
 
 struct values_end {
-    bool armed = false;
+    bool armed = false;  // written so that the object is made
     ~values_end() {
         if (list_of_thread == nullptr) return;
         while (!list_of_thread->empty() && list_of_thread->back().key != no_key) {
