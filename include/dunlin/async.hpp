@@ -116,7 +116,7 @@ template <class F, class... Args>
     requires(detail::goroutine_function<F, Args...> && !std::same_as<std::decay_t<F>, launch>)
 [[nodiscard, gnu::always_inline]] inline auto async(F&& f, Args&&... args)
     -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
-    return async(launch::async, std::forward<F>(f), std::forward<Args>(args)...);
+    return dunlin::async(launch::async, std::forward<F>(f), std::forward<Args>(args)...);
 }
 
 }  // namespace dunlin
