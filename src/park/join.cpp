@@ -5,6 +5,8 @@
 // joiner sees 1 and does not park. One joiner at a time: a task handle is not shared.
 //
 // A joiner that may give up must not be found by an end that is under way when he goes: he waits in the lot instead, and leaves a 2 here, for good.
+// A task that is detached leaves an heir: the address of a goroutine that is made and not started, with bit 2 set. The
+// end starts it, and it drops what the task would have dropped, outside the runtime.
 #include "park/join.h"
 
 #include "park/lot.h"
@@ -18,6 +20,8 @@ namespace {
 
 constexpr std::uintptr_t ended = 1;
 constexpr std::uintptr_t in_the_lot = 2;
+constexpr std::uintptr_t heir = 4;  // a bit: waiters and goroutines are aligned to 8
+static_assert(alignof(waiter) >= 8 && alignof(sched::goroutine) >= 8);
 
 // The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
 sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
@@ -73,7 +77,21 @@ bool announce_join_in_lot(sched::goroutine* child) noexcept {
     return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) || expected == in_the_lot;
 }
 
+bool leave_to_heir(sched::goroutine* child, sched::goroutine* g) noexcept {
+    const std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(g) | heir;
+    std::uintptr_t expected = 0;
+    // Release publishes the heir to the end; acquire, when the child was quicker, sees its result.
+    while (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        if (expected != in_the_lot) return false;
+    }
+    return true;
+}
+
 void wake_joiner(const sched::goroutine* child, std::uintptr_t raw) noexcept {
+    if (DUNLIN_UNLIKELY((raw & heir) != 0)) {
+        sched::start_made_inside_runtime(reinterpret_cast<sched::goroutine*>(raw & ~heir));
+        return;
+    }
     if (DUNLIN_LIKELY(raw != in_the_lot)) {
         reinterpret_cast<waiter*>(raw)->wake();
         return;

@@ -23,6 +23,10 @@ void run_group_in_place(const void* group, const std::source_location& where, Mo
 bool announce_join_in_lot(sched::goroutine* child) noexcept;
 inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
 
+// Nobody will join: the end of `child` starts g, which has been made and not started. False: the child has ended
+// already.
+bool leave_to_heir(sched::goroutine* child, sched::goroutine* g) noexcept;
+
 // sched::hooks.wake_joiner.
 void wake_joiner(const sched::goroutine* child, std::uintptr_t waiter) noexcept;
 

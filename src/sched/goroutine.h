@@ -44,6 +44,8 @@ void start_goroutine_outside(goroutine* g) noexcept;  // its half for plain thre
 
 // Both halves by a machine that is inside the runtime already: a detached goroutine whose frame is one pointer. False: no memory for it.
 bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+// The second half by such a machine, for a goroutine that was made with its entry.
+void start_made_inside_runtime(goroutine* g) noexcept;
 
 // Waiting -> runnable, by whoever took g's waiter off its queue. Any thread. g may run and end before this returns.
 void ready(goroutine* g) noexcept;
