@@ -79,10 +79,6 @@ inline constexpr unsigned char latch_reason = 19;
 
 DUNLIN_API void check_count(const char* what, std::int64_t n, std::int64_t most);  // throws std::invalid_argument
 
-struct group_member_guard {
-    group_counter* counter;
-    ~group_member_guard() { counter->done(); }
-};
 struct shared_member_guard {
     group_counter* counter;
     ~shared_member_guard() { counter->member_done(); }
