@@ -3,6 +3,7 @@
 
 #include <dunlin/barrier.hpp>
 #include <dunlin/blocking.hpp>
+#include <dunlin/broadcast.hpp>
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
 #include <dunlin/condition_variable.hpp>
@@ -17,6 +18,7 @@
 #include <dunlin/latch.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/net.hpp>
+#include <dunlin/notify.hpp>
 #include <dunlin/once.hpp>
 #include <dunlin/pool.hpp>
 #include <dunlin/process.hpp>
@@ -25,6 +27,10 @@
 #include <dunlin/semaphore.hpp>
 #include <dunlin/shared_mutex.hpp>
 #include <dunlin/signal.hpp>
+#include <dunlin/singleflight.hpp>
 #include <dunlin/task.hpp>
+#include <dunlin/task_set.hpp>
 #include <dunlin/timer.hpp>
 #include <dunlin/wait_group.hpp>
+#include <dunlin/watch.hpp>
+#include <dunlin/weighted_semaphore.hpp>
