@@ -112,4 +112,45 @@ TEST_P(AbandonedWait, LosesNothing) {
 INSTANTIATE_TEST_SUITE_P(Each, AbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)),
     [](const auto& i) { return std::string(std::get<0>(i.param).name) + "_P" + std::to_string(std::get<1>(i.param)); });
 
+// ---- what would not keep to it is noticed -------------------------------------------------------------------------
+
+enum class mistake { permit_too_many, another_end, too_early, closed_as_cancelled };
+
+class mistaken : public semaphore_acquire {
+public:
+    explicit mistaken(mistake m) : mistake_(m) {}
+    outcome wait(const limit& l, bool quitter) override {
+        if (mistake_ == mistake::too_early && l.how == limit::time) return outcome::timed_out;
+        if (mistake_ == mistake::closed_as_cancelled) return closed_.recv() ? outcome::got : outcome::cancelled;
+        const outcome o = semaphore_acquire::wait(l, quitter);
+        return mistake_ == mistake::another_end && o == outcome::cancelled ? outcome::timed_out : o;
+    }
+    void serve() override {
+        semaphore_acquire::serve();
+        if (mistake_ == mistake::permit_too_many && ++served_ == 2) semaphore_acquire::serve();
+    }
+    void close() override { closed_.close(); }
+
+private:
+    const mistake mistake_;
+    int served_ = 0;
+    dunlin::chan<int> closed_;
+};
+
+class AbandonedWaitItself : public support::runtime_test {
+protected:
+    static std::string fault(mistake m, way w) {
+        constexpr traits what{.timed = true, .closes = true, .waiters = 3};
+        const scenario s{w, 1, kind::goroutine, kind::thread};
+        return dunlin::run({.max_procs = 2}, [&] { return play(std::make_unique<mistaken>(m), what, s).run(); });
+    }
+};
+
+TEST_F(AbandonedWaitItself, NoticesWhatIsNotAsItShouldBe) {
+    EXPECT_EQ(fault(mistake::permit_too_many, way::cancel), "a permit is left");
+    EXPECT_EQ(fault(mistake::another_end, way::cancel), "the quitter: timed out");
+    EXPECT_EQ(fault(mistake::too_early, way::time_out), "the quitter, too early,: timed out");
+    EXPECT_EQ(fault(mistake::closed_as_cancelled, way::close), "a wait ended by close(): cancelled");
+}
+
 }  // namespace
