@@ -246,7 +246,7 @@ public:
         const letter copy = *v;
         const bool now = ++sends_ % 4 == 0;
         if (plant_ == plant::lose && now) return v.reset(), status::ok;
-        if (plant_ == plant::reorder && now && !kept_) return kept_ = std::move(v), status::ok;
+        if (plant_ == plant::reorder && now && keep(v)) return status::ok;
         status s = good_->send(v, l);
         if (s == status::ok && plant_ == plant::duplicate && now) {
             auto twin = std::make_unique<letter>(copy.sender, copy.number);
@@ -256,7 +256,7 @@ public:
             auto twin = std::make_unique<letter>(copy.sender, copy.number);
             static_cast<void>(good_->send(twin, {}));
         }
-        if (s == status::ok && kept_) static_cast<void>(good_->send(kept_, {}));
+        if (s == status::ok && plant_ == plant::reorder) give_back(copy.sender);
         return s;
     }
     status recv(letter_ptr& v, const limit& l) override {
@@ -269,14 +269,29 @@ public:
     }
     status try_send(letter_ptr& v) override { return good_->try_send(v); }
     status try_recv(letter_ptr& v) override { return good_->try_recv(v); }
-    void close() override { good_->close(); }
+    void close() override {
+        give_back(everybody);
+        good_->close();
+    }
     dunlin::chan<letter_ptr> channel() override { return good_->channel(); }
 
 private:
+    // One value is kept until its sender's next one has gone.
+    static constexpr std::uint32_t everybody = ~0u;
+    bool keep(letter_ptr& v) {
+        letter* nothing = nullptr;
+        return kept_.compare_exchange_strong(nothing, v.get()) && (static_cast<void>(v.release()), true);
+    }
+    void give_back(std::uint32_t sender) {
+        letter_ptr late(kept_.exchange(nullptr));
+        if (late && sender != everybody && late->sender != sender && keep(late)) return;
+        if (late) static_cast<void>(good_->send(late, {}));
+    }
+
     std::unique_ptr<line> good_;
     const plant plant_;
     std::atomic<unsigned> sends_{0};
-    letter_ptr kept_;
+    std::atomic<letter*> kept_{nullptr};
 };
 
 inline std::unique_ptr<line> make_line(const line_of& l, plant p) {
@@ -287,6 +302,7 @@ inline std::unique_ptr<line> make_line(const line_of& l, plant p) {
     case line_kind::queue: made = std::make_unique<queue_line>(capacity, p); break;
     case line_kind::pipe: made = std::make_unique<pipe_line>(); break;
     }
+    if (p == plant::reorder && l.kind != line_kind::pipe) return made;  // the others' capacity would be passed first
     if (p >= plant::duplicate && p <= plant::reorder) return std::make_unique<faulty_line>(std::move(made), p);
     return made;
 }
