@@ -146,7 +146,7 @@ private:
 
     void act(unsigned i) {
         role me{i, {}};
-        play(story_.actors[i].steps, me);
+        for (unsigned n = story_.actors[i].repeats; n > 0; --n) play(story_.actors[i].steps, me);
         for (unsigned k = story_.actors[i].sends_from; k < lines_.size(); ++k) close_if_last(k);
     }
 

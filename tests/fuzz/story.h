@@ -102,6 +102,7 @@ struct context_of {
 struct actor_of {
     bool on_thread;
     unsigned sends_from;  // the lowest line it may send on
+    unsigned repeats;     // so many times it plays its steps
     std::vector<step> steps;
 };
 
@@ -128,7 +129,7 @@ public:
         const unsigned actors = r_.from_to(2, 10);
         s_.senders = actors;
         for (unsigned i = 0; i < actors; ++i) {
-            actor_of a{r_.below(10) < 3, r_.below(static_cast<unsigned>(s_.lines.size()) + 1), {}};
+            actor_of a{r_.below(10) < 3, r_.below(static_cast<unsigned>(s_.lines.size()) + 1), r_.from_to(1, 4), {}};
             sends_from_ = a.sends_from;
             a.steps = draw_steps(r_.from_to(3, 20), 0, 0);
             s_.actors.push_back(std::move(a));
@@ -338,7 +339,7 @@ inline std::string to_string(const story& s) {
     }
     for (unsigned i = 0; i < s.actors.size(); ++i) {
         if (s.actors[i].steps.empty()) continue;
-        out << "  actor " << i << (s.actors[i].on_thread ? ", a plain thread:\n" : ", a goroutine:\n");
+        out << "  actor " << i << (s.actors[i].on_thread ? ", a plain thread" : ", a goroutine") << ", " << s.actors[i].repeats << " times:\n";
         print(out, s.actors[i].steps, 0);
     }
     return out.str();
