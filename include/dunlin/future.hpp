@@ -69,9 +69,10 @@ public:
         ready_.set();
     }
 
-    // After ready_ is set.
+    // After ready_ is set; once. The exception goes to the caller alone, who may read it while the promise lets go of
+    // this state: whoever drops the last reference frees it, and only the standard library's own counter orders that.
     T take() {
-        if (error_) std::rethrow_exception(error_);
+        if (error_) std::rethrow_exception(std::move(error_));
         if constexpr (std::is_reference_v<T>) {
             return static_cast<T>(*value_);
         } else if constexpr (!std::is_void_v<T>) {
