@@ -11,6 +11,7 @@
 // order in memory  What travels, or is guarded, is plain memory besides: under ThreadSanitizer a missing edge is a race.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -28,7 +29,7 @@ class verdict {
 public:
     void fault(std::string text) {
         const std::scoped_lock lock(m_);
-        if (faults_.size() == 10) return;
+        if (faults_.size() == 10 || std::find(faults_.begin(), faults_.end(), text) != faults_.end()) return;
         std::fprintf(stderr, "fault: %s\n", text.c_str());
         faults_.push_back(std::move(text));
     }

@@ -33,6 +33,30 @@ private:
     std::optional<dunlin::mutex> m_{std::in_place};
 };
 
+// Another takes the lock before the waiter that was woken for it comes: that one may give up in its second wait.
+class passed_by_mutex_lock : public subject {
+public:
+    passed_by_mutex_lock() { m_.lock(); }
+    outcome wait(const limit& l, bool) override {
+        return call(
+            l, [&] { m_.lock(); }, [&](const auto& ctx) { m_.lock(ctx); }, [&](auto d) { return m_.try_lock_for(d); });
+    }
+    void serve() override {
+        m_.unlock();
+        if (!m_.try_lock()) return;
+        dunlin::sleep_for(300us);
+        m_.unlock();
+    }
+    std::string rest(int) override {
+        if (m_.try_lock()) return "nobody has the lock";
+        m_.unlock();
+        return m_.try_lock() ? (m_.unlock(), "") : "the lock is not free";
+    }
+
+private:
+    dunlin::mutex m_;
+};
+
 // Only its holder may unlock it: that is a goroutine of the subject's, told by serve(), and the waiters give it on.
 class recursive_lock : public subject {
 public:

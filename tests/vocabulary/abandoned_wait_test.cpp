@@ -39,6 +39,7 @@ const row table[] = {
     {"context_done", make<context_done>, {.timed = true, .for_all = true}},
     {"sleep", make<sleeping>, {.for_all = true}},
     {"mutex", make<mutex_lock>, {.timed = true, .destroys = true}},
+    {"mutex_with_passers_by", make<passed_by_mutex_lock>, {.timed = true}},
     {"recursive_mutex", make<recursive_lock>, {.timed = true, .for_all = true}},
     {"shared_mutex_lock", make<shared_lock_write>, {.timed = true, .destroys = true}},
     {"shared_mutex_lock_shared", make<shared_lock_read>, {.timed = true, .for_all = true, .destroys = true}},
@@ -97,8 +98,8 @@ TEST_P(AbandonedWait, LosesNothing) {
                 if (line.what.waiters == 1 && s.place != 0) continue;
                 drivers.go({.name = name(s, line.name)}, [&drive, s]() mutable {
                     const bool race = s.how == way::cancel_race || s.how == way::time_race;
-                    for (unsigned round = 0; round < (race ? 4u : 1u); ++round) {
-                        s.jitter = s.how == way::time_race ? round * 33 : round;
+                    for (unsigned round = 0; round < (race ? 6u : 1u); ++round) {
+                        s.jitter = s.how == way::time_race ? round * 20 : round;
                         drive(s);
                     }
                 });
