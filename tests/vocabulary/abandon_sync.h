@@ -347,6 +347,12 @@ private:
 
 class task_get : public subject {
 public:
+    task_get() {
+        t_ = dunlin::spawn([this] {
+            go_on_.acquire();
+            return 7;
+        });
+    }
     outcome wait(const limit& l, bool) override {
         return call(
             l, [&] { value_ = t_.get(); }, [&](const auto& ctx) { value_ = t_.get(ctx); },
@@ -360,10 +366,7 @@ public:
 
 private:
     dunlin::binary_semaphore go_on_{0};
-    dunlin::task<int> t_ = dunlin::spawn([this] {
-        go_on_.acquire();
-        return 7;
-    });
+    dunlin::task<int> t_;
     int value_ = 0;
 };
 
