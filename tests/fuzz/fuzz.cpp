@@ -3,10 +3,10 @@
 //   fuzz [--seconds S | --seeds N] [--first SEED] [--procs P] [--patience S] [--plant FAULT]
 //   fuzz --seed SEED [--rounds N] [--without NAMES] [--names] ...
 //
-// Without --procs: P = 1, 2, 8 in turn. --seed plays one program, again and again for --rounds; the program is the same each
-// time, and its schedule is not. --names writes what can be taken out of it (a3: an actor, 17: a step), --without takes it
-// out. A program that has not ended after the patience hangs: every goroutine is dumped.
-// Exit status: 0, 1 after a fault, 64 if called wrongly; a signal after a crash, or a program that hangs (SIGABRT).
+// Without --procs: P = 1, 2, 8 in turn. --seed plays one program, again and again for --rounds; the program is the same
+// each time, and its schedule is not. --names writes what can be taken out of it (a3: an actor, 17: a step), --without
+// takes it out. A program that has not ended after the patience hangs: every goroutine is dumped. Exit status: 0, 1
+// after a fault, 64 if called wrongly; a signal after a crash, or a program that hangs (SIGABRT).
 #include <charconv>
 #include <chrono>
 #include <cstdint>

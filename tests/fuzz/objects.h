@@ -24,11 +24,11 @@
 
 namespace fuzz {
 
-#define FUZZ_PLANTS(X)                                                                                                  \
-    X(none) X(duplicate) X(lose) X(lose_on_time_out) X(send_after_time_out) X(reorder) X(overfull) X(swallow_wake_up)    \
-    X(no_exclusion) X(reader_beside_writer) X(permit_lost_on_time_out) X(permit_invented) X(lock_kept_on_cancel)          \
-    X(early_time_out) X(early_sleep) X(cancelled_for_nothing) X(once_twice) X(timer_twice) X(barrier_open) X(child_forgotten) \
-    X(exception_forgotten)
+#define FUZZ_PLANTS(X)                                                                                                \
+    X(none) X(duplicate) X(lose) X(lose_on_time_out) X(send_after_time_out) X(reorder) X(overfull)                    \
+    X(swallow_wake_up) X(no_exclusion) X(reader_beside_writer) X(permit_lost_on_time_out) X(permit_invented)          \
+    X(lock_kept_on_cancel) X(early_time_out) X(early_sleep) X(cancelled_for_nothing) X(once_twice) X(timer_twice)     \
+    X(barrier_open) X(child_forgotten) X(exception_forgotten)
 
 enum class plant : std::uint8_t {
 #define FUZZ_PLANT(name) name,
@@ -93,7 +93,8 @@ public:
     status send(letter_ptr& v, const limit& l) override {
         const auto sent = [] { return status::ok; };
         return limited(
-            l, [&] { return c_.send(std::move(v)), sent(); }, [&](const auto& ctx) { return c_.send(std::move(v), ctx), sent(); },
+            l, [&] { return c_.send(std::move(v)), sent(); },
+            [&](const auto& ctx) { return c_.send(std::move(v), ctx), sent(); },
             [&](auto d) { return status_of(c_.send_for(std::move(v), d).status(), status::timed_out); });
     }
     status recv(letter_ptr& v, const limit& l) override {
@@ -169,9 +170,11 @@ public:
 
 private:
     template <class Predicate>
-    static status wait(dunlin::condition_variable& cv, std::unique_lock<dunlin::mutex>& lock, const limit& l, Predicate ready) {
+    static status wait(
+        dunlin::condition_variable& cv, std::unique_lock<dunlin::mutex>& lock, const limit& l, Predicate ready) {
         return limited(
-            l, [&] { return cv.wait(lock, ready), status::ok; }, [&](const auto& ctx) { return cv.wait(lock, ctx, ready), status::ok; },
+            l, [&] { return cv.wait(lock, ready), status::ok; },
+            [&](const auto& ctx) { return cv.wait(lock, ctx, ready), status::ok; },
             [&](auto d) { return cv.wait_for(lock, d, ready) ? status::ok : status::timed_out; });
     }
     status take(letter_ptr& v) {
@@ -360,7 +363,8 @@ public:
     status take(bool shared, const limit& l) override {
         if (!shared) return take_lock(m_, l);
         return limited(
-            l, [&] { return m_.lock_shared(), status::ok; }, [&](const auto& ctx) { return m_.lock_shared(ctx), status::ok; },
+            l, [&] { return m_.lock_shared(), status::ok; },
+            [&](const auto& ctx) { return m_.lock_shared(ctx), status::ok; },
             [&](auto d) { return m_.try_lock_shared_for(d) ? status::ok : status::timed_out; });
     }
     void give(bool shared) override { shared ? m_.unlock_shared() : m_.unlock(); }
@@ -431,7 +435,8 @@ inline std::unique_ptr<guard> make_guard(const guard_of& g, plant p) {
     case guard_kind::semaphore: made = std::make_unique<semaphore_guard>(g.permits); break;
     }
     // A lock of one holder would report the misuse that some of these faults are, before the oracle sees it.
-    const bool for_semaphores = p == plant::no_exclusion || p == plant::permit_lost_on_time_out || p == plant::permit_invented;
+    const bool for_semaphores =
+        p == plant::no_exclusion || p == plant::permit_lost_on_time_out || p == plant::permit_invented;
     const bool wanted = (for_semaphores && g.kind == guard_kind::semaphore) ||
                         (p == plant::lock_kept_on_cancel && g.kind == guard_kind::mutex) ||
                         (p == plant::reader_beside_writer && g.kind == guard_kind::shared_mutex);

@@ -8,7 +8,7 @@
 // never early    A time-out, a sleep, a timer, a deadline: not before its moment.                      play.h
 // not for nothing  A wait ends as cancelled only if its context was, or an ancestor of it.             play.h
 // ends           Everything ends: the watchdog.
-// order in memory  What travels, or is guarded, is plain memory besides: under ThreadSanitizer a missing edge is a race.
+// order in memory  What travels, or is guarded, is plain memory besides: ThreadSanitizer sees a missing edge.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,8 @@ public:
             if (!v.is_whole() || v.sender >= l.of_.size() || v.number >= most) {
                 return faults.fault(l.name_ + ": a value that nobody has sent");
             }
-            const std::string which = l.name_ + ": value " + std::to_string(v.number) + " of sender " + std::to_string(v.sender);
+            const std::string which =
+                l.name_ + ": value " + std::to_string(v.number) + " of sender " + std::to_string(v.sender);
             const auto before = l.of_[v.sender].fate[v.number].fetch_or(was_received);
             faults.expect((before & was_received) == 0, which, " was received twice");
             const auto [place, first] = last_.try_emplace({&l, v.sender}, v.number);

@@ -1,5 +1,5 @@
-// The oracle finds what it is there to find: each planted fault, within so many random programs, by the words for it. And a
-// program is the same whenever it is drawn from its seed, in all its parts.
+// The oracle finds what it is there to find: each planted fault, within so many random programs, by the words for it.
+// And a program is the same whenever it is drawn from its seed, in all its parts.
 #include <set>
 #include <string>
 
@@ -42,16 +42,19 @@ TEST_P(Oracle, FindsAPlantedFault) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Oracle,
-    testing::Values(planted{"duplicate", "was received twice"}, planted{"lose", "was lost"}, planted{"lose_on_time_out", "was lost"},
-        planted{"send_after_time_out", "although its send had failed"}, planted{"reorder", "was received out of order"},
-        planted{"overfull", "more values were sent than fit"}, planted{"swallow_wake_up", "has not ended after"},
-        planted{"no_exclusion", "more holders than it allows"}, planted{"reader_beside_writer", "beside a "},
+    testing::Values(planted{"duplicate", "was received twice"}, planted{"lose", "was lost"},
+        planted{"lose_on_time_out", "was lost"}, planted{"send_after_time_out", "although its send had failed"},
+        planted{"reorder", "was received out of order"}, planted{"overfull", "more values were sent than fit"},
+        planted{"swallow_wake_up", "has not ended after"}, planted{"no_exclusion", "more holders than it allows"},
+        planted{"reader_beside_writer", "beside a "},
         planted{"permit_lost_on_time_out", "something is lost or left over|has not ended after"},
         planted{"permit_invented", "something is lost or left over|more holders than it allows"},
-        planted{"lock_kept_on_cancel", "something is lost or left over|has not ended after"}, planted{"early_time_out", "timed out early"},
-        planted{"early_sleep", "a sleep ended early"}, planted{"cancelled_for_nothing", "is not done|was cancelled by nobody"},
+        planted{"lock_kept_on_cancel", "something is lost or left over|has not ended after"},
+        planted{"early_time_out", "timed out early"}, planted{"early_sleep", "a sleep ended early"},
+        planted{"cancelled_for_nothing", "is not done|was cancelled by nobody"},
         planted{"once_twice", "called more than once"}, planted{"timer_twice", "a second tick"},
-        planted{"barrier_open", "opened before all had arrived"}, planted{"child_forgotten", "before a child had ended"},
+        planted{"barrier_open", "opened before all had arrived"},
+        planted{"child_forgotten", "before a child had ended"},
         planted{"exception_forgotten", "the exception of a member"}),
     [](const auto& i) { return std::string(i.param.name); });
 

@@ -38,7 +38,8 @@ public:
         for (const context_of& c : all) {
             const dunlin::context parent = c.parent < 0 ? dunlin::context() : made_[static_cast<std::size_t>(c.parent)];
             moments_.push_back(c.deadline == 0 ? time_point::max() : begin + microseconds(c.deadline));
-            made_.push_back(c.deadline == 0 ? dunlin::with_cancel(parent) : dunlin::with_deadline(parent, moments_.back()));
+            made_.push_back(
+                c.deadline == 0 ? dunlin::with_cancel(parent) : dunlin::with_deadline(parent, moments_.back()));
         }
     }
     const dunlin::context& operator[](unsigned i) const { return made_[i]; }
@@ -47,7 +48,8 @@ public:
         asked_[i].store(true);
         made_[i].cancel();
         for (unsigned k = 0; k < of_.size(); ++k) {
-            if (descends(static_cast<int>(k), i)) verdict_.expect(made_[k].is_done(), "cancel(): context ", k, " below is not done");
+            if (descends(static_cast<int>(k), i))
+                verdict_.expect(made_[k].is_done(), "cancel(): context ", k, " below is not done");
         }
     }
     // A wait was ended by it.
@@ -189,7 +191,8 @@ private:
 
     // How a wait of step `s` that began at `begin` may have ended.
     status checked(const step& s, time_point begin, status ended) {
-        if (plant_ == plant::cancelled_for_nothing && s.limit.how == limit_kind::context && s.id % 8 == 0) ended = status::cancelled;
+        if (plant_ == plant::cancelled_for_nothing && s.limit.how == limit_kind::context && s.id % 8 == 0)
+        ended = status::cancelled;
         if (ended == status::timed_out) {
             auto waited = dunlin::clock::now() - begin;
             if (plant_ == plant::early_time_out) waited /= 2;
@@ -211,7 +214,8 @@ private:
         const time_point begin = dunlin::clock::now();
         const bool once = s.what == verb::try_send;
         const status ended = once ? lines_[s.object]->try_send(v) : lines_[s.object]->send(v, limit_for(s.limit));
-        verdict_.expect((v == nullptr) == (ended == status::ok), l.name(), ": a send that ", word(ended), " has kept or lost its value");
+        verdict_.expect((v == nullptr) == (ended == status::ok), l.name(), ": a send that ", word(ended),
+            " has kept or lost its value");
         if (ended == status::ok) return l.sent(me.sender, number);
         if (!once) checked(s, begin, ended);
     }
@@ -224,56 +228,65 @@ private:
         l.begin_receive();
         const status ended = once ? lines_[s.object]->try_recv(v) : lines_[s.object]->recv(v, limit_for(s.limit));
         if (ended != status::ok) l.no_receive();
-        verdict_.expect((v != nullptr) == (ended == status::ok), l.name(), ": a receive that ", word(ended), " and its value");
+        verdict_.expect(
+            (v != nullptr) == (ended == status::ok), l.name(), ": a receive that ", word(ended), " and its value");
         if (v) return me.reader.got(l, *v);
         if (!once) checked(s, begin, ended);
     }
 
-    // The cases of a list; each is told apart by its index.
-    void select(const step& s, role& me) {
+    // What a select is made of; each case is told apart by its index.
+    struct choice {
         std::vector<dunlin::select_case> cases;
-        std::vector<std::uint32_t> numbers(s.body.size());
-        std::vector<bool> receives(s.body.size());
+        std::vector<std::uint32_t> numbers;  // of the values that would be sent
+        std::vector<bool> receives;
         letter_ptr got;
-        for (std::size_t i = 0; i < s.body.size(); ++i) {
-            const step& c = s.body[i];
-            if (c.what == verb::await) {
-                cases.emplace_back(dunlin::on_done(contexts_[c.object]));
-                continue;
-            }
-            letter_ptr v = c.what == verb::send ? ledgers_[c.object]->draft(me.sender) : nullptr;
-            if (v) {
-                numbers[i] = v->number;
-                cases.emplace_back(dunlin::on_send(lines_[c.object]->channel(), std::move(v)));
-            } else {
-                receives[i] = true;
-                ledgers_[c.object]->begin_receive();
-                cases.emplace_back(dunlin::on_recv(lines_[c.object]->channel(), [&got](std::optional<letter_ptr> r) {
-                    if (r) got = std::move(*r);
-                }));
-            }
-        }
-        if (s.amount == 0) {
-            cases.emplace_back(dunlin::otherwise());
+    };
+
+    void offer(choice& all, const step& c, role& me) {
+        letter_ptr v = c.what == verb::send ? ledgers_[c.object]->draft(me.sender) : nullptr;
+        all.numbers.push_back(v ? v->number : 0);
+        all.receives.push_back(c.what != verb::await && !v);
+        if (c.what == verb::await) {
+            all.cases.emplace_back(dunlin::on_done(contexts_[c.object]));
+        } else if (v) {
+            all.cases.emplace_back(dunlin::on_send(lines_[c.object]->channel(), std::move(v)));
         } else {
-            cases.emplace_back(dunlin::on_timeout(microseconds(s.amount)));
+            ledgers_[c.object]->begin_receive();
+            all.cases.emplace_back(dunlin::on_recv(lines_[c.object]->channel(), [&all](std::optional<letter_ptr> r) {
+                if (r) all.got = std::move(*r);
+            }));
+        }
+    }
+
+    void select(const step& s, role& me) {
+        choice all;
+        for (const step& c : s.body) offer(all, c, me);
+        if (s.amount == 0) {
+            all.cases.emplace_back(dunlin::otherwise());
+        } else {
+            all.cases.emplace_back(dunlin::on_timeout(microseconds(s.amount)));
         }
         const time_point begin = dunlin::clock::now();
-        std::size_t taken = cases.size();
+        std::size_t taken = all.cases.size();
         try {
-            taken = dunlin::select(cases);
+            taken = dunlin::select(all.cases);
         } catch (const dunlin::channel_closed&) {
         }
         const auto waited = dunlin::clock::now() - begin;
+        if (taken == s.body.size())
+            verdict_.expect(waited >= microseconds(s.amount), "step ", s.id, ": select timed out early");
+        settle(all, s, taken, me);
+    }
+
+    void settle(choice& all, const step& s, std::size_t taken, role& me) {
         for (std::size_t i = 0; i < s.body.size(); ++i) {
-            if (receives[i] && !(i == taken && got)) ledgers_[s.body[i].object]->no_receive();
+            if (all.receives[i] && !(i == taken && all.got)) ledgers_[s.body[i].object]->no_receive();
         }
-        if (taken == s.body.size()) verdict_.expect(waited >= microseconds(s.amount), "step ", s.id, ": select timed out early");
         if (taken >= s.body.size()) return;
         const step& c = s.body[taken];
         if (c.what == verb::await) return contexts_.check_done(c.object);
-        if (got) return me.reader.got(*ledgers_[c.object], *got);
-        if (!receives[taken]) ledgers_[c.object]->sent(me.sender, numbers[taken]);
+        if (all.got) return me.reader.got(*ledgers_[c.object], *all.got);
+        if (!all.receives[taken]) ledgers_[c.object]->sent(me.sender, all.numbers[taken]);
     }
 
     void hold(const step& s, role& me) {
@@ -292,7 +305,8 @@ private:
         const time_point begin = dunlin::clock::now();
         const auto over = [](bool value) { return value ? status::ok : status::closed; };
         const status ended = limited(
-            limit_for(s.limit), [&] { return over(done.recv().has_value()); }, [&](const auto& ctx) { return over(done.recv(ctx).has_value()); },
+            limit_for(s.limit), [&] { return over(done.recv().has_value()); },
+            [&](const auto& ctx) { return over(done.recv(ctx).has_value()); },
             [&](auto d) { return status_of(done.recv_for(d).status(), status::timed_out); });
         if (checked(s, begin, ended) == status::closed) contexts_.check_done(s.object);
     }
@@ -307,8 +321,8 @@ private:
             return status::ok;
         };
         const status ended = limited(
-            limit_for(s.limit), [&] { return dunlin::sleep_for(d), slept(); }, [&](const auto& ctx) { return dunlin::sleep_for(d, ctx), slept(); },
-            [&](auto) { return status::ok; });
+            limit_for(s.limit), [&] { return dunlin::sleep_for(d), slept(); },
+            [&](const auto& ctx) { return dunlin::sleep_for(d, ctx), slept(); }, [&](auto) { return status::ok; });
         checked(s, begin, ended);
     }
 
@@ -333,7 +347,8 @@ private:
         }
         if (s.id % 3 == 2) t.reset(2 * d);
         static_cast<void>(c.recv());
-        verdict_.expect(dunlin::clock::now() - begin >= d * (s.id % 3 == 2 ? 2 : 1), "step ", s.id, ": a timer was early");
+        verdict_.expect(
+            dunlin::clock::now() - begin >= d * (s.id % 3 == 2 ? 2 : 1), "step ", s.id, ": a timer was early");
         if (plant_ == plant::timer_twice) t.reset(microseconds(0));
         verdict_.expect(!c.try_recv(), "step ", s.id, ": a second tick of a timer");
     }
@@ -384,7 +399,8 @@ private:
     void wait_for_children(const step& s, Plain plain, With with, Timed timed) {
         const time_point begin = dunlin::clock::now();
         const status ended = limited(
-            limit_for(s.limit), [&] { return plain(), status::ok; }, [&](const auto& ctx) { return with(ctx), status::ok; },
+            limit_for(s.limit), [&] { return plain(), status::ok; },
+            [&](const auto& ctx) { return with(ctx), status::ok; },
             [&](auto d) { return timed(d) ? status::ok : status::timed_out; });
         if (checked(s, begin, ended) != status::ok) plain();
     }
@@ -414,7 +430,8 @@ private:
         }
         for (std::size_t i = 0; i < all.size(); ++i) {
             wait_for_children(
-                s, [&] { all[i].wait(); }, [&](const auto& ctx) { all[i].wait(ctx); }, [&](auto d) { return all[i].wait_for(d); });
+                s, [&] { all[i].wait(); }, [&](const auto& ctx) { all[i].wait(ctx); },
+                [&](auto d) { return all[i].wait_for(d); });
             verdict_.expect(all[i].done(), "step ", s.id, ": a task that was waited for has not ended");
             verdict_.expect(all[i].get() == s.id + i, "step ", s.id, ": another result of a task");
         }
@@ -452,7 +469,8 @@ private:
         };
         wait_for_children(s, wait, with, [&](auto) { return wait(), true; });
         verdict_.expect(ended == s.children.size(), "step ", s.id, ": wait() returned before a member had ended");
-        verdict_.expect(threw == (s.amount < s.children.size()), "step ", s.id, ": the exception of a member, and wait()");
+        verdict_.expect(
+            threw == (s.amount < s.children.size()), "step ", s.id, ": the exception of a member, and wait()");
         verdict_.expect(ctx.is_done() == threw, "step ", s.id, ": the exception of a member, and the group's context");
     }
 
@@ -475,7 +493,8 @@ private:
             bool broken = false;
             try {
                 const letter_ptr v = all[i].get();
-                verdict_.expect(v && v->is_whole() && v->sender == s.id && v->number == i, "step ", s.id, ": another value of a future");
+                verdict_.expect(v && v->is_whole() && v->sender == s.id && v->number == i, "step ", s.id,
+                    ": another value of a future");
             } catch (const dunlin::future_error& e) {
                 broken = e.code() == dunlin::future_errc::broken_promise;
             }
@@ -490,7 +509,8 @@ private:
         std::vector<int> arrived(n);  // plain memory: the latch orders it
         dunlin::wait_group g;
         const auto all_arrived = [&] {
-            for (const int a : arrived) verdict_.expect(a == 1, "step ", s.id, ": a latch opened before all had arrived");
+            for (const int a : arrived)
+                verdict_.expect(a == 1, "step ", s.id, ": a latch opened before all had arrived");
         };
         for (std::size_t i = 0; i < n; ++i) {
             g.go([&, i] {
@@ -523,7 +543,8 @@ private:
                 if (phase == 1) child(s, i);
                 at[i] = phase;
                 if (plant_ != plant::barrier_open) b.arrive_and_wait();
-                for (const unsigned a : at) verdict_.expect(a == phase, "step ", s.id, ": a barrier opened before all had arrived");
+                for (const unsigned a : at)
+                    verdict_.expect(a == phase, "step ", s.id, ": a barrier opened before all had arrived");
                 if (plant_ != plant::barrier_open) b.arrive_and_wait();  // before the next phase writes
             }
         };
@@ -538,7 +559,8 @@ private:
         }
         g.wait();
         for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
-        verdict_.expect(completed == 2 * phases || plant_ == plant::barrier_open, "step ", s.id, ": another number of phases");
+        verdict_.expect(
+            completed == 2 * phases || plant_ == plant::barrier_open, "step ", s.id, ": another number of phases");
     }
 
     // ---- when all have ended ----
@@ -546,14 +568,16 @@ private:
     void check_the_end() {
         for (const auto& l : ledgers_) l->close_books();
         for (std::size_t i = 0; i < guards_.size(); ++i) {
-            verdict_.expect(guards_[i]->is_whole(), inside_[i]->name(), " is not as it was: something is lost or left over");
+            verdict_.expect(
+                guards_[i]->is_whole(), inside_[i]->name(), " is not as it was: something is lost or left over");
         }
         for (const once_state& o : once_) verdict_.expect(o.calls <= 1, "call_once() called more than once");
         for (const auto& l : later_) {
             while (!l->stopped && l->runs == 0) dunlin::sleep_for(microseconds(100));
         }
         for (const auto& l : later_) {
-            verdict_.expect(l->runs == (l->stopped ? 0 : 1), "step ", l->id, ": after_func(), how often it ran: ", l->runs.load());
+            verdict_.expect(
+                l->runs == (l->stopped ? 0 : 1), "step ", l->id, ": after_func(), how often it ran: ", l->runs.load());
         }
     }
 

@@ -7,9 +7,9 @@
 //              send ends.
 //            * A line is closed when all actors that may send on it have ended. An actor waits without a limit only for
 //              values of lines below all of those that it sends on. So line 0 is closed, then line 1, ...
-//            * Guards are taken in the order of their numbers, and given back. With one in hand an actor waits without a
+//            * Guards are taken in the order of their numbers, and given back. With one an actor waits without a
 //              limit only for guards of higher numbers, and to send.
-//            * A parent waits for its children with no guard in hand; they keep to the same rules, as parts of the parent.
+//            * A parent waits for its children with no guard in hand; they keep to the same rules, as parts of it.
 //            * Contexts are waited for with a limit, or have a deadline.
 //            Taking steps or actors away leaves all of this true.
 // New ones   A verb here (the enum, the generator, `words`), what it does in play.h, and what must hold in oracle.h.
@@ -46,9 +46,10 @@ private:
     std::uint64_t state_;
 };
 
-#define FUZZ_VERBS(X)                                                                                                    \
-    X(send) X(recv) X(try_send) X(try_recv) X(select) X(close) X(hold) X(share) X(cancel) X(await) X(sleep) X(yield) X(burn) \
-    X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group) X(promise) X(latch) X(barrier)
+#define FUZZ_VERBS(X)                                                                                                 \
+    X(send) X(recv) X(try_send) X(try_recv) X(select) X(close) X(hold) X(share) X(cancel) X(await) X(sleep) X(yield)  \
+    X(burn) X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group) X(promise) X(latch)          \
+    X(barrier)
 
 enum class verb : std::uint8_t {
 #define FUZZ_VERB(name) name,
@@ -139,7 +140,8 @@ public:
 
 private:
     void draw_line() {
-        constexpr line_kind kinds[] = {line_kind::channel, line_kind::channel, line_kind::channel, line_kind::queue, line_kind::pipe};
+        constexpr line_kind kinds[] = {
+            line_kind::channel, line_kind::channel, line_kind::channel, line_kind::queue, line_kind::pipe};
         constexpr unsigned capacities[] = {0, 0, 1, 2, 3, 16};
         const line_kind k = r_.any(kinds);
         unsigned capacity = r_.any(capacities);
@@ -147,8 +149,9 @@ private:
         s_.lines.push_back({k, capacity, r_.one_in(2) ? r_.below(300) : 0, r_.one_in(4)});
     }
     void draw_guard() {
-        constexpr guard_kind kinds[] = {guard_kind::mutex, guard_kind::mutex, guard_kind::recursive_mutex, guard_kind::shared_mutex,
-            guard_kind::shared_mutex, guard_kind::std_mutex, guard_kind::semaphore, guard_kind::semaphore};
+        constexpr guard_kind kinds[] = {guard_kind::mutex, guard_kind::mutex, guard_kind::recursive_mutex,
+            guard_kind::shared_mutex, guard_kind::shared_mutex, guard_kind::std_mutex, guard_kind::semaphore,
+            guard_kind::semaphore};
         s_.guards.push_back({r_.any(kinds), r_.from_to(1, 3)});
     }
     void draw_context() {
@@ -162,7 +165,9 @@ private:
         switch (r_.below(may_be_none ? 4 : 2)) {
         case 0: return {limit_kind::time, r_.below(800)};
         // A context need not end; with it alone a wait may have no end.
-        case 1: return may_be_none ? limit_of{limit_kind::context, any_context()} : limit_of{limit_kind::time, r_.below(100)};
+        case 1:
+            return may_be_none ? limit_of{limit_kind::context, any_context()}
+                               : limit_of{limit_kind::time, r_.below(100)};
         default: return {};
         }
     }
@@ -325,7 +330,8 @@ inline std::string to_string(const story& s) {
     constexpr const char* guards[] = {"mutex", "recursive_mutex", "shared_mutex", "std::mutex", "semaphore"};
     std::ostringstream out;
     for (unsigned i = 0; i < s.lines.size(); ++i) {
-        out << "  line " << i << ": " << lines[static_cast<int>(s.lines[i].kind)] << ", capacity " << s.lines[i].capacity << '\n';
+        out << "  line " << i << ": " << lines[static_cast<int>(s.lines[i].kind)] << ", capacity "
+            << s.lines[i].capacity << '\n';
     }
     for (unsigned i = 0; i < s.guards.size(); ++i) {
         out << "  guard " << i << ": " << guards[static_cast<int>(s.guards[i].kind)];
@@ -339,7 +345,8 @@ inline std::string to_string(const story& s) {
     }
     for (unsigned i = 0; i < s.actors.size(); ++i) {
         if (s.actors[i].steps.empty()) continue;
-        out << "  actor " << i << (s.actors[i].on_thread ? ", a plain thread" : ", a goroutine") << ", " << s.actors[i].repeats << " times:\n";
+        out << "  actor " << i << (s.actors[i].on_thread ? ", a plain thread" : ", a goroutine") << ", "
+            << s.actors[i].repeats << " times:\n";
         print(out, s.actors[i].steps, 0);
     }
     return out.str();

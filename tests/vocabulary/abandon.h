@@ -1,15 +1,16 @@
 // abandon.h - the abandoned wait: what must hold for everything that can be waited for, whatever it is.
 //
-// Claim      After one of those who wait has given up, whoever could proceed does, and nothing is lost: no permit, value,
-//            lock or wake-up.
+// Claim      After one of those who wait has given up, whoever could proceed does, and nothing is lost: no permit,
+//            value, lock or wake-up.
 // Data       A subject is one thing that can be waited for, behind four functions: wait (what a waiter calls, with a
 //            limit or none), serve (what lets one waiter proceed, or all of them), close, and rest (what is left over
-//            when all is over). A scenario is a subject, a way in which the wait of one of its waiters (the quitter) ends,
-//            the quitter's place in the queue, and on what the waiters and the server run: goroutines or plain threads.
+//            when all is over). A scenario is a subject, a way in which the wait of one of its waiters (the quitter)
+//            ends, the quitter's place in the queue, and on what the waiters and the server run: goroutines or plain
+//            threads.
 // Protocol   1  The waiters are started one after another, each when the one before waits or has returned.
 //            2  The quitter's wait is ended in the scenario's way; in a race at the same moment as one serve().
-//            3  serve() for those who still wait, once for each of them, or once for all; each time one of them, or all,
-//               must return with what it waits for.
+//            3  serve() for those who still wait, once for each of them, or once for all; each time one of them, or
+//               all, must return with what it waits for.
 //            4  As many were served as serve() was called for, and rest() finds nothing.
 //            What does not return is named by the watchdog's dump: the driver of a scenario has the scenario's name.
 // New ones   A subject and a line in the table of abandoned_wait_test.cpp.
@@ -127,8 +128,8 @@ enum class kind { goroutine, thread };
 enum class way { success, cancel, deadline, time_out, close, destroyed, cancel_race, time_race };
 
 inline const char* name(way w) {
-    constexpr const char* names[] = {"success", "cancel", "deadline", "time-out", "close", "destroyed", "race with cancel",
-        "race with time-out"};
+    constexpr const char* names[] = {
+        "success", "cancel", "deadline", "time-out", "close", "destroyed", "race with cancel", "race with time-out"};
     return names[static_cast<int>(w)];
 }
 inline const char* name(kind k) { return k == kind::goroutine ? "goroutine" : "thread"; }
@@ -219,7 +220,8 @@ inline std::string name(const scenario& s, const char* row) {
 // One scenario with one subject. What went wrong; empty: nothing.
 class play {
 public:
-    play(std::unique_ptr<subject> s, const traits& t, const scenario& how) : subject_(std::move(s)), traits_(t), how_(how) {}
+    play(std::unique_ptr<subject> s, const traits& t, const scenario& how)
+        : subject_(std::move(s)), traits_(t), how_(how) {}
 
     std::string run() {
         queue_up();
@@ -316,7 +318,8 @@ private:
         expect(q.result != outcome::wrong && q.result != outcome::closed, "the quitter", q.result);
         calls_ = 1;
         until([this] { return done(outcome::got) >= (traits_.for_all ? others() : 1); });
-        if (!traits_.for_all && !traits_.freed_by_leaver) expect(done(outcome::got) == 1, "those served by one serve()", q.result);
+        if (!traits_.for_all && !traits_.freed_by_leaver)
+            expect(done(outcome::got) == 1, "those served by one serve()", q.result);
     }
 
     void serve_the_rest() {

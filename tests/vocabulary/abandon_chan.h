@@ -17,7 +17,8 @@ public:
     // Of `n` values 1, 2, ..., n.
     std::string check(int n) const {
         const int expected = n * (n + 1) / 2;
-        return sum_ == expected ? "" : "values whose sum is " + std::to_string(sum_) + ", not " + std::to_string(expected);
+        return sum_ == expected ? ""
+                                : "values whose sum is " + std::to_string(sum_) + ", not " + std::to_string(expected);
     }
 
 private:
@@ -65,7 +66,8 @@ public:
     outcome wait(const limit& l, bool) override {
         int value = ++sent_;
         const outcome o = call(
-            l, [&] { c_.send(value); }, [&](const auto& ctx) { c_.send(value, ctx); }, [&](auto d) { return bool(c_.send_for(value, d)); });
+            l, [&] { c_.send(value); }, [&](const auto& ctx) { c_.send(value, ctx); },
+            [&](auto d) { return bool(c_.send_for(value, d)); });
         if (o == outcome::got) gone_ += value;
         return o;
     }
@@ -114,7 +116,9 @@ public:
         (v % 2 != 0 ? a_ : b_).send(v);
     }
     void close() override { b_.close(); }
-    std::string rest(int served) override { return a_.len() + b_.len() != 0 ? "a value is left" : values_.check(served); }
+    std::string rest(int served) override {
+        return a_.len() + b_.len() != 0 ? "a value is left" : values_.check(served);
+    }
 
 private:
     dunlin::chan<int> a_, b_{4};
@@ -135,10 +139,12 @@ public:
             if (l.how == limit::none) {
                 dunlin::select(dunlin::on_send(a_, value, gone), dunlin::on_send(b_, value, gone));
             } else if (l.how == limit::time) {
-                dunlin::select(dunlin::on_send(a_, value, gone), dunlin::on_send(b_, value, gone), dunlin::on_timeout(l.d, late));
+                dunlin::select(
+                    dunlin::on_send(a_, value, gone), dunlin::on_send(b_, value, gone), dunlin::on_timeout(l.d, late));
             } else {
                 const auto over = [&] { o = detail::end_of(l.ctx.err()); };
-                dunlin::select(dunlin::on_send(a_, value, gone), dunlin::on_done(l.ctx, over), dunlin::on_send(b_, value, gone));
+                dunlin::select(
+                    dunlin::on_send(a_, value, gone), dunlin::on_done(l.ctx, over), dunlin::on_send(b_, value, gone));
             }
         } catch (const dunlin::channel_closed&) {
             o = outcome::closed;

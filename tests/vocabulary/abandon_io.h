@@ -18,8 +18,8 @@ public:
     outcome wait(const limit& l, bool) override {
         char byte = 0;
         const outcome o = call(
-            l, [&] { return ends_.in().read_some(&byte, 1) == 1; }, [&](const auto& ctx) { return ends_.in().read_some(&byte, 1, ctx) == 1; },
-            nullptr);
+            l, [&] { return ends_.in().read_some(&byte, 1) == 1; },
+            [&](const auto& ctx) { return ends_.in().read_some(&byte, 1, ctx) == 1; }, nullptr);
         if (o == outcome::got) sum_ += byte;
         return o;
     }
@@ -58,8 +58,8 @@ public:
     stream_write() : full_(support::fill(ends_.first)) {}
     outcome wait(const limit& l, bool) override {
         const outcome o = call(
-            l, [&] { return ends_.first.write_all("x", 1) == 1; }, [&](const auto& ctx) { return ends_.first.write_all("x", 1, ctx) == 1; },
-            nullptr);
+            l, [&] { return ends_.first.write_all("x", 1) == 1; },
+            [&](const auto& ctx) { return ends_.first.write_all("x", 1, ctx) == 1; }, nullptr);
         if (o == outcome::got) ++written_;
         return o;
     }
@@ -70,7 +70,9 @@ public:
         ends_.first.close();
         std::array<char, 64> rest;
         while (const std::size_t n = ends_.second.read_some(rest)) came_ += n;
-        return came_ == full_ + static_cast<std::size_t>(written_) ? "" : "other bytes than were written: " + std::to_string(came_);
+        return came_ == full_ + static_cast<std::size_t>(written_)
+            ? ""
+            : "other bytes than were written: " + std::to_string(came_);
     }
 
 private:
@@ -88,7 +90,8 @@ class accepting : public subject {
 public:
     outcome wait(const limit& l, bool) override {
         return call(
-            l, [&] { return l_.accept().is_open(); }, [&](const auto& ctx) { return l_.accept(ctx).is_open(); }, nullptr);
+            l, [&] { return l_.accept().is_open(); }, [&](const auto& ctx) { return l_.accept(ctx).is_open(); },
+            nullptr);
     }
     void serve() override { dialled_.push_back(dunlin::net::dial("unix", l_.local_address())); }
     void close() override { l_.close(); }
@@ -109,7 +112,8 @@ public:
     outcome wait(const limit& l, bool) override {
         char byte = 0;
         const outcome o = call(
-            l, [&] { return in_.read_some(&byte, 1) == 1; }, [&](const auto& ctx) { return in_.read_some(&byte, 1, ctx) == 1; }, nullptr);
+            l, [&] { return in_.read_some(&byte, 1) == 1; },
+            [&](const auto& ctx) { return in_.read_some(&byte, 1, ctx) == 1; }, nullptr);
         if (o == outcome::got) sum_ += byte;
         return o;
     }

@@ -16,7 +16,8 @@ public:
     mutex_lock() { m_->lock(); }
     outcome wait(const limit& l, bool) override {
         return call(
-            l, [&] { m_->lock(); }, [&](const auto& ctx) { m_->lock(ctx); }, [&](auto d) { return m_->try_lock_for(d); });
+            l, [&] { m_->lock(); }, [&](const auto& ctx) { m_->lock(ctx); },
+            [&](auto d) { return m_->try_lock_for(d); });
     }
     void serve() override { m_->unlock(); }
     std::string rest(int) override {
@@ -95,7 +96,8 @@ public:
     shared_lock_write() { m_->lock(); }
     outcome wait(const limit& l, bool) override {
         return call(
-            l, [&] { m_->lock(); }, [&](const auto& ctx) { m_->lock(ctx); }, [&](auto d) { return m_->try_lock_for(d); });
+            l, [&] { m_->lock(); }, [&](const auto& ctx) { m_->lock(ctx); },
+            [&](auto d) { return m_->try_lock_for(d); });
     }
     void serve() override { m_->unlock(); }
     std::string rest(int) override {
@@ -232,8 +234,8 @@ public:
         std::unique_lock lock(m_);
         const auto ready = [this] { return tickets_ > 0; };
         const std::stop_source nobodys;
-        const bool got =
-            l.how == limit::time ? cv_.wait_for(lock, nobodys.get_token(), l.d, ready) : cv_.wait(lock, l.ctx.stop_token(), ready);
+        const bool got = l.how == limit::time ? cv_.wait_for(lock, nobodys.get_token(), l.d, ready)
+                                              : cv_.wait(lock, l.ctx.stop_token(), ready);
         if (got) --tickets_;
         return got ? outcome::got : l.how == limit::time ? outcome::timed_out : detail::end_of(l.ctx.err());
     }
@@ -254,7 +256,8 @@ class semaphore_acquire : public subject {
 public:
     outcome wait(const limit& l, bool) override {
         return call(
-            l, [&] { s_->acquire(); }, [&](const auto& ctx) { s_->acquire(ctx); }, [&](auto d) { return s_->try_acquire_for(d); });
+            l, [&] { s_->acquire(); }, [&](const auto& ctx) { s_->acquire(ctx); },
+            [&](auto d) { return s_->try_acquire_for(d); });
     }
     void serve() override { s_->release(); }
     std::string rest(int) override {

@@ -43,7 +43,8 @@ const row table[] = {
     {"recursive_mutex", make<recursive_lock>, {.timed = true, .for_all = true}},
     {"shared_mutex_lock", make<shared_lock_write>, {.timed = true, .destroys = true}},
     {"shared_mutex_lock_shared", make<shared_lock_read>, {.timed = true, .for_all = true, .destroys = true}},
-    {"shared_mutex_readers_behind_a_writer", make<readers_behind_a_writer>, {.timed = true, .for_all = true, .freed_by_leaver = true}},
+    {"shared_mutex_readers_behind_a_writer", make<readers_behind_a_writer>,
+        {.timed = true, .for_all = true, .freed_by_leaver = true}},
     {"condition_variable", make<condition_wait<dunlin::condition_variable>>, {.timed = true}},
     {"condition_variable_any", make<condition_wait<dunlin::condition_variable_any>>, {.timed = true}},
     {"condition_variable_bare", make<bare_condition_wait>, {.timed = true, .destroys = true}},
@@ -88,13 +89,14 @@ TEST_P(AbandonedWait, LosesNothing) {
             const std::scoped_lock lock(m);
             faults.push_back(name(s, line.name) + ": " + fault);
         };
-        constexpr way ways[] = {way::success, way::cancel, way::deadline, way::time_out, way::close, way::destroyed, way::cancel_race,
-            way::time_race};
+        constexpr way ways[] = {way::success, way::cancel, way::deadline, way::time_out, way::close, way::destroyed,
+            way::cancel_race, way::time_race};
         for (const way w : ways) {
             if (!applies(w, line.what)) continue;
             dunlin::task_group drivers;
             for (int i = 0; i < 12; ++i) {
-                scenario s{w, i % 3, i / 3 % 2 == 0 ? kind::goroutine : kind::thread, i / 6 == 0 ? kind::goroutine : kind::thread};
+                scenario s{w, i % 3, i / 3 % 2 == 0 ? kind::goroutine : kind::thread,
+                    i / 6 == 0 ? kind::goroutine : kind::thread};
                 if (line.what.waiters == 1 && s.place != 0) continue;
                 drivers.go({.name = name(s, line.name)}, [&drive, s]() mutable {
                     const bool race = s.how == way::cancel_race || s.how == way::time_race;
