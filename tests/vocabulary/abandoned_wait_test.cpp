@@ -65,6 +65,8 @@ const row table[] = {
     {"process", make<process_wait>, {.for_all = true}},
 };
 
+constexpr unsigned races = support::sanitized ? 2 : 6;
+
 bool applies(way w, const traits& t) {
     switch (w) {
     case way::success: return true;
@@ -80,7 +82,7 @@ class AbandonedWait : public support::runtime_test, public testing::WithParamInt
 // The twelve drivers of one way run at the same time: most of it is waiting.
 TEST_P(AbandonedWait, LosesNothing) {
     const auto& [line, procs] = GetParam();
-    dunlin::run({.max_procs = procs}, [&line = line] {
+    dunlin::run({.max_procs = procs}, [&line = line, procs = procs] {
         std::mutex m;
         std::vector<std::string> faults;
         const auto drive = [&](scenario s) {
@@ -98,9 +100,12 @@ TEST_P(AbandonedWait, LosesNothing) {
                 scenario s{w, i % 3, i / 3 % 2 == 0 ? kind::goroutine : kind::thread,
                     i / 6 == 0 ? kind::goroutine : kind::thread};
                 if (line.what.waiters == 1 && s.place != 0) continue;
+                // Threads are slow to make under a sanitizer: there each number of processors has one place.
+                const int the_place = procs == 1 ? 0 : procs == 2 ? 1 : 2;
+                if (support::sanitized && line.what.waiters > 1 && s.place != the_place) continue;
                 drivers.go({.name = name(s, line.name)}, [&drive, s]() mutable {
                     const bool race = s.how == way::cancel_race || s.how == way::time_race;
-                    for (unsigned round = 0; round < (race ? 6u : 1u); ++round) {
+                    for (unsigned round = 0; round < (race ? races : 1u); ++round) {
                         s.jitter = s.how == way::time_race ? round * 20 : round;
                         drive(s);
                     }
