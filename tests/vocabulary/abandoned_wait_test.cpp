@@ -22,6 +22,8 @@ struct row {
     traits what;
 };
 
+std::ostream& operator<<(std::ostream& out, const row& r) { return out << r.name; }
+
 template <class S>
 std::unique_ptr<subject> make() {
     return std::make_unique<S>();
