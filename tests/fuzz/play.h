@@ -48,8 +48,9 @@ public:
         asked_[i].store(true);
         made_[i].cancel();
         for (unsigned k = 0; k < of_.size(); ++k) {
-            if (descends(static_cast<int>(k), i))
+            if (descends(static_cast<int>(k), i)) {
                 verdict_.expect(made_[k].is_done(), "cancel(): context ", k, " below is not done");
+            }
         }
     }
     // A wait was ended by it.
@@ -273,8 +274,9 @@ private:
         } catch (const dunlin::channel_closed&) {
         }
         const auto waited = dunlin::clock::now() - begin;
-        if (taken == s.body.size())
+        if (taken == s.body.size()) {
             verdict_.expect(waited >= microseconds(s.amount), "step ", s.id, ": select timed out early");
+        }
         settle(all, s, taken, me);
     }
 
@@ -509,8 +511,9 @@ private:
         std::vector<int> arrived(n);  // plain memory: the latch orders it
         dunlin::wait_group g;
         const auto all_arrived = [&] {
-            for (const int a : arrived)
+            for (const int a : arrived) {
                 verdict_.expect(a == 1, "step ", s.id, ": a latch opened before all had arrived");
+            }
         };
         for (std::size_t i = 0; i < n; ++i) {
             g.go([&, i] {
@@ -543,8 +546,9 @@ private:
                 if (phase == 1) child(s, i);
                 at[i] = phase;
                 if (plant_ != plant::barrier_open) b.arrive_and_wait();
-                for (const unsigned a : at)
+                for (const unsigned a : at) {
                     verdict_.expect(a == phase, "step ", s.id, ": a barrier opened before all had arrived");
+                }
                 if (plant_ != plant::barrier_open) b.arrive_and_wait();  // before the next phase writes
             }
         };

@@ -318,8 +318,9 @@ private:
         expect(q.result != outcome::wrong && q.result != outcome::closed, "the quitter", q.result);
         calls_ = 1;
         until([this] { return done(outcome::got) >= (traits_.for_all ? others() : 1); });
-        if (!traits_.for_all && !traits_.freed_by_leaver)
+        if (!traits_.for_all && !traits_.freed_by_leaver) {
             expect(done(outcome::got) == 1, "those served by one serve()", q.result);
+        }
     }
 
     void serve_the_rest() {
