@@ -122,6 +122,10 @@ struct io_limit {
 // All set `ec` if something fails, and leave it empty if not. A null descriptor is a closed one. Counts are of bytes.
 DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
 DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
+// Reads into memory that is held only while there may be something to read: `size` bytes are made for an attempt if `memory` is null, and given back before a
+// wait. For sockets and pipes. Throws std::bad_alloc.
+DUNLIN_API std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where);
 DUNLIN_API std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
 DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
@@ -132,6 +136,8 @@ DUNLIN_API bool io_is_open(const io_descriptor* d) noexcept;
 DUNLIN_API int io_native_handle(const io_descriptor* d) noexcept;
 enum class io_direction : unsigned char { read = 1, write = 2, both = 3 };
 DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
+// The same for one direction, unless its deadline is an earlier one already.
+DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
 
 // Throws io_error, or context_cancelled if that is what ended it. `d` tells what it is.
 [[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred = 0);
