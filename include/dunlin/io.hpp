@@ -27,6 +27,8 @@ namespace dunlin {
 
 /// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close() too) and the cause, for example
 /// "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the system's error, std::errc::timed_out after a deadline, or errc::closed.
+/// When the kernel gives up because the peer does not answer, it is errc::peer_silent ("connection timed out"), which is equivalent to std::errc::timed_out
+/// too: `ec == std::errc::timed_out` holds for both, `ec == errc::peer_silent` for that one.
 class DUNLIN_API io_error : public std::system_error {
 public:
     io_error(std::error_code code, std::string text, std::size_t transferred = 0);

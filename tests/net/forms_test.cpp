@@ -146,7 +146,7 @@ TEST_F(NetForms, AdoptingHasBoth) {
         EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(-1, ec)); }), std::errc::bad_file_descriptor);
         auto e = support::connected("tcp");
         const int number = dup(e.client.native_handle());
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(number, ec)); }), std::errc::not_a_socket);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(number, ec)); }), std::errc::wrong_protocol_type);
         EXPECT_GE(fcntl(number, F_GETFD), 0) << "still the caller's";
         EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::stream::adopt(number, ec)); }), std::error_code());
         const int listening = dup(net::listen("tcp", "127.0.0.1:0").native_handle());
