@@ -80,11 +80,7 @@ std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int
     v6.sin6_family = AF_INET6;
     v6.sin6_port = htons(port);
     const std::size_t zone = host.find('%');
-    if (family == AF_INET || inet_pton(AF_INET6, host.substr(0, zone).c_str(), &v6.sin6_addr) != 1) {
-        // No name has such characters: there is nobody to ask.
-        if (family != AF_INET && host.find_first_of(":%") != host.npos) ec = errc::bad_address;
-        return std::nullopt;
-    }
+    if (family == AF_INET || inet_pton(AF_INET6, host.substr(0, zone).c_str(), &v6.sin6_addr) != 1) return std::nullopt;
     if (zone != host.npos) {
         v6.sin6_scope_id = zone_index(host.substr(zone + 1));
         if (v6.sin6_scope_id == 0) {

@@ -69,8 +69,8 @@ address remote_address_of(io_descriptor* d) noexcept;
 // Nothing for null.
 bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
 
-// An IP address without a port; for AF_UNSPEC of either family. None: without `ec` it may be a name; errc::bad_address: it cannot be one either;
-// std::errc::no_such_device: its zone is no interface of this machine.
+// An IP address without a port; for AF_UNSPEC of either family. None: without `ec` it may be a name; with
+// std::errc::no_such_device its zone is no interface of this machine.
 std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept;
 // The same with a port, or a path. None: `ec`.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
