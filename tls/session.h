@@ -3,7 +3,8 @@
 // Problem    OpenSSL's objects are for one user at a time, its error queue belongs to the thread, and a goroutine that waits may continue on another thread. So
 //            nothing may wait inside of OpenSSL. Yet a reader and a writer use the same connection at the same time, and the reader may have to send
 //            (an answer to a key update, an alert).
-// Data       ssl_, wire_, fatal_, write_error_, fruitless_, answers_ belong to lock_, which is never held while anybody waits for the network. OpenSSL reads from wire_.in and
+// Data       ssl_, wire_, fatal_, write_error_, fruitless_, answers_ belong to lock_, which is never held while anybody
+//            waits for the network. OpenSSL reads from wire_.in and
 //            appends to wire_.out; it never waits. raw_ is the reader's (or the handshake's), sending_ and gathered_ are of who has send_turn_.
 // Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue, unlock. What it left in wire_.out is
 //            sent outside (flush()), in order, by whoever has send_turn_. If it wants to read, the reader reads from the network into raw_ and

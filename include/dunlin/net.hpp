@@ -330,8 +330,9 @@ packet_conn dial_packet(std::string_view network, const address& a, Rest&&... re
 DUNLIN_API std::pair<stream, stream> stream_pair();
 DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 
-/// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a service's name, or missing: 0. Without a port an
-/// IPv6 address needs no brackets ("::1"), unless its end could be one ("fe80::1:80": an error).
+/// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a
+/// service's name, or missing: 0. Without a port an IPv6 address needs no brackets ("::1"), unless its end could be one
+/// ("fe80::1:80": an error).
 /// Numbers, an empty host and "localhost" (both are this machine) are known without the resolver.
 /// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and others wait for their turn within their
 ///           limit. A look-up that nobody waits for any more goes on unseen and counts among 192 others.

@@ -1,7 +1,7 @@
 // resolve.cpp - "host:port" to addresses.
 //
-// Known here  Numbers, no host at all, and "localhost" (RFC 6761: always this machine) need no resolver: they are had whatever name servers do. A port's name is
-//             looked up in the system's files.
+// Known here  Numbers, no host at all, and "localhost" (RFC 6761: always this machine) need no resolver: they are had
+//             whatever name servers do. A port's name is looked up in the system's files.
 // Names       lookup.h.
 #include <algorithm>
 #include <charconv>

@@ -144,10 +144,11 @@ TEST_F(ListenerOnce, SeveralShareAPort) {
 
 TEST_F(ListenerOnce, OnlyWhatListensIsTakenForAListener) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(text_of([&] { net::listener::adopt(fd); }), "adopt descriptor " + std::to_string(fd) + ": invalid argument: it does not listen: call listen(2) first");
+    const std::string what = "adopt descriptor " + std::to_string(fd) + ": invalid argument: ";
+    EXPECT_EQ(text_of([&] { net::listener::adopt(fd); }), what + "it does not listen: call listen(2) first");
     EXPECT_FALSE(fcntl(fd, F_GETFL) & O_NONBLOCK) << "as it was";
     ASSERT_EQ(listen(fd, 1), 0);
-    EXPECT_EQ(text_of([&] { net::stream::adopt(fd); }), "adopt descriptor " + std::to_string(fd) + ": invalid argument: it listens: net::listener::adopt() takes it");
+    EXPECT_EQ(text_of([&] { net::stream::adopt(fd); }), what + "it listens: net::listener::adopt() takes it");
     net::listener l = net::listener::adopt(fd);
     net::stream client = net::dial("tcp4", "127.0.0.1:" + std::to_string(l.local_address().port()));
     EXPECT_TRUE(l.accept().is_open());

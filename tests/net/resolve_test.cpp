@@ -122,7 +122,8 @@ TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
         callers.wait();
         EXPECT_EQ(times_asked("same.dead"), 1);
 
-        // With all places taken by callers who wait: within its limit another one waits for a place, and does not begin afterwards. What needs no resolver is there.
+        // With all places taken by callers who wait: another one waits for a place within its limit, and does not begin
+        // afterwards. What needs no resolver is there.
         constexpr int places = 64;
         const int before = dead.asking;
         dunlin::wait_group holders;
