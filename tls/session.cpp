@@ -157,7 +157,7 @@ bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_
     {
         const std::lock_guard hold(lock_);
         wire_.in = {raw_.get(), n};
-        fruitless_ += n;
+        if (done_.load(std::memory_order_relaxed)) fruitless_ += n;
         ++progress_;
     }
     more_progress_.notify_all();

@@ -200,6 +200,7 @@ std::pair<std::string, std::string> split_host_port(std::string_view text) {
         if (bracket == text.npos) bad("missing ']'");
         if (bracket + 1 == text.size()) return {std::string(text.substr(1, bracket - 1)), ""};
         if (text[bracket + 1] != ':') bad("expected ':' after ']'");
+        if (bracket + 1 != colon) bad("too many colons");
         return {std::string(text.substr(1, bracket - 1)), std::string(text.substr(bracket + 2))};
     }
     if (colon == text.npos) bad("missing port");

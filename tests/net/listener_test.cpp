@@ -164,7 +164,7 @@ TEST_F(ListenerOnce, AShortageOfThePollerIsWaitedOut) {
         std::error_code ec;
         net::stream served = l.accept(ec);
         EXPECT_FALSE(ec) << ec.message();
-        EXPECT_EQ(dunlin::netpoll::watches_refused, 0);
+        EXPECT_EQ(dunlin::netpoll::watches_refused.load(), 0);
         first.write_all("x");
         char c;
         EXPECT_EQ(served.read_some(&c, 1), 1u) << "it was not lost";

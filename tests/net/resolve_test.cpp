@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 
 #include "net/pairs.h"
