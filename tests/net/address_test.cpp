@@ -141,7 +141,8 @@ TEST_F(Address, HostAndPortAreSplitAndJoined) {
         EXPECT_EQ(host, row.host) << row.text;
         EXPECT_EQ(port, row.port) << row.text;
     }
-    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]1", "[::1]:a:b"}) EXPECT_EQ(code_of([&] { net::split_host_port(text); }), bad_address) << text;
+    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]1", "[::1]:a:b"})
+        EXPECT_EQ(code_of([&] { net::split_host_port(text); }), bad_address) << text;
     EXPECT_EQ(net::join_host_port("a", "1"), "a:1");
     EXPECT_EQ(net::join_host_port("::1", "1"), "[::1]:1");
     EXPECT_EQ(net::join_host_port("", ""), ":");
