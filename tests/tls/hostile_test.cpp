@@ -368,7 +368,8 @@ TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
             const session_ptr previous = visit(short_lived, client, nullptr).first;
             dunlin::sleep_for(period + 50ms);
             const bool resumed = visit(short_lived, client, previous).second;
-            if (std::chrono::steady_clock::now() - begin < 2 * period) EXPECT_TRUE(resumed);
+            const bool in_time = std::chrono::steady_clock::now() - begin < 2 * period;
+            EXPECT_TRUE(resumed || !in_time);
         }
         EXPECT_THROW(server_config().session_tickets(1, 0s), std::invalid_argument);
     });
