@@ -239,8 +239,8 @@ TEST_P(TlsHostile, AnIdleConnectionHoldsNoBuffers) {
             served.get();
         }
         const auto in_use = [] { return static_cast<long>(mallinfo2().uordblks + mallinfo2().hblkhd); };
-        const long before = in_use();
         std::string text(size, 'x');
+        const long before = in_use();
         for (std::size_t i = 0; i < pairs; ++i) {
             auto written = dunlin::spawn([&] { servers[i].write_all(text); });
             clients[i].read_exactly(text);
