@@ -2,6 +2,8 @@
 // unchanged. Optional: only programs that include it need Asio (Boost's, or the standalone one if there is no Boost or DUNLIN_STANDALONE_ASIO is defined).
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #if !defined(DUNLIN_STANDALONE_ASIO) && __has_include(<boost/asio/buffer.hpp>)
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>

@@ -2,6 +2,8 @@
 // and goroutines that compute lose their processor to others without being asked.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <concepts>
 #include <exception>
@@ -10,8 +12,6 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 

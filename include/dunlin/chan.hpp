@@ -1,6 +1,8 @@
 // chan.hpp - channels: values handed from whoever sends to whoever receives.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <iterator>

@@ -1,11 +1,11 @@
 // clock.hpp - the runtime's clock.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <type_traits>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 

@@ -1,6 +1,8 @@
 // condition_variable.hpp - wait until somebody says that something has changed.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <concepts>
 #include <condition_variable>
@@ -14,7 +16,6 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/detail/stop_node.hpp>
 #include <dunlin/mutex.hpp>

@@ -9,6 +9,8 @@
 // running a process) end when the context is done, whatever could be had.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <concepts>

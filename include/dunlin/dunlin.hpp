@@ -1,12 +1,13 @@
 // dunlin.hpp - everything.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <dunlin/barrier.hpp>
 #include <dunlin/blocking.hpp>
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
 #include <dunlin/condition_variable.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/error.hpp>
 #include <dunlin/fs.hpp>

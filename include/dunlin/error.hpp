@@ -1,11 +1,11 @@
 // error.hpp - dunlin's own error codes, and the exceptions that channels and contexts throw.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <stdexcept>
 #include <string>
 #include <system_error>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 

@@ -1,6 +1,8 @@
 // future.hpp - a result that somebody else will have. For the result of a goroutine, task<T> is simpler.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,7 +15,6 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/one_shot.hpp>
 
 namespace dunlin {

@@ -1,6 +1,8 @@
 // go.hpp - start goroutines, and what a goroutine can do to itself.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <exception>

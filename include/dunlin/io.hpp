@@ -1,6 +1,8 @@
 // io.hpp - reading and writing in blocking style: what sockets, pipes and files have in common. A goroutine that waits here costs no thread.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <array>
 #include <chrono>
 #include <concepts>

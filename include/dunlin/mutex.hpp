@@ -1,6 +1,8 @@
 // mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take both.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -9,7 +11,6 @@
 #include <source_location>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {

@@ -1,6 +1,8 @@
 // net.hpp - TCP, UDP and Unix sockets in blocking style.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <array>
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,8 @@
 // once.hpp - do something once, whoever comes first.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <concepts>
 #include <exception>
 #include <functional>
@@ -10,7 +12,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <dunlin/config.hpp>
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/task.hpp>
 

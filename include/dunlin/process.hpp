@@ -1,6 +1,8 @@
 // process.hpp - child processes.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <filesystem>
 #include <memory>
 #include <optional>

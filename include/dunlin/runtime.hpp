@@ -1,13 +1,13 @@
 // runtime.hpp - the runtime itself: how many processors, what they do, what every goroutine waits for.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin::runtime {
 

@@ -1,6 +1,8 @@
 // select.hpp - wait for several channels, deadlines and contexts at once.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <array>
 #include <chrono>
 #include <concepts>

@@ -1,6 +1,8 @@
 // signal.hpp - signals as messages.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <csignal>
 #include <cstddef>
 #include <initializer_list>

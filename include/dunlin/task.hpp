@@ -1,6 +1,8 @@
 // task.hpp - goroutines that somebody waits for: task<T> and task_group.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <exception>

@@ -1,6 +1,8 @@
 // timer.hpp - timers that send on a channel, or start a goroutine.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>

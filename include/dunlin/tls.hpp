@@ -1,6 +1,8 @@
 // tls.hpp - TLS 1.2 and 1.3 over dunlin's streams, by OpenSSL 3. A library of its own (CMake: dunlin::tls, pkg-config: dunlin-tls).
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <initializer_list>

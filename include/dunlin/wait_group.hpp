@@ -1,6 +1,8 @@
 // wait_group.hpp - wait for a number of things to be done.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,8 @@
 // chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp and timer.hpp are built on it.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +13,6 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 

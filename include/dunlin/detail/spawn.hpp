@@ -1,6 +1,8 @@
 // spawn.hpp - how a callable becomes a goroutine. Not for direct use: dunlin/go.hpp and dunlin/task.hpp are built on it.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -10,8 +12,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 
