@@ -60,6 +60,10 @@ constexpr void check_element() {
     static_assert(alignof(T) <= 64, "a channel's elements may be aligned to 64 bytes at most");
 }
 
+template <class Value, class T>
+inline constexpr bool can_be_sent = std::is_convertible_v<Value, T>;
+#define DUNLIN_CANNOT_BE_SENT "dunlin: the value cannot become one of the channel's type (what cannot be copied: std::move)"
+
 template <class T>
 std::optional<T> take(element_slot<T>& slot) noexcept {
     std::optional<T> value(std::move(slot.value));
@@ -88,6 +92,11 @@ public:
     {
         T copy(value);
         send(std::move(copy), where);
+    }
+    template <class Value>
+        requires(!can_be_sent<Value, T>)
+    void send(Value&&) const {
+        static_assert(can_be_sent<Value, T>, DUNLIN_CANNOT_BE_SENT);
     }
 
     /// The same until `ctx` is done. Throws context_cancelled then, and the value is as it was. What can be sent at
@@ -221,6 +230,11 @@ public:
     received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
         element_slot<T> slot;
         return received_as(slot, receive_with_deadline(slot, deadline_in(d), where));
+    }
+    template <number N>
+    received<T> recv_for(N) const {
+        static_assert(has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return recv_for(clock::duration(0));
     }
     /// The same until `t`.
     template <class Clock, class Duration>

@@ -221,6 +221,11 @@ private:
     static std::int64_t deadline_of(const std::chrono::time_point<Clock, Duration>& t) {
         return detail::deadline_at(t);
     }
+    template <detail::number N>
+    static std::int64_t deadline_of(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return 0;
+    }
     template <class T>
     void set(detail::io_direction which, const T& t, std::error_code& ec) noexcept {
         try {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <dunlin/detail/one_shot.hpp>
+#include <dunlin/detail/spawn.hpp>
 #include <dunlin/task.hpp>
 
 namespace dunlin {
@@ -49,7 +50,8 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
         detail::one_shot& done;
         ~ending() { done.set(); }
     } guard{flag.done_};
-    std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
+    static_assert(detail::fits_here<F, Args...>, DUNLIN_DOES_NOT_FIT_HERE);
+    if constexpr (detail::fits_here<F, Args...>) std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
 }
 
 namespace detail {

@@ -195,11 +195,24 @@ private:
     [[no_unique_address]] Handler handler_;
 };
 
+// What a case cannot be made of is said in one line (dunlin/detail/spawn.hpp), and no_case() stands in its place.
+inline auto no_case() { return plain_case<no_handler>(case_kind::otherwise, std::int64_t{0}, no_handler{}, std::source_location()); }
+
+template <class Handler>
+inline constexpr bool handles = std::is_invocable_v<std::decay_t<Handler>&>;
+template <class Handler, class T>
+inline constexpr bool handles_received = std::is_invocable_v<std::decay_t<Handler>&, std::optional<T>> || handles<Handler>;
+#define DUNLIN_DOES_NOT_HANDLE "dunlin::select: the handler of this case is called without arguments, and takes some"
+#define DUNLIN_DOES_NOT_HANDLE_RECEIVED "dunlin::on_recv: the handler takes a std::optional<T>, T being the channel's type, or nothing"
+
 template <class C>
 concept select_case_type = requires(std::remove_cvref_t<C>& c) {
     { c.prepare() } -> std::same_as<case_base*>;
     c.run();
 };
+
+template <class... C>
+inline constexpr bool are_cases = (select_case_type<C> && ...);
 
 template <class C>
 void settle(C& c, bool taken) noexcept {
@@ -218,11 +231,15 @@ concept sendable = requires { typename std::remove_cvref_t<C>::sends; };
 /// Like every case it owns its handler, and the channel if it is given a temporary handle. A variable it only looks at:
 /// to keep the case for longer than `c` lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
-    requires(std::invocable<std::decay_t<Handler>&, std::optional<typename std::remove_cvref_t<C>::receives>> || std::invocable<std::decay_t<Handler>&>)
 [[nodiscard]] auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::receives;
-    using result = detail::receive_case<element, std::decay_t<Handler>>;
-    return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+    static_assert(detail::handles_received<Handler, element>, DUNLIN_DOES_NOT_HANDLE_RECEIVED);
+    if constexpr (detail::handles_received<Handler, element>) {
+        using result = detail::receive_case<element, std::decay_t<Handler>>;
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
@@ -232,36 +249,58 @@ template <detail::receivable C, class Handler = detail::no_handler>
 /// list keeps it until it is sent; s.value() is what it holds.
 /// select() throws channel_closed when it takes this case and the channel is closed.
 template <detail::sendable C, class Value, class Handler = detail::no_handler>
-    requires std::convertible_to<Value, typename std::remove_cvref_t<C>::sends> && std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current(),
     detail::full_expression&& now = {}) {
     using element = typename std::remove_cvref_t<C>::sends;
-    using result = detail::send_case<element, std::decay_t<Handler>>;
-    return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value), std::forward<Handler>(handler), where, now);
+    static_assert(detail::can_be_sent<Value, element>, DUNLIN_CANNOT_BE_SENT);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::can_be_sent<Value, element> && detail::handles<Handler>) {
+        using result = detail::send_case<element, std::decay_t<Handler>>;
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value), std::forward<Handler>(handler), where, now);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// A case of select(): none of the others was ready for `d`, which begins with the call of select(). Zero or negative: as otherwise().
 /// Throws std::invalid_argument for a duration that is not a number.
 template <class Rep, class Period, class Handler = detail::no_handler>
-    requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler = {},
     std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::handles<Handler>) {
+        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
+}
+template <detail::number N, class... Handler>
+auto on_timeout(N, Handler&&...) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return detail::no_case();
 }
 
 /// A case of select(): the context is cancelled, or its deadline has passed. If others can go as well, each is as
 /// likely as the other, as in Go.
 template <std::derived_from<context> Context, class Handler = detail::no_handler>
-    requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::handles<Handler>) {
+        return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// A case of select(): none of the others is ready now. select() does not wait then. At most one.
 template <class Handler = detail::no_handler>
-    requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::handles<Handler>) {
+        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// Any of the cases above, in a vector for instance. It keeps its channel alive, and its value until that is sent.
@@ -311,6 +350,14 @@ std::size_t select(Cases&&... cases) {
     i = 0;
     static_cast<void>(((i++ == taken ? (cases.run(), true) : false) || ...));
     return taken;
+}
+
+// Something else than a case.
+template <class... Cases>
+    requires(!(detail::select_case_type<Cases> && ...) && !(sizeof...(Cases) == 1 && (std::convertible_to<Cases, std::span<select_case>> && ...)))
+std::size_t select(Cases&&...) {
+    static_assert(detail::are_cases<Cases...>, "dunlin::select: each argument is a case: on_recv(c, ...), on_send(c, value), on_timeout(d), ...");
+    return 0;
 }
 
 /// The same for a list that is made at run time. The cases may be used again; a send that was taken has given its value away.

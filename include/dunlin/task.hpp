@@ -218,31 +218,52 @@ template <class R, class F, class... Args>
 
 /// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to whoever calls get().
 /// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join, fib.
-template <class F>
-    requires detail::goroutine_function<F>
+template <detail::not_options F>
 auto spawn(F&& f, std::source_location where = std::source_location::current()) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(nullptr, where, std::forward<F>(f));
+    static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(nullptr, where, std::forward<F>(f));
+    } else {
+        return task<void>();
+    }
 }
 
-template <class F, class Arg, class... Args>
-    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+template <detail::not_options F, class Arg, class... Args>
+    requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
 [[gnu::always_inline]] inline auto spawn(F&& f, Arg&& arg, Args&&... args) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
-        nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Arg, Args...>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
+            nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    } else {
+        return task<void>();
+    }
 }
 
 template <class F>
-    requires detail::goroutine_function<F>
 auto spawn(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(&options, where, std::forward<F>(f));
+    static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(&options, where, std::forward<F>(f));
+    } else {
+        return task<void>();
+    }
 }
 
 template <class F, class Arg, class... Args>
-    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+    requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
 [[gnu::always_inline]] inline auto spawn(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
-        &options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Arg, Args...>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
+            &options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    } else {
+        return task<void>();
+    }
 }
+
+// Of an overloaded function it must be said which one: a lambda that calls it, or a cast. Not defined.
+task<void> spawn(detail::overloaded_function, ...);
 
 /// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
 ///
@@ -260,16 +281,17 @@ public:
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.
-    template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
+    template <detail::not_options F, class... Args>
     [[gnu::always_inline]] void go(F&& f, Args&&... args) {
-        start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F, Args...>) start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
     }
     template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     [[gnu::always_inline]] void go(const go_options& options, F&& f, Args&&... args) {
-        start(&options, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F, Args...>) start(&options, std::forward<F>(f), std::forward<Args>(args)...);
     }
+    void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
 
     /// Waits until every member has ended. Members that have not begun run here, on the caller's stack, when they are the youngest in the queue.
     /// Blocks    The goroutine (a plain thread on a plain thread).
