@@ -26,7 +26,7 @@ WAYS = {  # flags, and what the functions of the way are called
                 {"without_address_sanitizer", "without_thread_sanitizer", "without_GLIBCXX_DEBUG", "with_GLIBCXX_USE_CXX11_ABI_0"}),
 }
 REFUSED = {"-std=c++17": "needs C++20", "-m32": "64-bit", "-fno-exceptions": "needs exceptions", "-fno-rtti": "needs type information",
-           "-stdlib=libc++": "libstdc\\+\\+"}
+           "-stdlib=libc++": "libstdc++"}
 
 
 def run(*command, **more):
@@ -76,6 +76,8 @@ class Checks:
 
     def exchange(self):
         program = self.file("linked_shared_plain_plain")
+        if not os.path.exists(program):
+            return
         for way in WAYS:
             if "sanitize" in "".join(WAYS[way][0]):
                 continue  # its own library would have to be there first
@@ -95,7 +97,7 @@ class Checks:
                 if flag.startswith("-stdlib") and "'version' file not found" in done.stderr:
                     continue  # no libc++ here
                 errors = [line for line in done.stderr.splitlines() if "error:" in line]
-                self.expect(done.returncode != 0 and errors and re.search("dunlin .*" + says, errors[0]) and
+                self.expect(done.returncode != 0 and errors and re.search("dunlin .*" + re.escape(says), errors[0]) and
                             len(done.stderr.splitlines()) <= 12, f"{header}.hpp with {flag}: expected {says}", done.stderr)
 
 
@@ -112,7 +114,7 @@ def main():
             file.write("#include <dunlin/config.hpp>\nint main() {}\n")
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(checks.compile, WAYS))
-            list(pool.map(checks.link, itertools.product(WAYS, WAYS)))
+            list(pool.map(checks.link, itertools.product(WAYS, WAYS) if compiler == compilers[0] else [("debug", "plain"), ("plain", "thread")]))
         checks.exchange()
         checks.refuse(source)
         faults += checks.faults
