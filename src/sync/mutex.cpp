@@ -265,6 +265,11 @@ void detail::mutex_holder::print(platform::text_writer& out, const void* mutex_a
     static_cast<const mutex*>(mutex_address)->print_holder(out);
 }
 
+std::uint64_t detail::mutex_holder::goroutine(const void* mutex_address) noexcept {
+    const std::uint64_t owner = static_cast<const mutex*>(mutex_address)->owner_.load(std::memory_order_relaxed);
+    return owner >> 63 != 0 ? 0 : owner;
+}
+
 void mutex::report_recursion() const noexcept {
     platform::text_writer text(-1);
     text << "recursive lock of a mutex by its own holder: ";
