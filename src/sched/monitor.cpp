@@ -69,8 +69,9 @@ std::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monito
 struct long_waits {
     static constexpr std::size_t remembered = 8;
     const goroutine* seen[remembered] = {};  // in the last look, never followed
-    std::int64_t next_ns = 0;                // 0: nobody has been busy since a look that found nobody
+    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found nobody
     std::int64_t last_ns = 0;
+    std::uint32_t ticks = 0;                 // of all processors, at the last look
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
 };
@@ -132,10 +133,15 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     return wake_at;
 }
 
-bool ticks_go_on(rounds& r) noexcept {
+std::uint32_t ticks_of_all() noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
     std::uint32_t ticks = 0;
     for (std::uint32_t i = 0; i < made; ++i) ticks += the_scheduler.processor_at(i)->tick.load(std::memory_order_relaxed);
+    return ticks;
+}
+
+bool ticks_go_on(rounds& r) noexcept {
+    const std::uint32_t ticks = ticks_of_all();
     return std::exchange(r.ticks, ticks) != ticks;
 }
 
@@ -239,13 +245,16 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. While nobody runs there is one more, and then none.
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and then,
+// if nobody waits, none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
+    const std::uint32_t ticks = ticks_of_all();
     if (w.next_ns == 0) {
-        if (!all_idle()) w.next_ns = std::max(now, w.last_ns + long_wait_ns);
+        if (ticks != w.ticks) w.next_ns = std::max(now, w.last_ns + long_wait_ns);
         return;
     }
     if (now < w.next_ns) return;
+    const bool executed = std::exchange(w.ticks, ticks) != ticks;
     const goroutine* found[long_waits::remembered] = {};
     std::size_t count = 0;
     bool again = false;
@@ -257,7 +266,7 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     });
     std::copy(std::begin(found), std::end(found), w.seen);
     w.last_ns = now;
-    w.next_ns = count != 0 ? now + std::max(long_wait_ns, w.pause_ns) : 0;
+    w.next_ns = count != 0 || executed ? now + std::max(long_wait_ns, w.pause_ns) : 0;
     if (!again) {
         w.pause_ns = 0;
     } else if (now >= w.report_not_before_ns) {
