@@ -67,7 +67,7 @@ std::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monito
 // Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for which
 // it stops the world. So it is asked less and less often about those that go on waiting.
 struct long_waits {
-    static constexpr std::size_t remembered = 8;
+    static constexpr std::size_t remembered = 64;
     const goroutine* seen[remembered] = {};  // in the last look, never followed
     std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found nobody
     std::int64_t last_ns = 0;
