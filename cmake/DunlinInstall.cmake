@@ -36,3 +36,11 @@ if(TARGET dunlin_tls)
     configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-tls.pc.in" "${PROJECT_BINARY_DIR}/dunlin-tls.pc" @ONLY)
     install(FILES "${PROJECT_BINARY_DIR}/dunlin-tls.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endif()
+
+# Removes what the last installation from this build has written.
+if(NOT TARGET uninstall)
+    add_custom_target(uninstall
+        COMMAND ${CMAKE_COMMAND} -D "manifest=${PROJECT_BINARY_DIR}/install_manifest.txt" -P "${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake"
+        COMMENT "Removing what was installed"
+        VERBATIM)
+endif()

@@ -38,6 +38,14 @@ if(DUNLIN_SANITIZE)
     endif()
 endif()
 
+# Within another project that says nothing, CMake compiles without optimisation. A scheduler is not debugged by those who
+# use it, and is ten times as slow so.
+set(DUNLIN_OPTIMISATION "")
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND NOT "$ENV{CXXFLAGS} ${CMAKE_CXX_FLAGS}" MATCHES "(^| )-O")
+    set(DUNLIN_OPTIMISATION -O2)
+    message(STATUS "dunlin: no CMAKE_BUILD_TYPE: the library is compiled with -O2, and what uses it without optimisation")
+endif()
+
 # Every source file of the library; of the assembly only what this processor understands.
 function(dunlin_source_files out)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
@@ -53,13 +61,14 @@ function(dunlin_library name kind sources)
     target_include_directories(${name}
         PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
         PRIVATE "${PROJECT_SOURCE_DIR}/src")
-    target_compile_options(${name} PRIVATE ${DUNLIN_WARNINGS} -fno-omit-frame-pointer)
+    target_compile_options(${name} PRIVATE ${DUNLIN_WARNINGS} ${DUNLIN_OPTIMISATION} -fno-omit-frame-pointer)
     # Whoever links an instrumented library must be instrumented too.
     target_compile_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
     target_link_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
     target_link_libraries(${name} PUBLIC Threads::Threads)
     set_target_properties(${name} PROPERTIES
         CXX_EXTENSIONS OFF
+        UNITY_BUILD OFF # each file has names of its own, whatever the project around this one does
         POSITION_INDEPENDENT_CODE ON
         CXX_VISIBILITY_PRESET hidden
         VISIBILITY_INLINES_HIDDEN ON)

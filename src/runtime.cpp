@@ -302,7 +302,24 @@ void discard(new_goroutine n) noexcept { sched::discard_goroutine(of(n.g)); }
 void join(goroutine_handle* g, std::source_location where) noexcept { park::join(of(g), where); }
 bool has_ended(const goroutine_handle* g) noexcept { return park::has_ended(of(g)); }
 void release(goroutine_handle* g) noexcept { sched::release_goroutine(of(g)); }
+void detach(goroutine_handle* g) noexcept { park::detach(of(g)); }
 unsigned long long id_of(const goroutine_handle* g) noexcept { return of(g)->id; }
+
+unsigned hardware_concurrency() noexcept {
+    try {
+        return runtime::max_procs();
+    } catch (...) {
+        return 0;  // the runtime cannot start
+    }
+}
+
+void throw_cannot_join(const char* operation, join_refusal why) {
+    if (why == join_refusal::itself) {
+        throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur), std::string(operation) + ": called by the goroutine itself");
+    }
+    throw std::system_error(std::make_error_code(std::errc::invalid_argument),
+        std::string(operation) + ": it holds no goroutine (default constructed, moved from, joined or detached)");
+}
 
 void sleep_until(clock::time_point t, std::source_location where) { timers::sleep_until_ns(t.time_since_epoch().count(), where); }
 

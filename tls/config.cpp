@@ -61,23 +61,69 @@ void expect_end(const char* what, const std::string& where) {
     ERR_clear_error();
 }
 
-void use_chain(SSL_CTX* c, std::string_view pem, const std::string& where) {
-    const bio_ptr bio = reader_of(pem);
+// Reads a certificate with its chain, and its key, and tries them as a connection will. Changes nothing.
+identity read_identity(SSL_CTX* c, std::string_view certificate_pem, const std::string& certificate_where, std::string_view key_pem,
+    const std::string& key_where) {
+    identity made;
+    const openssl_ptr<SSL, SSL_free> trial(SSL_new(c));
+    made.chain.reset(sk_X509_new_null());
+    if (!trial || !made.chain) throw std::bad_alloc();
+    const bio_ptr certificates = reader_of(certificate_pem), keys = reader_of(key_pem);
     ERR_clear_error();
-    const x509_ptr own = next_certificate(bio.get());
-    if (!own || SSL_CTX_use_certificate(c, own.get()) != 1) refuse("certificate", where);
-    SSL_CTX_clear_chain_certs(c);
-    while (const x509_ptr next = next_certificate(bio.get())) {
-        if (SSL_CTX_add1_chain_cert(c, next.get()) != 1) refuse("certificate", where);
+    made.certificate = next_certificate(certificates.get());
+    if (!made.certificate || SSL_use_certificate(trial.get(), made.certificate.get()) != 1) refuse("certificate", certificate_where);
+    while (x509_ptr next = next_certificate(certificates.get())) {
+        if (SSL_add1_chain_cert(trial.get(), next.get()) != 1 || sk_X509_push(made.chain.get(), next.get()) == 0) refuse("certificate", certificate_where);
+        static_cast<void>(next.release());  // the chain's now
     }
-    expect_end("certificate", where);
+    expect_end("certificate", certificate_where);
+    ERR_clear_error();
+    made.key.reset(PEM_read_bio_PrivateKey(keys.get(), nullptr, no_password, nullptr));
+    const bool fits = made.key && SSL_use_PrivateKey(trial.get(), made.key.get()) == 1 && SSL_check_private_key(trial.get()) == 1;
+    if (!fits) refuse("key", key_where);
+    return made;
 }
 
-void use_key(SSL_CTX* c, std::string_view pem, const std::string& where) {
-    const bio_ptr bio = reader_of(pem);
+identity copy_of(const identity& i) {
+    identity copy;
+    if (X509_up_ref(i.certificate.get()) == 1) copy.certificate.reset(i.certificate.get());
+    if (EVP_PKEY_up_ref(i.key.get()) == 1) copy.key.reset(i.key.get());
+    copy.chain.reset(X509_chain_up_ref(i.chain.get()));
+    if (!copy.certificate || !copy.key || !copy.chain) throw std::bad_alloc();
+    return copy;
+}
+
+bool same_kind(const identity& a, const identity& b) noexcept { return EVP_PKEY_get_base_id(a.key.get()) == EVP_PKEY_get_base_id(b.key.get()); }
+
+// In place of the one of its kind, or of all.
+void show(config::data& d, identity fresh, bool instead_of_all) {
+    for (;;) {
+        const std::shared_ptr<const identities> before = d.own();
+        auto after = std::make_shared<identities>();
+        if (before != nullptr && !instead_of_all) {
+            for (const identity& i : *before) {
+                if (!same_kind(i, fresh)) after->push_back(copy_of(i));
+            }
+        }
+        after->push_back(copy_of(fresh));
+        const std::lock_guard hold(d.lock);
+        if (d.own_identities != before) continue;  // another one was faster
+        d.own_identities = std::move(after);
+        return;
+    }
+}
+
+// Cipher suites whose keys are forgotten after the connection and whose records are authenticated as they are encrypted.
+constexpr const char* ciphers_of_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20";
+
+// OpenSSL passes over names that it does not know.
+void check_cipher(const std::string& name) {
+    const openssl_ptr<SSL_CTX, SSL_CTX_free> trial(SSL_CTX_new(TLS_method()));
+    if (!trial) throw std::bad_alloc();
     ERR_clear_error();
-    const key_ptr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
-    if (!key || SSL_CTX_use_PrivateKey(c, key.get()) != 1 || SSL_CTX_check_private_key(c) != 1) refuse("key", where);
+    const bool known = name.starts_with("TLS_") ? SSL_CTX_set_ciphersuites(trial.get(), name.c_str()) == 1
+                                                : SSL_CTX_set_cipher_list(trial.get(), name.c_str()) == 1;
+    if (!known) refuse("cipher", name);
 }
 
 void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
@@ -111,6 +157,7 @@ std::shared_ptr<config::data> make_data() {
     if (!d->context) refuse("set-up", "of OpenSSL");
     SSL_CTX* c = d->context.get();
     SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION);
+    if (SSL_CTX_set_cipher_list(c, ciphers_of_1_2) != 1) refuse("set-up", "of OpenSSL");
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
     SSL_CTX_set_num_tickets(c, 0);
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
@@ -152,15 +199,23 @@ config config::server_from_memory(std::string_view certificate_pem, std::string_
 }
 
 config& config::certificate(const std::string& certificate_file, const std::string& key_file) {
-    use_chain(data_->context.get(), contents_of("certificate", certificate_file), certificate_file);
-    use_key(data_->context.get(), contents_of("key", key_file), key_file);
+    const std::string certificate_pem = contents_of("certificate", certificate_file), key_pem = contents_of("key", key_file);
+    show(*data_, read_identity(data_->context.get(), certificate_pem, certificate_file, key_pem, key_file), false);
     return *this;
 }
 
 config& config::certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem) {
-    use_chain(data_->context.get(), certificate_pem, in_memory);
-    use_key(data_->context.get(), key_pem, in_memory);
+    show(*data_, read_identity(data_->context.get(), certificate_pem, in_memory, key_pem, in_memory), false);
     return *this;
+}
+
+void config::replace_certificate(const std::string& certificate_file, const std::string& key_file) {
+    const std::string certificate_pem = contents_of("certificate", certificate_file), key_pem = contents_of("key", key_file);
+    show(*data_, read_identity(data_->context.get(), certificate_pem, certificate_file, key_pem, key_file), true);
+}
+
+void config::replace_certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem) {
+    show(*data_, read_identity(data_->context.get(), certificate_pem, in_memory, key_pem, in_memory), true);
 }
 
 config& config::trust(const std::string& file) {
@@ -212,7 +267,24 @@ config& config::minimum_version(version v) {
     return *this;
 }
 
-config& config::session_tickets(unsigned count) {
+config& config::ciphers(std::initializer_list<std::string_view> names) {
+    std::string old_ones, new_ones;
+    for (const std::string_view name : names) {
+        if (name.empty() || name.find(':') != name.npos) throw std::invalid_argument("tls: one name of a cipher suite each: \"" + std::string(name) + '"');
+        check_cipher(std::string(name));
+        std::string& list = name.starts_with("TLS_") ? new_ones : old_ones;
+        list += (list.empty() ? "" : ":") + std::string(name);
+    }
+    ERR_clear_error();
+    SSL_CTX* c = data_->context.get();
+    if (!old_ones.empty() && SSL_CTX_set_cipher_list(c, old_ones.c_str()) != 1) refuse("ciphers", old_ones);
+    if (!new_ones.empty() && SSL_CTX_set_ciphersuites(c, new_ones.c_str()) != 1) refuse("ciphers", new_ones);
+    return *this;
+}
+
+config& config::session_tickets(unsigned count, std::chrono::nanoseconds key_period) {
+    if (key_period.count() <= 0) throw std::invalid_argument("tls: the keys of session tickets serve for more than 0 ns");
+    data_->tickets.serve(data_->context.get(), key_period);
     SSL_CTX_set_num_tickets(data_->context.get(), count);
     if (count != 0) {
         SSL_CTX_clear_options(data_->context.get(), SSL_OP_NO_TICKET);

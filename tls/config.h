@@ -2,11 +2,15 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include <openssl/ssl.h>
 
 #include <dunlin/tls.hpp>
+
+#include "ticket_keys.h"
 
 namespace dunlin::tls {
 
@@ -20,14 +24,33 @@ struct openssl_free {
 template <class T, auto Free>
 using openssl_ptr = std::unique_ptr<T, openssl_free<Free>>;
 
+inline void free_chain(STACK_OF(X509) * chain) noexcept { sk_X509_pop_free(chain, X509_free); }
+
+// What one shows to peers. Never changed: connections share it.
+struct identity {
+    openssl_ptr<X509, X509_free> certificate;
+    openssl_ptr<STACK_OF(X509), free_chain> chain;
+    openssl_ptr<EVP_PKEY, EVP_PKEY_free> key;
+};
+using identities = std::vector<identity>;  // one for each kind of key
+
 struct config::data {
     openssl_ptr<SSL_CTX, SSL_CTX_free> context;
+    ticket_keys tickets;
     std::string protocols;    // ALPN, as on the wire: each with its length before it; read by OpenSSL's callback on the server's side
     std::string server_name;  // empty: the one that is dialled
     // A config does not know on which side it will be used: the session decides by its own.
     bool trusts_system = true;        // clients; until trust() names others
     bool asks_clients = false;        // servers: for a certificate, which is verified
     bool skips_verification = false;  // clients
+
+    // Each new connection takes what is there then; who replaces it makes a new one.
+    std::shared_ptr<const identities> own() const {
+        const std::lock_guard hold(lock);
+        return own_identities;
+    }
+    mutable std::mutex lock;  // held for the copy of a pointer
+    std::shared_ptr<const identities> own_identities;  // lock; null: none
 };
 
 // What the system trusts. Read once, when it is first needed (30 ms of CPU for Debian's 140 authorities), and kept for ever.

@@ -21,6 +21,7 @@ std::string own_text(int value) {
     case errc::truncated: return "the connection has ended without a close_notify";
     case errc::certificate_rejected: return "certificate verify failed";
     case errc::no_server_name: return "there is no server name to verify (name one, or config::insecure_skip_verify())";
+    case errc::flood: return "the peer sends messages that bring no data, without end";
     case errc::protocol: return "TLS failure";
     }
     return "error " + std::to_string(value);

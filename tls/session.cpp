@@ -18,6 +18,9 @@ constexpr std::size_t most_in_record = 16 * 1024;
 constexpr std::size_t raw_size = most_in_record + 512;  // a record with its header, tag and padding
 constexpr std::size_t most_at_once = 64 * 1024;         // encrypted before it is sent
 constexpr auto close_notify_limit = std::chrono::seconds(5);
+constexpr std::size_t most_kept = 1024;                // of a buffer, while nothing is written
+constexpr std::size_t most_fruitless = 64 * 1024;      // a record is a quarter of it; a server's tickets are less
+constexpr std::size_t most_answers_unsent = 64 * 1024;
 
 detail::io_limit limit_of(const dunlin::context* ctx) noexcept { return ctx != nullptr ? detail::io_limit(*ctx) : detail::io_limit(); }
 
@@ -36,6 +39,7 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     if (!ssl_) throw std::bad_alloc();
     BIO* bio = make_wire_bio(wire_);
     SSL_set_bio(ssl_.get(), bio, bio);
+    show_certificates(c);
     if (s == side::server) {
         SSL_set_accept_state(ssl_.get());
         if (c.data_->asks_clients) SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
@@ -48,6 +52,16 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     verify_name(server_name_of(c).empty() ? server_name : std::string_view(server_name_of(c)));
 }
 
+// Those that the config has now; a later change is for later connections.
+void session::show_certificates(const config& c) {
+    const std::shared_ptr<const identities> own = c.data_->own();
+    if (own == nullptr) return;
+    for (const identity& i : *own) {
+        if (SSL_use_cert_and_key(ssl_.get(), i.certificate.get(), i.key.get(), i.chain.get(), 1) == 1) continue;
+        throw_tls_error("tls handshake with " + peer_, take_openssl_error().error);
+    }
+}
+
 void session::verify_name(std::string_view name) {
     const bool verifies = (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0;
     std::string host(name.substr(0, name.find('%')));  // without the zone of an IPv6 address
@@ -57,7 +71,7 @@ void session::verify_name(std::string_view name) {
         return;
     }
     X509_VERIFY_PARAM* wanted = SSL_get0_param(ssl_.get());
-    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     if (X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1) return;
     ERR_clear_error();
     if (X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) != 1 || SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) {
@@ -125,19 +139,44 @@ bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const n
     return !ec;
 }
 
+// Before more is read. With the reader's turn.
+bool session::is_flood(std::error_code& ec) {
+    if (!done_.load(std::memory_order_relaxed)) return false;
+    const std::lock_guard hold(lock_);
+    if (!fatal_ && (fruitless_ > most_fruitless || answers_ > most_answers_unsent)) fatal_ = make_error_code(errc::flood);
+    ec = fatal_;
+    return static_cast<bool>(ec);
+}
+
 // Hands OpenSSL what the network has. With the reader's turn, or in the handshake.
 bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    if (!raw_) raw_ = std::make_unique_for_overwrite<char[]>(raw_size);
-    const std::size_t n = detail::io_read(io_access::of(network_), {raw_.get(), raw_size}, limit_of(ctx).get(), ec, where);
+    if (is_flood(ec)) return false;
+    const std::size_t n = detail::io_read_lent(io_access::of(network_), raw_, raw_size, limit_of(ctx).get(), ec, where);
     if (!ec && n == 0) ec = make_error_code(errc::truncated);
     if (ec) return false;
     {
         const std::lock_guard hold(lock_);
         wire_.in = {raw_.get(), n};
+        if (done_.load(std::memory_order_relaxed)) fruitless_ += n;
         ++progress_;
     }
     more_progress_.notify_all();
     return true;
+}
+
+// With the reader's turn, or in the handshake.
+void session::give_back_input() {
+    const std::lock_guard hold(lock_);
+    if (wire_.in.empty()) raw_.reset();
+}
+
+// With send_turn_.
+void session::give_back_output() {
+    for (std::vector<char>* buffer : {&sending_, &gathered_}) {
+        if (buffer->capacity() > most_kept) std::vector<char>().swap(*buffer);
+    }
+    const std::lock_guard hold(lock_);
+    if (wire_.out.empty() && wire_.out.capacity() > most_kept) std::vector<char>().swap(wire_.out);
 }
 
 // After read_turn_ has been given back: whoever sees the old count before fails to take that turn only if somebody else has it, who will come here too.
@@ -187,6 +226,7 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
             ec = write_error_;
             if (ec || wire_.out.empty()) return;
             sending_.swap(wire_.out);
+            answers_ = 0;
         }
         const const_buffer all(sending_.data(), sending_.size());
         const std::size_t sent = detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
@@ -194,6 +234,7 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
             const std::lock_guard hold(lock_);
             if (sent == 0 && for_a_reader) {  // its limits are not the writers': who comes next sends it
                 wire_.out.insert(wire_.out.begin(), sending_.begin(), sending_.end());
+                answers_ = wire_.out.size();
             } else {
                 write_error_ = ec;  // part of a record may have gone: what comes later must not follow it
             }
@@ -212,6 +253,7 @@ void session::flush_pending(const dunlin::context* ctx, const where_type& where)
     while (has_output() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         flush(ctx, ignored, where, true);
+        give_back_output();
         if (ignored) return;
     }
 }
@@ -228,6 +270,7 @@ void session::handshake(const dunlin::context* ctx, std::error_code& ec, const w
     ec = handshake_error_;
     if (ec || !may_go_on(ctx, ec)) return;
     shake_hands(ctx, ec, where);
+    give_back_input();
     handshake_error_ = ec;
     if (!ec) done_.store(true, std::memory_order_release);
 }
@@ -239,6 +282,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
         if (s.output) {
             const std::lock_guard turn(send_turn_);
             flush(ctx, unsent, where);
+            give_back_output();
         }
         if (s.what == outcome::failed) ec = s.error;
         if (s.what == outcome::failed || (s.what == outcome::done && !unsent)) return;
@@ -258,7 +302,13 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
 std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     while (may_go_on(nullptr, ec)) {  // fill() looks at the context: what is decrypted is there
         std::size_t n = 0;
-        const step s = attempt([&] { return SSL_read_ex(ssl_.get(), b.data(), b.size(), &n); });
+        const step s = attempt([&] {
+            const std::size_t unsent = wire_.out.size();
+            const int result = SSL_read_ex(ssl_.get(), b.data(), b.size(), &n);
+            answers_ += wire_.out.size() - unsent;
+            if (result > 0) fruitless_ = 0;
+            return result;
+        });
         if (s.output) flush_pending(ctx, where);
         if (s.what == outcome::done) return n;
         if (s.what == outcome::failed) ec = s.error;
@@ -279,6 +329,7 @@ std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx
             if (n == 0) break;
             done += n;
         } while (all && done < b.size());
+        give_back_input();
     }
     reader_has_left();
     return done;
@@ -314,10 +365,12 @@ std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* c
             // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading too.
             if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) ec = std::make_error_code(std::errc::broken_pipe);
             if (write_error_) ec = write_error_;
+            // In one step, not by doubling: it is given back after the call.
+            if (!ec) wire_.out.reserve(wire_.out.size() + (piece.size() < most_in_record ? piece.size() : most_at_once + most_in_record) + most_kept);
             while (!ec && result > 0 && piece.size() != 0 && encrypted < most_at_once) {
                 std::size_t n = 0;
                 result = SSL_write_ex(ssl_.get(), piece.data(), piece.size(), &n);
-                if (result > 0) encrypted += n, piece = next_piece(c);
+                if (result > 0) encrypted += n, fruitless_ = 0, piece = next_piece(c);
             }
             return result;
         });
@@ -344,6 +397,7 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
     {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         done = write_in_turn(c, all, ctx, ec, where);
+        give_back_output();
     }
     flush_pending(ctx, where);
     return done;
@@ -390,7 +444,8 @@ void session::close() noexcept {
         try {
             std::error_code ignored;
             if (say_end().output) {
-                network_.set_write_deadline(close_notify_limit);
+                // A deadline of the user's that comes earlier holds.
+                detail::io_shorten_deadline(io_access::of(network_), detail::io_direction::write, detail::deadline_in(close_notify_limit), ignored);
                 flush(nullptr, ignored, where_type::current());
             }
         } catch (...) {  // closed meanwhile, or no memory: without it, then

@@ -3,7 +3,8 @@
 // Problem    OpenSSL's objects are for one user at a time, its error queue belongs to the thread, and a goroutine that waits may continue on another thread. So
 //            nothing may wait inside of OpenSSL. Yet a reader and a writer use the same connection at the same time, and the reader may have to send
 //            (an answer to a key update, an alert).
-// Data       ssl_, wire_, fatal_, write_error_ belong to lock_, which is never held while anybody waits for the network. OpenSSL reads from wire_.in and
+// Data       ssl_, wire_, fatal_, write_error_, fruitless_, answers_ belong to lock_, which is never held while anybody
+//            waits for the network. OpenSSL reads from wire_.in and
 //            appends to wire_.out; it never waits. raw_ is the reader's (or the handshake's), sending_ and gathered_ are of who has send_turn_.
 // Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue, unlock. What it left in wire_.out is
 //            sent outside (flush()), in order, by whoever has send_turn_. If it wants to read, the reader reads from the network into raw_ and
@@ -16,10 +17,15 @@
 //            the peer reads, whose reader may be waiting in the same way. It appends (with lock_), and tries to take the turn. If that fails somebody
 //            has it, and everybody who gives it back then looks at wire_.out (flush_pending()). Had he looked before the append, he would have given the turn
 //            back before the reader tried to take it; so he looks after it, and sees it.
+// Memory     A connection that waits holds no buffers: raw_ is there for an attempt to read, and goes when there is nothing to read or a reader leaves with
+//            nothing in it. What a writer leaves behind has at most `most_kept` bytes.
+// Floods     TLS has messages that bring no data and demand an answer, key updates for instance, as many as the peer likes. Two bounds: fruitless_ bytes
+//            in a row, with no data either way, and answers_ of a reader that wait for the turn to be sent. Beyond, the connection fails (errc::flood).
+//            The handshake has OpenSSL's own bounds.
 // Errors     After a failed send part of a record may be out: no more can be sent (write_error_). After an error of the protocol OpenSSL can go on in neither
 //            direction (fatal_). After a failed handshake there is no connection (handshake_error_).
 // Source     Go's crypto/tls.Conn: in.Mutex, out.Mutex, permanent errors after a failed write, 5 s for the close_notify.
-// Tests      tests/tls/stream_test.cpp, tests/tls/split_message_test.cpp, tests/tls/identity_test.cpp, tests/tls/peer_test.cpp
+// Tests      tests/tls/stream_test.cpp, tests/tls/split_message_test.cpp, tests/tls/identity_test.cpp, tests/tls/peer_test.cpp, tests/tls/hostile_test.cpp
 #pragma once
 
 #include <atomic>
@@ -101,7 +107,10 @@ private:
     template <class Call>
     step attempt(Call call);
     step judge(int result) noexcept;
+    bool is_flood(std::error_code& ec);
     bool fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void give_back_input();
+    void give_back_output();
     void reader_has_left();
     void await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader = false);
@@ -112,6 +121,7 @@ private:
     std::size_t write_in_turn(cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     const_buffer next_piece(cursor& c);
     step say_end();
+    void show_certificates(const config& c);
     void verify_name(std::string_view name);
 
     net::stream network_;
@@ -131,6 +141,8 @@ private:
     openssl_ptr<SSL, SSL_free> ssl_;
     wire wire_;
     std::error_code fatal_, write_error_;
+    std::size_t fruitless_ = 0;   // bytes from the network since data went either way
+    std::size_t answers_ = 0;     // of wire_.out: what readers have appended
     std::uint64_t progress_ = 0;  // counts what a reader has brought, and the readers who have left
     condition_variable_any more_progress_;
 };

@@ -2,6 +2,8 @@
 // unchanged. Optional: only programs that include it need Asio (Boost's, or the standalone one if there is no Boost or DUNLIN_STANDALONE_ASIO is defined).
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #if !defined(DUNLIN_STANDALONE_ASIO) && __has_include(<boost/asio/buffer.hpp>)
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
@@ -103,7 +105,7 @@ inline asio_error_code to_asio(const std::error_code& ec) {
     if (!ec) return {};
     if (ec.category() == std::generic_category() || ec.category() == std::system_category()) return {ec.value(), asio_system_category()};
     if (ec == errc::closed || ec == errc::cancelled) return asio_library::error::operation_aborted;
-    if (ec == errc::deadline_exceeded) return asio_library::error::timed_out;
+    if (ec == errc::deadline_exceeded || ec == errc::peer_silent) return asio_library::error::timed_out;
     if (ec == errc::end_of_file) return asio_library::error::eof;
     return foreign_error(ec);
 }

@@ -1,6 +1,8 @@
 // barrier.hpp - a number of goroutines or threads wait for each other, again and again.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +10,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {

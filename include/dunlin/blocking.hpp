@@ -2,6 +2,8 @@
 // and goroutines that compute lose their processor to others without being asked.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <concepts>
 #include <exception>
@@ -11,7 +13,7 @@
 #include <utility>
 #include <variant>
 
-#include <dunlin/config.hpp>
+#include <dunlin/detail/spawn.hpp>
 
 namespace dunlin {
 
@@ -58,12 +60,14 @@ template <class F>
 /// Cost      A few nanoseconds if nothing is handed on; a wake of a thread (5 to 10 us) if something is. Figures: docs/figures.md, blocking.
 /// Source    Go's entersyscall and exitsyscall.
 template <class F>
-    requires std::invocable<F>
 decltype(auto) blocking(F&& f) {
-    // One for each type of F, that is, for each place where a lambda is written.
-    static constinit detail::blocking_site site;
-    detail::blocking_scope scope(site);
-    return detail::call_apart(std::forward<F>(f));
+    static_assert(detail::fits_here<F>, DUNLIN_DOES_NOT_FIT_HERE);
+    if constexpr (detail::fits_here<F>) {
+        // One for each type of F, that is, for each place where a lambda is written.
+        static constinit detail::blocking_site site;
+        detail::blocking_scope scope(site);
+        return detail::call_apart(std::forward<F>(f));
+    }
 }
 
 namespace detail {

@@ -1,6 +1,8 @@
 // chan.hpp - channels: values handed from whoever sends to whoever receives.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <iterator>
@@ -15,6 +17,10 @@
 
 namespace dunlin {
 
+namespace detail {
+struct received_access;
+}
+
 template <class T>
 class chan;
 template <class T>
@@ -27,14 +33,32 @@ template <class T>
 class received : public std::optional<T> {
 public:
     received(channel_status why) noexcept : status_(why) {}
-    received(std::optional<T>&& value, channel_status why) noexcept : std::optional<T>(std::move(value)), status_(why) {}
+    received(std::optional<T>&& value, channel_status why) noexcept(std::is_nothrow_move_constructible_v<T>)
+        : std::optional<T>(std::move(value)), status_(why) {}
+    /// Made in place from `value`, with status ok.
+    template <class U>
+    received(std::in_place_t, U&& value)
+        : std::optional<T>(std::in_place, std::forward<U>(value)), status_(channel_status::ok) {}
 
     /// ok; would_block: the time was over; closed: closed and drained.
     channel_status status() const noexcept { return status_; }
 
 private:
+    friend detail::received_access;
     channel_status status_;
 };
+
+namespace detail {
+
+// For those who make the value in place.
+struct received_access {
+    template <class T>
+    static channel_status& status(received<T>& r) noexcept {
+        return r.status_;
+    }
+};
+
+}  // namespace detail
 
 /// What a timed send returns: true if the value was sent, and comparable with channel_status::ok and would_block (the time was over).
 class sent {
@@ -53,21 +77,36 @@ namespace detail {
 template <class T>
 constexpr void check_element() {
     static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel's elements are objects: use a pointer, or std::reference_wrapper");
-    static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
-        "a channel's elements must be movable without exceptions (they are moved while both sides wait): wrap it in a std::unique_ptr");
+    static_assert(std::is_nothrow_move_constructible_v<T> || std::is_copy_constructible_v<T>,
+        "a channel's elements must be movable without exceptions, or copyable (what may throw when it is moved is copied): "
+        "wrap it in a std::unique_ptr");
+    static_assert(std::is_nothrow_destructible_v<T>, "a channel's elements must be destroyed without exceptions");
     static_assert(alignof(T) <= 64, "a channel's elements may be aligned to 64 bytes at most");
 }
 
+template <class Value, class T>
+inline constexpr bool can_be_sent = std::is_convertible_v<Value, T>;
+#define DUNLIN_CANNOT_BE_SENT "dunlin: the value cannot become one of the channel's type (what cannot be copied: std::move)"
+
 template <class T>
+std::optional<T> take(element_slot<element_of<T>>& slot, chan_core* c) noexcept(!needs_box<T>) {
+    return take_as<T>(slot, c, [](auto&& value) {
+        return std::optional<T>(std::in_place, std::forward<decltype(value)>(value));
+    });
+}
+
+// Of a channel of the library's own.
+template <class T>
+    requires(!needs_box<T>)
 std::optional<T> take(element_slot<T>& slot) noexcept {
-    std::optional<T> value(std::move(slot.value));
-    std::destroy_at(std::addressof(slot.value));
-    return value;
+    return take<T>(slot, nullptr);
 }
 
 // What chan<T> and sender<T> can do.
 template <class Self, class T>
 class send_operations {
+    static constexpr bool plain = !needs_box<T>;
+
 public:
     /// Sends `value`, waiting until a receiver or room in the buffer takes it.
     ///
@@ -79,7 +118,8 @@ public:
     /// Cost      One lock, no allocation. Figures: docs/benchmarks.md, ping-pong and buffered.
     /// Source    Go specification, "Send statements". Go panics where this throws.
     void send(T&& value, std::source_location where = std::source_location::current()) const {
-        if (channel_send(core(), std::addressof(value), nullptr, where) != wait_outcome::ok) throw_send_on_closed();
+        outgoing<T> element(value);
+        if (channel_send(core(), element.slot(), nullptr, where) != wait_outcome::ok) throw_send_on_closed();
     }
     void send(const T& value, std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
@@ -87,12 +127,18 @@ public:
         T copy(value);
         send(std::move(copy), where);
     }
+    template <class Value>
+        requires(!can_be_sent<Value, T>)
+    void send(Value&&) const {
+        static_assert(can_be_sent<Value, T>, DUNLIN_CANNOT_BE_SENT);
+    }
 
     /// The same until `ctx` is done. Throws context_cancelled then, and the value is as it was. What can be sent at
     /// once is sent all the same (dunlin/context.hpp).
     void send(T&& value, const context& ctx, std::source_location where = std::source_location::current()) const {
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
-        const wait_outcome outcome = channel_send(core(), std::addressof(value), &limit, where);
+        outgoing<T> element(value);
+        const wait_outcome outcome = channel_send(core(), element.slot(), &limit, where);
         if (outcome == wait_outcome::cancelled) throw_cancelled(ctx, "chan send");
         if (outcome != wait_outcome::ok) throw_send_on_closed();
     }
@@ -129,7 +175,10 @@ public:
     }
 
     /// Sends if that is possible at once. `value` is moved from when the result is ok, and only then. Nil channel: would_block.
-    channel_status try_send(T&& value) const noexcept { return channel_try_send(core(), std::addressof(value)); }
+    channel_status try_send(T&& value) const noexcept(plain) {
+        outgoing<T> element(value);
+        return channel_try_send(core(), element.slot());
+    }
     channel_status try_send(const T& value) const
         requires std::is_copy_constructible_v<T>
     {
@@ -148,7 +197,8 @@ private:
     // True if it was sent.
     bool send_with_deadline(T& value, std::int64_t deadline_ns, const std::source_location& where) const {
         const wait_limit limit{deadline_ns, nullptr};
-        const wait_outcome outcome = channel_send(core(), std::addressof(value), &limit, where);
+        outgoing<T> element(value);
+        const wait_outcome outcome = channel_send(core(), element.slot(), &limit, where);
         if (outcome == wait_outcome::closed) throw_send_on_closed();
         return outcome == wait_outcome::ok;
     }
@@ -176,7 +226,7 @@ public:
     T&& operator*() const noexcept { return std::move(*value_); }
     receive_iterator& operator++() {
         value_.reset();
-        if (std::optional<T> next = source_->recv(where_)) value_.emplace(std::move(*next));
+        source_->receive_into(value_, where_);
         return *this;
     }
     void operator++(int) { ++*this; }
@@ -191,6 +241,9 @@ private:
 // What chan<T> and receiver<T> can do.
 template <class Self, class T>
 class receive_operations {
+    static constexpr bool plain = !needs_box<T>;
+    using slot_type = element_slot<element_of<T>>;
+
 public:
     /// Receives a value, waiting until there is one. nullopt exactly when the channel is closed and drained.
     ///
@@ -198,32 +251,37 @@ public:
     /// Order     As for send().
     /// Cost      As for send().
     std::optional<T> recv(std::source_location where = std::source_location::current()) const {
-        element_slot<T> slot;
+        slot_type slot;
         if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) return std::nullopt;
-        return take(slot);
+        return take<T>(slot, core());
     }
 
     /// The same until `ctx` is done: throws context_cancelled then, and no value was lost. What is there is received
     /// all the same (dunlin/context.hpp).
     std::optional<T> recv(const context& ctx, std::source_location where = std::source_location::current()) const {
-        element_slot<T> slot;
+        slot_type slot;
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
         const wait_outcome outcome = channel_receive(core(), std::addressof(slot.value), &limit, where);
         if (outcome == wait_outcome::cancelled) throw_cancelled(ctx, "chan receive");
         if (outcome != wait_outcome::ok) return std::nullopt;
-        return take(slot);
+        return take<T>(slot, core());
     }
 
     /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws std::bad_alloc.
     template <class Rep, class Period>
     received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
-        element_slot<T> slot;
+        slot_type slot;
         return received_as(slot, receive_with_deadline(slot, deadline_in(d), where));
+    }
+    template <number N>
+    received<T> recv_for(N) const {
+        static_assert(has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return recv_for(clock::duration(0));
     }
     /// The same until `t`.
     template <class Clock, class Duration>
     received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        element_slot<T> slot;
+        slot_type slot;
         channel_status status;
         wait_on_clock(t, [&](std::int64_t ns) {
             status = receive_with_deadline(slot, ns, where);
@@ -236,24 +294,26 @@ public:
     /// An assignment that may throw could lose the value, which has left the channel by then. So where T's move
     /// assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
     /// throw: it must be an object of its own then, not the base of another one.
-    channel_status try_recv(T& value) const noexcept
-        requires std::is_move_assignable_v<T>
+    /// A T whose move constructor may throw is assigned as a copy; if that throws, it is in the channel still.
+    channel_status try_recv(T& value) const noexcept(plain)
+        requires(std::is_move_assignable_v<T> && (!needs_box<T> || std::is_copy_assignable_v<T>))
     {
-        element_slot<T> slot;
+        slot_type slot;
         const channel_status status = channel_try_receive(core(), std::addressof(slot.value));
         if (status != channel_status::ok) return status;
-        if constexpr (std::is_nothrow_move_assignable_v<T>) {
-            value = std::move(slot.value);
-        } else {
-            std::destroy_at(std::addressof(value));
-            std::construct_at(std::addressof(value), std::move(slot.value));
-        }
-        std::destroy_at(std::addressof(slot.value));
+        take_as<T>(slot, core(), [&value](auto&& from) {
+            if constexpr (!plain || std::is_nothrow_move_assignable_v<T>) {
+                value = std::forward<decltype(from)>(from);
+            } else {
+                std::destroy_at(std::addressof(value));
+                std::construct_at(std::addressof(value), std::move(from));
+            }
+        });
         return status;
     }
     /// The same for types that cannot be assigned.
-    received<T> try_recv() const noexcept {
-        element_slot<T> slot;
+    received<T> try_recv() const noexcept(plain) {
+        slot_type slot;
         return received_as(slot, channel_try_receive(core(), std::addressof(slot.value)));
     }
 
@@ -262,18 +322,28 @@ public:
     std::default_sentinel_t end() const noexcept { return {}; }
 
 private:
+    template <class, class>
+    friend class receive_iterator;
     chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
 
-    channel_status receive_with_deadline(element_slot<T>& slot, std::int64_t deadline_ns, const std::source_location& where) const {
+    void receive_into(std::optional<T>& to, const std::source_location& where) const {
+        slot_type slot;
+        if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) return;
+        take_as<T>(slot, core(), [&to](auto&& value) { to.emplace(std::forward<decltype(value)>(value)); });
+    }
+    channel_status receive_with_deadline(slot_type& slot, std::int64_t deadline_ns,
+                                         const std::source_location& where) const {
         const wait_limit limit{deadline_ns, nullptr};
         const wait_outcome outcome = channel_receive(core(), std::addressof(slot.value), &limit, where);
         if (outcome == wait_outcome::ok) return channel_status::ok;
         return outcome == wait_outcome::closed ? channel_status::closed : channel_status::would_block;
     }
     // `slot` holds an element exactly when the status is ok.
-    static received<T> received_as(element_slot<T>& slot, channel_status status) noexcept {
-        if (status == channel_status::ok) return {take(slot), status};
-        return status;
+    received<T> received_as(slot_type& slot, channel_status status) const noexcept(plain) {
+        if (status != channel_status::ok) return status;
+        return take_as<T>(slot, core(), [](auto&& value) {
+            return received<T>(std::in_place, std::forward<decltype(value)>(value));
+        });
     }
 };
 
@@ -341,6 +411,11 @@ private:
 /// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other party be inside its operation still.
 ///
 /// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides are held).
+/// A T whose move may throw must be copyable instead. It is sent in a box, as a copy that the sender makes, and
+/// received as a copy of that: one allocation more, and nothing that may throw happens inside the channel. If the
+/// sender's copy throws, nothing was sent; `value` is as it was after each send, also one that went through. If the
+/// receiver's throws, the value is first in the channel again and the next receive, or whoever waits, gets it; also on
+/// a channel that is closed.
 template <class T>
 class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
 public:
@@ -350,7 +425,10 @@ public:
     /// Unbuffered: a send waits for its receive. Throws std::bad_alloc.
     chan() : chan(0) {}
     /// With room for `capacity` values. Throws std::length_error "makechan: size out of range" if that is negative or too many bytes; std::bad_alloc.
-    explicit chan(std::ptrdiff_t capacity) : handle_(detail::make_channel(detail::element_type_of<T>, capacity)) { detail::check_element<T>(); }
+    explicit chan(std::ptrdiff_t capacity)
+        : handle_(detail::make_channel(detail::element_type_of<detail::element_of<T>>, capacity)) {
+        detail::check_element<T>();
+    }
     /// Blocks for ever and is never ready in select().
     static chan nil() noexcept { return chan(detail::chan_handle()); }
 

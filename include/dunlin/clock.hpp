@@ -1,11 +1,11 @@
 // clock.hpp - the runtime's clock.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <type_traits>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 
@@ -27,6 +27,14 @@ public:
 namespace detail {
 
 [[noreturn]] DUNLIN_API void throw_not_a_number();  // std::invalid_argument
+
+// A number where a duration is wanted. Calls that are likely to get one have an overload for it, so that one line is
+// said and not all that a number is not.
+template <class T>
+concept number = std::is_arithmetic_v<T>;
+template <class T>
+inline constexpr bool has_a_unit = !std::is_arithmetic_v<T>;
+#define DUNLIN_NEEDS_A_UNIT "dunlin: a duration has a unit: 100ms, or std::chrono::milliseconds(100)"
 
 // Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration is for ever, not
 // short. The infinite ones are the longest and the shortest there are. Throws std::invalid_argument for one that is not

@@ -1,6 +1,8 @@
 // condition_variable.hpp - wait until somebody says that something has changed.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <concepts>
 #include <condition_variable>
@@ -14,7 +16,6 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/detail/stop_node.hpp>
 #include <dunlin/mutex.hpp>
@@ -245,6 +246,15 @@ public:
     bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
         return wait_to(lock, after(detail::deadline_in(d)), ready, where);
     }
+
+    /// As mutex::native_handle().
+    void native_handle() = delete;
 };
+
+/// When the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and thread_local) objects are destroyed, `lock` is given
+/// back and all are woken who wait for `c`. With the interface of std::notify_all_at_thread_exit. Both `c` and the mutex must live until then.
+/// Order     All that the goroutine did happens before the return of the waits.
+/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. It is given back at once then.
+DUNLIN_API void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock);
 
 }  // namespace dunlin

@@ -1,22 +1,100 @@
-// config.hpp - version and visibility.
+// config.hpp - version, visibility, and what is needed to compile and to link with the library. Every public header
+// includes it before any other, so that what is missing is said in one line, and not by the standard library.
 #pragma once
 
 #define DUNLIN_VERSION_MAJOR 0
 #define DUNLIN_VERSION_MINOR 1
 #define DUNLIN_VERSION_PATCH 0
 
-#if !defined(__GNUC__)
-#error "dunlin needs g++ 12 or clang 16, or later"
-#endif
-#if __cplusplus < 202002L
-#error "dunlin needs C++20 (-std=c++20)"
+// Compilers go on after #error, and no line after these would say more: the header that does not exist ends it.
+#if defined(__clang__) && __clang_major__ < 16
+#error "dunlin needs clang 16 or later, or g++ 12 or later"
+#include <dunlin/stop>
+#elif !defined(__GNUC__) || (!defined(__clang__) && __GNUC__ < 12)
+#error "dunlin needs g++ 12 or later, or clang 16 or later"
+#include <dunlin/stop>
+#elif __cplusplus < 202002L
+#error "dunlin needs C++20: -std=c++20, in CMake target_compile_features(... cxx_std_20)"
+#include <dunlin/stop>
+#elif !defined(__linux__)
+#error "dunlin is for Linux only"
+#include <dunlin/stop>
+#elif !defined(__LP64__) || !(defined(__x86_64__) || defined(__aarch64__))
+#error "dunlin needs a 64-bit processor, x86-64 or aarch64 (no -m32, no -mx32)"
+#include <dunlin/stop>
+#elif !__has_include(<bits/c++config.h>)
+#error "dunlin needs GCC's standard library, libstdc++ (no -stdlib=libc++): its own one is compiled with that"
+#include <dunlin/stop>
+#elif !defined(__cpp_exceptions)
+#error "dunlin needs exceptions (no -fno-exceptions)"
+#include <dunlin/stop>
+#elif !defined(__cpp_rtti)
+#error "dunlin needs type information (no -fno-rtti)"
+#include <dunlin/stop>
 #endif
 
 #define DUNLIN_API __attribute__((visibility("default")))
 
+// ---- is the program compiled as the library is? ----------------------------------------------------------------------
+//
+// A sanitizer must be told of every switch of stacks, which is compiled into the library or is not; the containers of
+// _GLIBCXX_DEBUG and the strings of _GLIBCXX_USE_CXX11_ABI=0 have another layout, and pass between program and library
+// (docs/decisions/040-one-build.md). So in each of these four respects the library defines one of two functions, and
+// every object file that includes a header refers to the one that it needs: if they differ, the linker names it, and
+// so does the dynamic one when the library was exchanged since. They are never called.
+
+#include <version>
+
+#if defined(__has_feature)
+#define DUNLIN_HAS_FEATURE(x) __has_feature(x)
+#else
+#define DUNLIN_HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || DUNLIN_HAS_FEATURE(address_sanitizer)
+#define DUNLIN_BUILT_ADDRESS dunlin_must_be_built_with_address_sanitizer_as_this_program_is
+#else
+#define DUNLIN_BUILT_ADDRESS dunlin_must_be_built_without_address_sanitizer_as_this_program_is
+#endif
+#if defined(__SANITIZE_THREAD__) || DUNLIN_HAS_FEATURE(thread_sanitizer)
+#define DUNLIN_BUILT_THREAD dunlin_must_be_built_with_thread_sanitizer_as_this_program_is
+#else
+#define DUNLIN_BUILT_THREAD dunlin_must_be_built_without_thread_sanitizer_as_this_program_is
+#endif
+#if defined(_GLIBCXX_DEBUG)
+#define DUNLIN_BUILT_DEBUG dunlin_must_be_built_with_GLIBCXX_DEBUG_as_this_program_is
+#else
+#define DUNLIN_BUILT_DEBUG dunlin_must_be_built_without_GLIBCXX_DEBUG_as_this_program_is
+#endif
+#if _GLIBCXX_USE_CXX11_ABI
+#define DUNLIN_BUILT_STRINGS dunlin_must_be_built_with_GLIBCXX_USE_CXX11_ABI_1_as_this_program_is
+#else
+#define DUNLIN_BUILT_STRINGS dunlin_must_be_built_with_GLIBCXX_USE_CXX11_ABI_0_as_this_program_is
+#endif
+#undef DUNLIN_HAS_FEATURE
+
+#if __has_attribute(retain)
+#define DUNLIN_RETAIN gnu::used, gnu::retain // also with --gc-sections
+#else
+#define DUNLIN_RETAIN gnu::used
+#endif
+
+extern "C" {
+DUNLIN_API void DUNLIN_BUILT_ADDRESS() noexcept;
+DUNLIN_API void DUNLIN_BUILT_THREAD() noexcept;
+DUNLIN_API void DUNLIN_BUILT_DEBUG() noexcept;
+DUNLIN_API void DUNLIN_BUILT_STRINGS() noexcept;
+}
+
 namespace dunlin {
+
+namespace detail {
+[[DUNLIN_RETAIN, gnu::visibility("hidden")]] inline constexpr void (*built_alike[])() noexcept = {
+    DUNLIN_BUILT_ADDRESS, DUNLIN_BUILT_THREAD, DUNLIN_BUILT_DEBUG, DUNLIN_BUILT_STRINGS};
+}
 
 // The library's version as a number that grows: 10000 * major + 100 * minor + patch.
 inline constexpr int version = 10000 * DUNLIN_VERSION_MAJOR + 100 * DUNLIN_VERSION_MINOR + DUNLIN_VERSION_PATCH;
 
 }  // namespace dunlin
+
+#undef DUNLIN_RETAIN

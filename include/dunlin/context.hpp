@@ -9,6 +9,8 @@
 // running a process) end when the context is done, whatever could be had.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <concepts>
@@ -355,6 +357,11 @@ cancellable context::with_deadline(const std::chrono::time_point<Clock, Duration
     return with_deadline(*this, t, std::move(cause));
 }
 
+namespace detail {
+template <class Parent, class D>
+inline constexpr bool are_parent_and_duration = std::is_convertible_v<const Parent&, const context&> && requires(const D& d) { detail::deadline_in(d); };
+}
+
 /// with_deadline(), `d` from now.
 template <class Rep, class Period>
 cancellable context::with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause) {
@@ -363,6 +370,13 @@ cancellable context::with_timeout(const context& parent, const std::chrono::dura
 template <class Rep, class Period>
 cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) {
     return context::with_timeout(parent, d, std::move(cause));
+}
+template <class Parent, class D, class... More>
+    requires(!detail::are_parent_and_duration<Parent, D>)
+cancellable with_timeout(const Parent&, const D&, const More&...) {
+    static_assert(detail::are_parent_and_duration<Parent, D>,
+        "dunlin::with_timeout: first the parent, a context, then a duration with its unit, as 100ms");
+    return context::with_timeout(context::background(), clock::duration(0));
 }
 template <class Rep, class Period>
 cancellable context::with_timeout(const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause) const {

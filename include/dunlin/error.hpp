@@ -1,11 +1,11 @@
 // error.hpp - dunlin's own error codes, and the exceptions that channels and contexts throw.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <stdexcept>
 #include <string>
 #include <system_error>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 
@@ -19,9 +19,11 @@ enum class errc {
     no_deadlines,       ///< a file that cannot be polled has no deadlines
     host_not_found,     ///< a name that nobody knows
     bad_address,        ///< an address or network that cannot be read
+    peer_silent,        ///< the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline of one's own is std::errc::timed_out
 };
 
-/// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled, errc::deadline_exceeded to std::errc::timed_out.
+/// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled, errc::deadline_exceeded and
+/// errc::peer_silent to std::errc::timed_out.
 DUNLIN_API const std::error_category& error_category() noexcept;
 
 inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), error_category()}; }

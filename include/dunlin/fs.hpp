@@ -1,6 +1,8 @@
 // fs.hpp - files, pipes, child processes and signals in blocking style.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>

@@ -1,20 +1,20 @@
-// future.hpp - a result that somebody else will have. For the result of a goroutine, task<T> is simpler.
+// future.hpp - a result that comes later: future, shared_future, promise. For the result of a goroutine, task<T> is
+// simpler.
 #pragma once
 
-#include <atomic>
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <future>
 #include <memory>
-#include <new>
 #include <source_location>
 #include <type_traits>
 #include <utility>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
-#include <dunlin/detail/one_shot.hpp>
+#include <dunlin/detail/future_state.hpp>
 
 namespace dunlin {
 
@@ -22,176 +22,153 @@ using std::future_errc;
 using std::future_error;
 using std::future_status;
 
+template <class T>
+class shared_future;
+
 namespace detail {
 
-// Shared by a promise and its future; whoever is last deletes it.
+struct future_access;
+
+// What waits and takes nothing.
 template <class T>
-class future_state {
+class future_base {
 public:
-    // Not const, also for a const T: what is moved in can be moved out.
-    using stored =
-        std::conditional_t<std::is_void_v<T>, char, std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::remove_cv_t<T>>>;
+    /// Waits for the result; it stays. A deferred function (see async()) is called here, by one of those who wait.
+    void wait(std::source_location where = std::source_location::current()) const { (*handle_).wait(nullptr, where); }
+    /// The same until `ctx` is done: throws context_cancelled then. (A deferred function is called all the same.)
+    /// Throws std::bad_alloc.
+    void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
+        const wait_limit limit{wait_limit::never, done_channel(ctx)};
+        if ((*handle_).wait(&limit, where) == wait_outcome::cancelled) throw_cancelled(ctx, "future wait");
+    }
+    /// For `d` at most; future_status::deferred, at once, if a deferred function has not been called yet. Throws
+    /// std::bad_alloc.
+    template <class Rep, class Period>
+    future_status wait_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
+        return wait_until_ns(deadline_in(d), where);
+    }
+    template <class Clock, class Duration>
+    future_status wait_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
+        if ((*handle_).is_deferred()) return future_status::deferred;
+        const bool ready =
+            wait_on_clock(t, [&](std::int64_t ns) { return wait_until_ns(ns, where) == future_status::ready; });
+        return ready ? future_status::ready : future_status::timeout;
+    }
+    /// Does it hold a state?
+    bool valid() const noexcept { return handle_.get() != nullptr; }
 
-    future_state() noexcept {}
-    ~future_state() {
-        if (has_value_) std::destroy_at(std::addressof(value_));
-    }
-    future_state(const future_state&) = delete;
-    future_state& operator=(const future_state&) = delete;
+protected:
+    future_base() noexcept = default;
+    explicit future_base(future_handle<T> h) noexcept : handle_(std::move(h)) {}
 
-    void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept {
-        // Acquire-release: whoever deletes it sees what the other did with it.
-        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-    }
-
-    // Throws what the value's constructor throws; then the promise is still unsatisfied.
-    template <class... Args>
-    void set_value(Args&&... args) {
-        claim();
-        try {
-            std::construct_at(std::addressof(value_), std::forward<Args>(args)...);
-        } catch (...) {
-            claimed_.store(false, std::memory_order_release);
-            throw;
-        }
-        has_value_ = true;
-        ready_.set();
-    }
-    void set_exception(std::exception_ptr error) {
-        claim();
-        error_ = std::move(error);
-        ready_.set();
-    }
-    void abandon() noexcept {
-        if (claimed_.exchange(true, std::memory_order_acq_rel)) return;
-        error_ = std::make_exception_ptr(future_error(future_errc::broken_promise));
-        ready_.set();
-    }
-
-    // After ready_ is set.
-    T take() {
-        if (error_) std::rethrow_exception(error_);
-        if constexpr (std::is_reference_v<T>) {
-            return static_cast<T>(*value_);
-        } else if constexpr (!std::is_void_v<T>) {
-            return std::move(value_);
-        }
-    }
-
-    one_shot ready_;
+    future_handle<T> handle_;
 
 private:
-    void claim() {
-        if (claimed_.exchange(true, std::memory_order_acq_rel)) throw future_error(future_errc::promise_already_satisfied);
+    future_status wait_until_ns(std::int64_t deadline_ns, const std::source_location& where) const {
+        if ((*handle_).is_deferred()) return future_status::deferred;
+        const wait_limit limit{deadline_ns, nullptr};
+        return (*handle_).wait(&limit, where) == wait_outcome::ok ? future_status::ready : future_status::timeout;
     }
-
-    std::atomic<std::uint32_t> references_{1};
-    std::atomic<bool> claimed_{false};
-    bool has_value_ = false;    // whoever has claimed; others after ready_
-    std::exception_ptr error_;  // the same
-    union {
-        stored value_;          // the same
-    };
-};
-
-// A counted reference.
-template <class T>
-class future_handle {
-public:
-    future_handle() noexcept = default;
-    explicit future_handle(future_state<T>* s) noexcept : state_(s) {}  // takes the caller's reference
-    future_handle(future_handle&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
-    future_handle& operator=(future_handle other) noexcept {
-        std::swap(state_, other.state_);
-        return *this;
-    }
-    ~future_handle() {
-        if (state_ != nullptr) state_->release();
-    }
-    future_state<T>* get() const noexcept { return state_; }
-    future_state<T>& operator*() const {
-        if (state_ == nullptr) throw future_error(future_errc::no_state);
-        return *state_;
-    }
-
-private:
-    future_state<T>* state_ = nullptr;
 };
 
 }  // namespace detail
 
-namespace detail {
+/// The place where the result will be had, with the interface of std::future. One thread or goroutine at a time may use
+/// it.
+///
+/// Its destructor waits for nothing, but for the last one of an async(), which waits until the function has ended.
 template <class T>
-class promise_base;
-}
-
-/// The place where the result will be had, with the interface of std::future. One thread or goroutine at a time may use it.
-template <class T>
-class [[nodiscard]] future {
+class [[nodiscard]] future : public detail::future_base<T> {
 public:
     /// Holds nothing.
     future() noexcept = default;
+    future(future&&) noexcept = default;
+    future& operator=(future&&) noexcept = default;
 
     /// Waits for the result, and returns it or rethrows the exception. Once; the future holds nothing afterwards.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
     /// Order     What happens before the result is set happens before the return.
-    /// Throws    What was set; std::future_error: broken_promise if the promise is gone and has set nothing, no_state if the future holds nothing.
+    /// Throws    What was set; std::future_error: broken_promise if the promise is gone and has set nothing, no_state
+    ///           if the future holds nothing.
     T get(std::source_location where = std::source_location::current()) {
-        wait(where);
+        this->wait(where);
         return take();
     }
-    /// The same until `ctx` is done: throws context_cancelled then, and the future still holds what it held. Throws std::bad_alloc.
+    /// The same until `ctx` is done: throws context_cancelled then, and the future still holds what it held. Throws
+    /// std::bad_alloc.
     T get(const context& ctx, std::source_location where = std::source_location::current()) {
-        wait(ctx, where);
+        this->wait(ctx, where);
         return take();
     }
-    /// Waits for the result; it stays.
-    void wait(std::source_location where = std::source_location::current()) const { (*handle_).ready_.wait(detail::future_reason, nullptr, where); }
-    void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
-        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if ((*handle_).ready_.wait(detail::future_reason, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "future wait");
-    }
-    /// For `d` at most. Throws std::bad_alloc.
-    template <class Rep, class Period>
-    future_status wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
-        return wait_until_ns(detail::deadline_in(d), where);
-    }
-    template <class Clock, class Duration>
-    future_status wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
-        const bool ready = detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until_ns(ns, where) == future_status::ready; });
-        return ready ? future_status::ready : future_status::timeout;
-    }
-    /// Does it hold a state, whose result was not taken?
-    bool valid() const noexcept { return handle_.get() != nullptr; }
+    /// Gives the state to a future that can be copied, and holds nothing afterwards.
+    shared_future<T> share() noexcept { return shared_future<T>(std::move(*this)); }
 
 private:
-    friend class detail::promise_base<T>;
-    explicit future(detail::future_handle<T> h) noexcept : handle_(std::move(h)) {}
+    friend struct detail::future_access;
+    friend class shared_future<T>;
+    explicit future(detail::future_handle<T> h) noexcept : detail::future_base<T>(std::move(h)) {}
 
     T take() {
-        const detail::future_handle<T> mine = std::move(handle_);
+        const detail::future_handle<T> mine = std::move(this->handle_);
         return (*mine).take();
     }
-    future_status wait_until_ns(std::int64_t deadline_ns, const std::source_location& where) const {
-        const detail::wait_limit limit{deadline_ns, nullptr};
-        const bool ready = (*handle_).ready_.wait(detail::future_reason, &limit, where) == detail::wait_outcome::ok;
-        return ready ? future_status::ready : future_status::timeout;
-    }
+};
 
-    detail::future_handle<T> handle_;
+/// A future that can be copied and read many times, with the interface of std::shared_future. One thread or goroutine
+/// at a time may use one object; copies are independent.
+template <class T>
+class [[nodiscard]] shared_future : public detail::future_base<T> {
+public:
+    using reference =
+        std::conditional_t<std::is_void_v<T> || std::is_reference_v<T>, T, std::add_lvalue_reference_t<const T>>;
+
+    /// Holds nothing.
+    shared_future() noexcept = default;
+    shared_future(const shared_future&) noexcept = default;
+    shared_future(shared_future&&) noexcept = default;
+    shared_future& operator=(const shared_future&) noexcept = default;
+    shared_future& operator=(shared_future&&) noexcept = default;
+    /// What `other` held, which holds nothing afterwards.
+    shared_future(future<T>&& other) noexcept : detail::future_base<T>(std::move(other.handle_)) {}
+
+    /// Waits for the result, and returns it (a constant reference to it, good as long as a copy holds it) or rethrows
+    /// the exception. As often as one likes.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Order     What happens before the result is set happens before the return.
+    /// Throws    What was set, the same object each time; std::future_error: broken_promise, no_state.
+    reference get(std::source_location where = std::source_location::current()) const {
+        this->wait(where);
+        return (*this->handle_).look();
+    }
+    /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
+    reference get(const context& ctx, std::source_location where = std::source_location::current()) const {
+        this->wait(ctx, where);
+        return (*this->handle_).look();
+    }
 };
 
 namespace detail {
 
-// Everything but what is set.
+// For what makes futures and stands in other headers.
+struct future_access {
+    // The state's first reference becomes the future's.
+    template <class T>
+    static future<T> make(future_state<T>* s) noexcept {
+        return future<T>(future_handle<T>(s));
+    }
+};
+
+// The side that sets: one reference, and a future that is given once. Gone without a result: broken_promise.
 template <class T>
-class promise_base {
+class result_source {
 public:
-    /// Throws std::bad_alloc.
-    promise_base() : handle_(new future_state<T>) {}
-    promise_base(promise_base&& other) noexcept : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
-    promise_base& operator=(promise_base&& other) noexcept {
+    result_source() noexcept = default;
+    explicit result_source(future_state<T>* s) noexcept : handle_(s) {}  // takes the caller's reference
+    result_source(result_source&& other) noexcept
+        : handle_(std::move(other.handle_)), future_taken_(std::exchange(other.future_taken_, false)) {}
+    result_source& operator=(result_source&& other) noexcept {
         if (this != &other) {
             abandon();
             handle_ = std::move(other.handle_);
@@ -199,54 +176,104 @@ public:
         }
         return *this;
     }
-    ~promise_base() { abandon(); }
+    ~result_source() { abandon(); }
 
-    /// Throws std::future_error: future_already_retrieved, no_state.
     future<T> get_future() {
         future_state<T>& s = *handle_;
         if (std::exchange(future_taken_, true)) throw future_error(future_errc::future_already_retrieved);
         s.reference();
-        return future<T>(future_handle<T>(std::addressof(s)));
+        return future_access::make(std::addressof(s));
     }
-    void set_exception(std::exception_ptr error) { (*handle_).set_exception(std::move(error)); }
-
-protected:
-    void swap_with(promise_base& other) noexcept {
+    bool valid() const noexcept { return handle_.get() != nullptr; }
+    // Throws no_state.
+    future_state<T>& operator*() const { return *handle_; }
+    future_handle<T> handle() const noexcept { return handle_; }
+    void swap(result_source& other) noexcept {
         std::swap(handle_, other.handle_);
         std::swap(future_taken_, other.future_taken_);
     }
-
-    future_handle<T> handle_;
 
 private:
     void abandon() noexcept {
         if (handle_.get() != nullptr) handle_.get()->abandon();
     }
 
+    future_handle<T> handle_;
     bool future_taken_ = false;
+};
+
+// Everything but how a value is set.
+template <class T>
+class promise_base {
+public:
+    /// Throws std::bad_alloc.
+    promise_base() : source_(new future_state<T>) {}
+    /// The state's memory comes from `a`, and goes back to a copy of it. Throws what allocating throws.
+    template <class Allocator>
+    promise_base(std::allocator_arg_t, const Allocator& a) : source_(allocated_state<T, Allocator>::make(a)) {}
+
+    /// Throws std::future_error: future_already_retrieved, no_state.
+    future<T> get_future() { return source_.get_future(); }
+    /// Sets an exception as the result. Throws std::future_error: promise_already_satisfied, no_state.
+    void set_exception(std::exception_ptr error) { (*source_).set_exception(false, std::move(error)); }
+    /// Sets it now, and wakes those who wait for it when the calling goroutine (on a plain thread, the thread) has
+    /// ended and its goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before.
+    /// Throws std::bad_alloc as well; nothing is set then.
+    void set_exception_at_thread_exit(std::exception_ptr error) { (*source_).set_exception(true, std::move(error)); }
+
+protected:
+    template <class... Args>
+    void set(bool at_exit, Args&&... args) {
+        (*source_).set_value(at_exit, std::forward<Args>(args)...);
+    }
+    void swap_with(promise_base& other) noexcept { source_.swap(other.source_); }
+
+private:
+    result_source<T> source_;
 };
 
 }  // namespace detail
 
-/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the future gets broken_promise.
+/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the
+/// future gets broken_promise.
 template <class T>
 class promise : public detail::promise_base<T> {
 public:
-    /// Sets the result and wakes who waits for it. Throws std::future_error: promise_already_satisfied, no_state; what T's constructor throws.
+    using detail::promise_base<T>::promise_base;
+
+    /// Sets the result and wakes those who wait for it. Throws std::future_error: promise_already_satisfied, no_state;
+    /// what T's constructor throws, and nothing is set then.
     void set_value(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {
-        (*this->handle_).set_value(value);
+        this->set(false, value);
     }
     void set_value(T&& value)
         requires(!std::is_reference_v<T>)
     {
-        (*this->handle_).set_value(std::move(value));
+        this->set(false, std::move(value));
     }
     void set_value(T value)
         requires std::is_lvalue_reference_v<T>
     {
-        (*this->handle_).set_value(std::addressof(value));
+        this->set(false, std::addressof(value));
+    }
+    /// Sets it now, and wakes those who wait for it when the calling goroutine has ended: see
+    /// set_exception_at_thread_exit(). Throws the same.
+    void set_value_at_thread_exit(const T& value)
+        requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
+    {
+        this->set(true, value);
+    }
+    void set_value_at_thread_exit(T&& value)
+        requires(!std::is_reference_v<T>)
+    {
+        this->set(true, std::move(value));
+    }
+    void set_value_at_thread_exit(T value)
+        requires std::is_lvalue_reference_v<T>
+    {
+        this->set(true, std::addressof(value));
     }
 
     void swap(promise& other) noexcept { this->swap_with(other); }
@@ -256,10 +283,16 @@ public:
 template <>
 class promise<void> : public detail::promise_base<void> {
 public:
-    void set_value() { (*handle_).set_value(); }
+    using detail::promise_base<void>::promise_base;
+
+    void set_value() { set(false); }
+    void set_value_at_thread_exit() { set(true); }
 
     void swap(promise& other) noexcept { swap_with(other); }
     friend void swap(promise& a, promise& b) noexcept { a.swap(b); }
 };
 
 }  // namespace dunlin
+
+template <class T, class Allocator>
+struct std::uses_allocator<dunlin::promise<T>, Allocator> : std::true_type {};

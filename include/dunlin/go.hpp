@@ -1,6 +1,8 @@
 // go.hpp - start goroutines, and what a goroutine can do to itself.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -79,44 +81,59 @@ struct run_options {
 /// Call from Goroutines and plain threads.
 /// Cost      About 10 ns from a goroutine; no allocation if f and args fit into 64 bytes. Figures: docs/benchmarks.md, spawn-join, spawn-million.
 /// Source    Go specification, "Go statements".
-template <class F>
-    requires detail::goroutine_function<F>
+template <detail::not_options F>
 void go(F&& f, std::source_location where = std::source_location::current()) {
-    using call = detail::call_of<F>;
-    detail::check_function(f, "dunlin::go");
-    detail::launch<call>(nullptr, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+    static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F>) {
+        using call = detail::call_of<F>;
+        detail::check_function(f, "dunlin::go");
+        detail::launch<call>(nullptr, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+    }
 }
 
 /// The same with arguments.
-template <class F, class Arg, class... Args>
-    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+template <detail::not_options F, class Arg, class... Args>
+    requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
 [[gnu::always_inline]] inline void go(F&& f, Arg&& arg, Args&&... args) {
-    using call = detail::call_of<F, Arg, Args...>;
-    detail::check_function(f, "dunlin::go");
-    detail::launch<call>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f),
-                         std::forward<Arg>(arg), std::forward<Args>(args)...);
+    static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Arg, Args...>) {
+        using call = detail::call_of<F, Arg, Args...>;
+        detail::check_function(f, "dunlin::go");
+        detail::launch<call>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place,
+                             std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    }
 }
 
 /// The same with options.
 template <class F>
-    requires detail::goroutine_function<F>
 void go(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
-    using call = detail::call_of<F>;
-    detail::check_function(f, "dunlin::go");
-    detail::launch<call>(&options, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+    static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F>) {
+        using call = detail::call_of<F>;
+        detail::check_function(f, "dunlin::go");
+        detail::launch<call>(&options, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+    }
 }
 
 /// The same with options and arguments.
 template <class F, class Arg, class... Args>
-    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+    requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
 [[gnu::always_inline]] inline void go(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
-    using call = detail::call_of<F, Arg, Args...>;
-    detail::check_function(f, "dunlin::go");
-    detail::launch<call>(&options, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place,
-                         std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Arg, Args...>) {
+        using call = detail::call_of<F, Arg, Args...>;
+        detail::check_function(f, "dunlin::go");
+        detail::launch<call>(&options, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place,
+                             std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    }
 }
 
+// Of an overloaded function it must be said which one: a lambda that calls it, or a cast. Not defined.
+void go(detail::overloaded_function, ...);
+
 namespace detail {
+template <class F>
+concept not_run_options = !std::same_as<std::remove_cvref_t<F>, run_options>;
 DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where);
 }
 
@@ -171,6 +188,20 @@ auto run(F&& f, std::source_location where = std::source_location::current()) ->
     return run(run_options{}, std::forward<F>(f), where);
 }
 
+// A function that cannot be called so.
+template <class F>
+    requires(!std::invocable<F&> && detail::not_run_options<F>)
+int run(F&&) {
+    static_assert(detail::fits_here<F&>, "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
+    return 0;
+}
+template <class F>
+    requires(!std::invocable<F&>)
+int run(const run_options&, F&&) {
+    static_assert(detail::fits_here<F&>, "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
+    return 0;
+}
+
 /// Lets others run: the goroutine goes to the tail of the global queue. On a plain thread: sched_yield().
 /// Blocks    The goroutine, until its turn comes. Returns at once if nothing else is runnable here.
 /// Cost      About 15 ns with another goroutine waiting. Figures: docs/benchmarks.md, yield.
@@ -200,6 +231,10 @@ void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location
     const auto ns = detail::to_nanoseconds(d);
     if (ns.count() <= 0) return;
     detail::sleep_until(clock::time_point(clock::duration(detail::deadline_in(ns))), where);
+}
+template <detail::number N, class... More>
+void sleep_for(N, const More&...) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
 }
 
 /// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot stop it.
@@ -234,8 +269,17 @@ DUNLIN_API std::uint64_t id() noexcept;
 DUNLIN_API std::string name();
 /// Gives it a name for reports and dumps. Copied. Without effect on a plain thread. Throws std::bad_alloc.
 DUNLIN_API void set_name(std::string_view name);
-/// As dunlin::yield(), in the place where std::this_thread has it.
+/// What std::this_thread has, in the same place: id(), yield(), sleep_for() and sleep_until() of dunlin.
+inline std::uint64_t get_id() noexcept { return id(); }
 inline void yield() noexcept { dunlin::yield(); }
+template <class Rep, class Period>
+void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    dunlin::sleep_for(d, where);
+}
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    dunlin::sleep_until(t, where);
+}
 
 }  // namespace this_goroutine
 }  // namespace dunlin

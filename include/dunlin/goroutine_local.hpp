@@ -1,12 +1,12 @@
 // goroutine_local.hpp - a variable of which every goroutine has its own.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 

@@ -1,6 +1,8 @@
 // io.hpp - reading and writing in blocking style: what sockets, pipes and files have in common. A goroutine that waits here costs no thread.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <array>
 #include <chrono>
 #include <concepts>
@@ -27,6 +29,8 @@ namespace dunlin {
 
 /// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close() too) and the cause, for example
 /// "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the system's error, std::errc::timed_out after a deadline, or errc::closed.
+/// When the kernel gives up because the peer does not answer, it is errc::peer_silent ("connection timed out"), which is equivalent to std::errc::timed_out
+/// too: `ec == std::errc::timed_out` holds for both, `ec == errc::peer_silent` for that one.
 class DUNLIN_API io_error : public std::system_error {
 public:
     io_error(std::error_code code, std::string text, std::size_t transferred = 0);
@@ -122,6 +126,10 @@ struct io_limit {
 // All set `ec` if something fails, and leave it empty if not. A null descriptor is a closed one. Counts are of bytes.
 DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
 DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
+// Reads into memory that is held only while there may be something to read: `size` bytes are made for an attempt if `memory` is null, and given back before a
+// wait. For sockets and pipes. Throws std::bad_alloc.
+DUNLIN_API std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where);
 DUNLIN_API std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
 DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
@@ -132,6 +140,8 @@ DUNLIN_API bool io_is_open(const io_descriptor* d) noexcept;
 DUNLIN_API int io_native_handle(const io_descriptor* d) noexcept;
 enum class io_direction : unsigned char { read = 1, write = 2, both = 3 };
 DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
+// The same for one direction, unless its deadline is an earlier one already.
+DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
 
 // Throws io_error, or context_cancelled if that is what ended it. `d` tells what it is.
 [[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred = 0);
@@ -218,6 +228,11 @@ private:
     template <class Clock, class Duration>
     static std::int64_t deadline_of(const std::chrono::time_point<Clock, Duration>& t) {
         return detail::deadline_at(t);
+    }
+    template <detail::number N>
+    static std::int64_t deadline_of(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return 0;
     }
     template <class T>
     void set(detail::io_direction which, const T& t, std::error_code& ec) noexcept {

@@ -1,13 +1,14 @@
 // latch.hpp - wait until something has happened a number of times. Once.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/wait_group.hpp>
 
 namespace dunlin {

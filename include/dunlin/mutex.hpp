@@ -1,6 +1,8 @@
 // mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take both.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -9,7 +11,6 @@
 #include <source_location>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {
@@ -63,6 +64,9 @@ public:
     }
     /// Gives it back.
     void unlock();
+
+    /// There is no handle of the system's behind it: those who wait are in the runtime's own queues.
+    void native_handle() = delete;
 
 private:
     friend class recursive_mutex;
@@ -132,6 +136,9 @@ public:
         return again() || first(mutex_.try_lock_until(t, where));
     }
     void unlock();
+
+    /// As mutex::native_handle().
+    void native_handle() = delete;
 
 private:
     bool again() noexcept {

@@ -1,6 +1,8 @@
 // net.hpp - TCP, UDP and Unix sockets in blocking style.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -26,7 +28,7 @@ public:
     /// No address: "".
     address() noexcept = default;
     /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only; resolve() knows names.
-    /// Throws io_error with errc::bad_address.
+    /// Throws io_error with errc::bad_address; std::errc::no_such_device for a zone ("%eth0") that is no interface of this machine.
     static address parse(std::string_view network, std::string_view text);
     static address parse(std::string_view network, std::string_view text, std::error_code& ec);
 
@@ -113,7 +115,8 @@ public:
     listener(listener&& other) noexcept;
     listener& operator=(listener&& other) noexcept;
     ~listener() { close(); }
-    /// Takes over a listening socket (from a parent process, say). Throws io_error.
+    /// Takes over a socket that listens (from a parent process, say). Throws io_error, std::errc::invalid_argument if it does not; then `fd` is still the
+    /// caller's.
     static listener adopt(int fd, const stream_options& accepted = {});
     static listener adopt(int fd, std::error_code& ec) { return adopt(fd, stream_options(), ec); }
     static listener adopt(int fd, const stream_options& accepted, std::error_code& ec);
@@ -141,16 +144,29 @@ private:
     std::string path_;
 };
 
-/// A UDP socket, or a Unix datagram socket: whole messages.
+/// A UDP socket, or a Unix datagram socket: whole messages. UDP sockets may send to broadcast addresses (SO_BROADCAST).
 class DUNLIN_API packet_conn : public io_handle {
 public:
     using where_type = std::source_location;
     packet_conn() noexcept = default;
-    /// Takes over a datagram socket. Throws io_error; then `fd` is still the caller's.
+    /// Takes over a datagram socket (SOCK_DGRAM). Throws io_error; then `fd` is still the caller's.
     static packet_conn adopt(int fd);
     static packet_conn adopt(int fd, std::error_code& ec);
 
-    /// The next message; what does not fit into the buffer is lost. An empty message: 0.
+    /// A message that was received.
+    struct message {
+        std::size_t size = 0;        ///< bytes of it that are in the buffer
+        std::size_t whole_size = 0;  ///< of the message as it was sent
+        address from;
+        bool truncated() const noexcept { return whole_size > size; }
+    };
+    /// The next message, and whether it did fit into the buffer: what did not is lost.
+    message read_message(mutable_buffer b, where_type w = where_type::current());
+    message read_message(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
+    message read_message(mutable_buffer b, const context& ctx, where_type w = where_type::current());
+    message read_message(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+
+    /// The next message; what does not fit into the buffer is lost without a word (see read_message()). An empty message: 0.
     std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
@@ -253,7 +269,7 @@ inline listener listen(std::string_view network, const address& a, const listen_
 /// A name with several addresses: they are tried in turn, the families by turns, each next one after 250 ms or when the one before has failed, and the first
 /// that answers is taken (RFC 8305).
 /// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. Of several failures the first is told.
-/// Blocks    The goroutine. A look-up keeps a thread busy, at most 64 at a time in a run().
+/// Blocks    The goroutine; see resolve().
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, const stream_options& options = {});
 template <class Rep, class Period>
@@ -295,7 +311,8 @@ inline packet_conn listen_packet(std::string_view network, std::string_view addr
 inline packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
     return listen_packet(network, address, ctx, listen_options(), ec);
 }
-/// One that sends to, and receives from, one address only. A timeout, or a context, is for the resolving of a name.
+/// One that sends to, and receives from, one address only: of several that a name has, the first that the kernel has a way to. A timeout, or a context, is for
+/// the resolving of a name.
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address);
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout);
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, const context& ctx);
@@ -315,9 +332,13 @@ packet_conn dial_packet(std::string_view network, const address& a, Rest&&... re
 DUNLIN_API std::pair<stream, stream> stream_pair();
 DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 
-/// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a service's name, or missing: 0.
-/// Blocks    The goroutine; a thread of the runtime's waits for the resolver.
-/// Throws    io_error, errc::host_not_found for instance; context_cancelled: the look-up then goes on unseen.
+/// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a
+/// service's name, or missing: 0. Without a port an IPv6 address needs no brackets ("::1"), unless its end could be one
+/// ("fe80::1:80": an error).
+/// Numbers, an empty host and "localhost" (both are this machine) are known without the resolver.
+/// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and others wait for their turn within their
+///           limit. A look-up that nobody waits for any more goes on unseen and counts among 192 others.
+/// Throws    io_error, errc::host_not_found for instance; context_cancelled.
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, std::error_code& ec);

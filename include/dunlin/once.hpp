@@ -1,17 +1,23 @@
 // once.hpp - do something once, whoever comes first.
 #pragma once
 
+#include <dunlin/config.hpp>
+
+#include <atomic>
+#include <chrono>
 #include <concepts>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <source_location>
 #include <type_traits>
 #include <utility>
 
-#include <dunlin/config.hpp>
 #include <dunlin/detail/one_shot.hpp>
+#include <dunlin/detail/spawn.hpp>
+#include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
 namespace dunlin {
@@ -48,7 +54,80 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
         detail::one_shot& done;
         ~ending() { done.set(); }
     } guard{flag.done_};
-    std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
+    static_assert(detail::fits_here<F, Args...>, DUNLIN_DOES_NOT_FIT_HERE);
+    if constexpr (detail::fits_here<F, Args...>) std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
+}
+
+/// Whether something has been done that may fail, and is tried again then: std::once_flag's behaviour. A function that
+/// throws, or ends by exit_goroutine(), leaves it open; the next caller tries, or the next of those that wait.
+///
+/// From goroutines and plain threads, in any mix.
+/// Blocks    While another's function runs: the goroutine, never its thread (a plain thread on a plain thread). A call
+///           from inside the function with the same flag ends the process with a report.
+/// Order     What the function that succeeded does happens before the return of every call that returns true.
+/// Cost      A load, when it is done.
+class retry_once_flag {
+public:
+    constexpr retry_once_flag() noexcept = default;
+    retry_once_flag(const retry_once_flag&) = delete;
+    retry_once_flag& operator=(const retry_once_flag&) = delete;
+
+    /// Has a function succeeded?
+    bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+
+    /// Calls f() unless one has succeeded; waits for one that runs. Throws what f throws, to the caller whose call it
+    /// was.
+    template <std::invocable F>
+    void call(F&& f, std::source_location where = std::source_location::current()) {
+        if (done()) return;
+        mutex_.lock(where);
+        finish(std::forward<F>(f));
+    }
+    /// The same; the wait for another's function ends when `ctx` is done, with context_cancelled. f itself is not
+    /// ended.
+    template <std::invocable F>
+    void call(F&& f, const context& ctx, std::source_location where = std::source_location::current()) {
+        if (done()) return;
+        mutex_.lock(ctx, where);
+        finish(std::forward<F>(f));
+    }
+    /// The same; the wait ends after `d`. False then: whether it will succeed is not known.
+    template <std::invocable F, class Rep, class Period>
+    bool call_for(const std::chrono::duration<Rep, Period>& d, F&& f,
+                  std::source_location where = std::source_location::current()) {
+        if (done()) return true;
+        if (!mutex_.try_lock_for(d, where)) return done();
+        finish(std::forward<F>(f));
+        return true;
+    }
+    /// The same; the wait ends at `t`.
+    template <std::invocable F, class Clock, class Duration>
+    bool call_until(const std::chrono::time_point<Clock, Duration>& t, F&& f,
+                    std::source_location where = std::source_location::current()) {
+        if (done()) return true;
+        if (!mutex_.try_lock_until(t, where)) return done();
+        finish(std::forward<F>(f));
+        return true;
+    }
+
+private:
+    // With the lock, which it gives back.
+    template <class F>
+    void finish(F&& f) {
+        const std::lock_guard guard(mutex_, std::adopt_lock);
+        if (done_.load(std::memory_order_relaxed)) return;
+        static_cast<void>(std::invoke(std::forward<F>(f)));
+        done_.store(true, std::memory_order_release);  // pairs with done()
+    }
+
+    mutex mutex_;  // held while a function runs
+    std::atomic<bool> done_{false};
+};
+
+/// retry_once_flag::call() in std's spelling.
+template <class F, class... Args>
+void call_once(retry_once_flag& flag, F&& f, Args&&... args) {
+    flag.call([&] { static_cast<void>(std::invoke(std::forward<F>(f), std::forward<Args>(args)...)); });
 }
 
 namespace detail {

@@ -1,12 +1,12 @@
 // pool.hpp - objects that are kept for the next one who needs such an object.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 

@@ -1,6 +1,8 @@
 // process.hpp - child processes.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -50,7 +52,8 @@ public:
     process() noexcept = default;
     /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and its arguments. It inherits no descriptor
     /// but 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
-    /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, and for text with a zero byte; std::bad_alloc.
+    /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, for text with a zero byte, and for
+    /// process_stream::output elsewhere than for standard error; std::bad_alloc.
     /// Cost      About a millisecond, on a thread (blocking).
     explicit process(std::vector<std::string> command, const process_options& options = {});
     /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws std::bad_alloc.

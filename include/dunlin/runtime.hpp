@@ -1,13 +1,13 @@
 // runtime.hpp - the runtime itself: how many processors, what they do, what every goroutine waits for.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin::runtime {
 
@@ -108,7 +108,8 @@ struct runtime_stats {
 /// Any thread. Does not stop anything; the counts by state cost about 2 ns for each goroutine there ever was at once.
 DUNLIN_API runtime_stats stats();
 
-/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Of one that computes, or was preempted, the
+/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that are alike in all of it, in name
+/// and labels are one paragraph, "and 999 like it", with the shortest and the longest wait. Of one that computes, or was preempted, the
 /// stack too: its thread is asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the kernel
 /// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
 /// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.

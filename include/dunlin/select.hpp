@@ -1,5 +1,7 @@
-// select.hpp - wait for several channels, deadlines and contexts at once.
+// select.hpp - wait for several channels, deadlines and contexts at once, one time or again and again.
 #pragma once
+
+#include <dunlin/config.hpp>
 
 #include <array>
 #include <chrono>
@@ -7,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -14,11 +17,19 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/publisher.hpp>
 
 namespace dunlin {
+
+/// What a handler returns to select_loop() and select_again(). One that returns nothing, or anything else, goes on.
+enum class loop : bool {
+    again,  ///< wait for the next case
+    leave,  ///< that was the last
+};
 
 namespace detail {
 
@@ -64,6 +75,58 @@ private:
     bool owned_;
 };
 
+template <class Handler, class... Args>
+loop run_handler(Handler& handler, Args&&... args) {
+    if constexpr (std::same_as<std::invoke_result_t<Handler&, Args...>, loop>) {
+        return std::invoke(handler, std::forward<Args>(args)...);
+    } else {
+        static_cast<void>(std::invoke(handler, std::forward<Args>(args)...));
+        return loop::again;
+    }
+}
+
+// A handler of what is received: of a std::optional<T>; of a T, which is not called at the end of the channel; of
+// nothing.
+template <class Handler, class T>
+concept receive_handler =
+    std::invocable<Handler&, std::optional<T>> || std::invocable<Handler&, T> || std::invocable<Handler&>;
+
+// A pointer to a member is one of T's, although std::invoke() would apply it to what an optional holds, or does not
+// hold.
+template <class Handler, class T>
+concept takes_optional = std::invocable<Handler&, std::optional<T>> &&
+                         (!std::is_member_pointer_v<Handler> || !std::invocable<Handler&, T>);
+
+// Its argument is a prvalue where it is called as it stands: nothing is moved between the channel and its parameter.
+template <class T, class Handler>
+loop run_receive_handler(Handler& handler, bool ok, element_slot<element_of<T>>& slot, [[maybe_unused]] chan_core* c) {
+    const auto value = [&] { return take_as<T>(slot, c, [](auto&& v) { return T(std::forward<decltype(v)>(v)); }); };
+    const auto optional = [&] { return ok ? take<T>(slot, c) : std::nullopt; };
+    const auto result = [](auto&& call) {
+        if constexpr (std::same_as<decltype(call()), loop>) {
+            return call();
+        } else {
+            static_cast<void>(call());
+            return loop::again;
+        }
+    };
+    if constexpr (requires { handler(optional()); }) {
+        return result([&] { return handler(optional()); });
+    } else if constexpr (takes_optional<Handler, T>) {
+        return run_handler(handler, optional());
+    } else if constexpr (std::invocable<Handler&, T>) {
+        if (!ok) throw_receive_on_closed();
+        if constexpr (requires { handler(value()); }) {
+            return result([&] { return handler(value()); });
+        } else {
+            return run_handler(handler, value());
+        }
+    } else {
+        if (ok) take_as<T>(slot, c, [](auto&&) {});
+        return run_handler(handler);
+    }
+}
+
 template <class T, class Handler>
 class receive_case : public case_base {
 public:
@@ -77,18 +140,46 @@ public:
         slot = std::addressof(slot_.value);
         return this;
     }
-    void run() {
-        std::optional<T> value = ok ? take(slot_) : std::nullopt;
-        if constexpr (std::invocable<Handler&, std::optional<T>>) {
-            std::invoke(handler_, std::move(value));
+    loop run() { return run_receive_handler<T>(handler_, ok, slot_, core); }
+
+private:
+    case_channel channel_;
+    element_slot<element_of<T>> slot_;
+    [[no_unique_address]] Handler handler_;
+};
+
+// Receives from a Follower, whose channel of news says when there is something.
+template <class Follower, class Handler>
+class follower_case : public case_base {
+    using T = typename Follower::follows;
+
+public:
+    template <class H>
+    follower_case(Follower& f, H&& handler, std::source_location w)
+        : case_base(case_kind::receive, w), follower_(&f), handler_(std::forward<H>(handler)) {}
+    follower_case(follower_case&& other)
+        : case_base(case_kind::receive, other.where), follower_(other.follower_), handler_(std::move(other.handler_)) {}
+
+    case_base* prepare() {
+        core = following_access::core(*follower_);
+        slot = std::addressof(news_);
+        return this;
+    }
+    loop run() {
+        std::optional<T> value = follower_->recv(where);  // there is something, or it is closed
+        if constexpr (takes_optional<Handler, T>) {
+            return run_handler(handler_, std::move(value));
+        } else if constexpr (std::invocable<Handler&, T>) {
+            if (!value) throw_receive_on_closed();
+            return run_handler(handler_, std::move(*value));
         } else {
-            std::invoke(handler_);
+            return run_handler(handler_);
         }
     }
 
 private:
-    case_channel channel_;
-    element_slot<T> slot_;
+    Follower* follower_;
+    std::monostate news_;
     [[no_unique_address]] Handler handler_;
 };
 
@@ -129,11 +220,19 @@ class send_case : public case_base {
 public:
     template <class Value, class H>
     send_case(chan_core* core, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
-        : case_base(case_kind::send, w), channel_(core, own), value_(std::forward<Value>(value)), handler_(std::forward<H>(handler)) {
-        if constexpr (std::same_as<Value, T> && !std::is_trivially_copyable_v<T>) now.lend(loan_, std::addressof(value));
+        : case_base(case_kind::send, w),
+          channel_(core, own),
+          value_(static_cast<given<Value>>(value)),
+          handler_(std::forward<H>(handler)) {
+        if constexpr (std::same_as<Value, T> && !std::is_trivially_copyable_v<T> && !needs_box<T>) {
+            now.lend(loan_, std::addressof(value));
+        }
     }
     send_case(send_case&& other)
-        : case_base(case_kind::send, other.where), channel_(std::move(other.channel_)), value_(std::move(other.value_)), handler_(std::move(other.handler_)) {
+        : case_base(case_kind::send, other.where),
+          channel_(std::move(other.channel_)),
+          value_(static_cast<given<T>>(other.value_)),
+          handler_(std::move(other.handler_)) {
         other.loan_.end();
     }
     ~send_case() { settle(false); }  // an exception of select(), too
@@ -142,7 +241,9 @@ public:
     void settle(bool taken) noexcept {
         if (loan_.from != nullptr && !taken) {
             T& home = *static_cast<T*>(loan_.from);
-            if constexpr (std::is_nothrow_move_assignable_v<T>) {
+            if constexpr (needs_box<T>) {
+                // It was copied: there is no loan.
+            } else if constexpr (std::is_nothrow_move_assignable_v<T>) {
                 home = std::move(value_);
             } else {
                 std::destroy_at(std::addressof(home));
@@ -155,16 +256,26 @@ public:
     // What it sends; as moved from after it was sent.
     T& value() noexcept { return value_; }
 
-    case_base* prepare() noexcept {
+    case_base* prepare() noexcept(!needs_box<T>) {
         core = channel_.core();
-        slot = const_cast<void*>(static_cast<const volatile void*>(std::addressof(value_)));
+        if constexpr (needs_box<T>) {
+            slot = box_.emplace(value_).slot();
+        } else {
+            slot = const_cast<void*>(static_cast<const volatile void*>(std::addressof(value_)));
+        }
         return this;
     }
-    void run() { std::invoke(handler_); }
+    loop run() { return run_handler(handler_); }
 
 private:
+    // What could throw halfway is copied, so that it is as it was.
+    template <class Value>
+    using given = std::conditional_t<needs_box<T> && std::same_as<Value, T>, const T&, Value&&>;
+
     case_channel channel_;
     T value_;
+    struct no_box {};
+    [[no_unique_address]] std::conditional_t<needs_box<T>, std::optional<outgoing<T>>, no_box> box_;
     full_expression::loan loan_;
     [[no_unique_address]] Handler handler_;
 };
@@ -187,17 +298,30 @@ public:
     }
 
     case_base* prepare() noexcept { return this; }
-    void run() { std::invoke(handler_); }
+    loop run() { return run_handler(handler_); }
 
 private:
     [[no_unique_address]] Handler handler_;
 };
 
+// What a case cannot be made of is said in one line (dunlin/detail/spawn.hpp), and no_case() stands in its place.
+inline auto no_case() { return plain_case<no_handler>(case_kind::otherwise, std::int64_t{0}, no_handler{}, std::source_location()); }
+
+template <class Handler>
+inline constexpr bool handles = std::is_invocable_v<std::decay_t<Handler>&>;
+template <class Handler, class T>
+inline constexpr bool handles_received = receive_handler<std::decay_t<Handler>, T>;
+#define DUNLIN_DOES_NOT_HANDLE "dunlin::select: the handler of this case is called without arguments, and takes some"
+#define DUNLIN_DOES_NOT_HANDLE_RECEIVED "dunlin::on_recv: the handler takes a T or a std::optional<T>, T being the channel's type, or nothing"
+
 template <class C>
 concept select_case_type = requires(std::remove_cvref_t<C>& c) {
     { c.prepare() } -> std::same_as<case_base*>;
-    c.run();
+    { c.run() } -> std::same_as<loop>;
 };
+
+template <class... C>
+inline constexpr bool are_cases = (select_case_type<C> && ...);
 
 template <class C>
 void settle(C& c, bool taken) noexcept {
@@ -208,19 +332,34 @@ template <class C>
 concept receivable = requires { typename std::remove_cvref_t<C>::receives; };
 template <class C>
 concept sendable = requires { typename std::remove_cvref_t<C>::sends; };
+template <class C>
+concept followable = requires { typename C::follows; };
 
 }  // namespace detail
 
 /// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the value, nullopt when the
-/// channel is closed and drained; it may also take nothing.
+/// channel is closed and drained. handler(T) gets the value, and there is no word for the end: select() throws
+/// channel_closed then. It may also take nothing.
 /// Like every case it owns its handler, and the channel if it is given a temporary handle. A variable it only looks at:
 /// to keep the case for longer than `c` lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
-    requires(std::invocable<std::decay_t<Handler>&, std::optional<typename std::remove_cvref_t<C>::receives>> || std::invocable<std::decay_t<Handler>&>)
 [[nodiscard]] auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::receives;
-    using result = detail::receive_case<element, std::decay_t<Handler>>;
-    return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+    static_assert(detail::handles_received<Handler, element>, DUNLIN_DOES_NOT_HANDLE_RECEIVED);
+    if constexpr (detail::handles_received<Handler, element>) {
+        using result = detail::receive_case<element, std::decay_t<Handler>>;
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
+}
+
+/// A case of select(): receive from `f`, a watch_receiver or a broadcast_receiver, which must live until select() has
+/// returned. The handler is as that of a channel. What f.recv() throws comes out of select().
+template <detail::followable F, class Handler = detail::no_handler>
+    requires detail::receive_handler<std::decay_t<Handler>, typename F::follows>
+[[nodiscard]] auto on_recv(F& f, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+    return detail::follower_case<F, std::decay_t<Handler>>(f, std::forward<Handler>(handler), where);
 }
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
@@ -230,36 +369,58 @@ template <detail::receivable C, class Handler = detail::no_handler>
 /// list keeps it until it is sent; s.value() is what it holds.
 /// select() throws channel_closed when it takes this case and the channel is closed.
 template <detail::sendable C, class Value, class Handler = detail::no_handler>
-    requires std::convertible_to<Value, typename std::remove_cvref_t<C>::sends> && std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current(),
     detail::full_expression&& now = {}) {
     using element = typename std::remove_cvref_t<C>::sends;
-    using result = detail::send_case<element, std::decay_t<Handler>>;
-    return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value), std::forward<Handler>(handler), where, now);
+    static_assert(detail::can_be_sent<Value, element>, DUNLIN_CANNOT_BE_SENT);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::can_be_sent<Value, element> && detail::handles<Handler>) {
+        using result = detail::send_case<element, std::decay_t<Handler>>;
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value), std::forward<Handler>(handler), where, now);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// A case of select(): none of the others was ready for `d`, which begins with the call of select(). Zero or negative: as otherwise().
 /// Throws std::invalid_argument for a duration that is not a number.
 template <class Rep, class Period, class Handler = detail::no_handler>
-    requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler = {},
     std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::handles<Handler>) {
+        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
+}
+template <detail::number N, class... Handler>
+auto on_timeout(N, Handler&&...) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return detail::no_case();
 }
 
 /// A case of select(): the context is cancelled, or its deadline has passed. If others can go as well, each is as
 /// likely as the other, as in Go.
 template <std::derived_from<context> Context, class Handler = detail::no_handler>
-    requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::handles<Handler>) {
+        return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// A case of select(): none of the others is ready now. select() does not wait then. At most one.
 template <class Handler = detail::no_handler>
-    requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
+    static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
+    if constexpr (detail::handles<Handler>) {
+        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
 }
 
 /// Any of the cases above, in a vector for instance. It keeps its channel alive, and its value until that is sent.
@@ -269,24 +430,61 @@ public:
         requires(!std::same_as<std::remove_cvref_t<Case>, select_case> && !std::is_lvalue_reference_v<Case>)
     select_case(Case&& c) : body_(std::make_unique<body_of<Case>>(std::move(c))) {}
 
-    detail::case_base* prepare() noexcept { return body_ != nullptr ? body_->prepare() : nullptr; }  // null: it was moved from
-    void run() { body_->run(); }
+    // Null: it was moved from.
+    detail::case_base* prepare() const { return body_ != nullptr ? body_->prepare() : nullptr; }
+    loop run() const { return body_->run(); }
 
 private:
     struct body {
         virtual ~body() = default;
-        virtual detail::case_base* prepare() noexcept = 0;
-        virtual void run() = 0;
+        virtual detail::case_base* prepare() = 0;
+        virtual loop run() = 0;
     };
     template <class Case>
     struct body_of final : body {
         explicit body_of(Case&& c) : content(std::move(c)) {}
-        detail::case_base* prepare() noexcept override { return content.prepare(); }
-        void run() override { content.run(); }
+        detail::case_base* prepare() override { return content.prepare(); }
+        loop run() override { return content.run(); }
         Case content;
     };
     std::unique_ptr<body> body_;
 };
+
+namespace detail {
+
+struct round_of_select {
+    std::size_t taken;
+    loop handler_says;
+};
+
+template <class... Cases>
+[[gnu::always_inline]] inline round_of_select select_one(Cases&... cases) {
+    const std::array<case_base*, sizeof...(Cases)> list{cases.prepare()...};
+    const std::size_t taken = select_among(list.data(), list.size());
+    std::size_t i = 0;
+    (settle(cases, i++ == taken), ...);
+    i = 0;
+    loop says = loop::again;
+    static_cast<void>(((i++ == taken ? (says = cases.run(), true) : false) || ...));
+    return {taken, says};
+}
+
+// The rounds of select_loop(): the channels of the cases stay, and a send that was taken is offered no more.
+class DUNLIN_API select_rounds {
+public:
+    select_rounds(case_base* const* cases, std::size_t count);  // throws std::bad_alloc
+    select_rounds(const select_rounds&) = delete;
+    select_rounds& operator=(const select_rounds&) = delete;
+
+    std::size_t next();  // index of the case that was taken
+
+private:
+    case_base* const* cases_;
+    std::size_t count_;
+    std::vector<chan_handle> channels_;
+};
+
+}  // namespace detail
 
 /// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the order given.
 ///
@@ -295,24 +493,69 @@ private:
 /// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. Whoever is served by one of its cases while
 ///           it waits knows that this channel is done with, not the others.
 /// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil channels only: for ever.
-/// Throws    channel_closed when it takes a send on a closed channel; std::invalid_argument for more than 65536 cases or two otherwise();
-///           std::bad_alloc; what the handler throws.
+/// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;
+///           std::invalid_argument for more than 65536 cases or two otherwise(); std::bad_alloc; what the handler throws.
 /// Order     As for send() and recv().
 /// Cost      A lock for each channel, and one more for each when it has to wait; no allocation up to 16 cases. Figures: docs/benchmarks.md, select4.
 /// Source    Go specification, "Select statements".
 template <detail::select_case_type... Cases>
 std::size_t select(Cases&&... cases) {
-    const std::array<detail::case_base*, sizeof...(Cases)> list{cases.prepare()...};
-    const std::size_t taken = detail::select_among(list.data(), list.size());
-    std::size_t i = 0;
-    (detail::settle(cases, i++ == taken), ...);
-    i = 0;
-    static_cast<void>(((i++ == taken ? (cases.run(), true) : false) || ...));
-    return taken;
+    return detail::select_one(cases...).taken;
 }
 
-/// The same for a list that is made at run time. The cases may be used again; a send that was taken has given its value away.
+// Something else than a case.
+template <class... Cases>
+    requires(!(detail::select_case_type<Cases> && ...) && !(sizeof...(Cases) == 1 && (std::convertible_to<Cases, std::span<const select_case>> && ...)))
+std::size_t select(Cases&&...) {
+    static_assert(detail::are_cases<Cases...>, "dunlin::select: each argument is a case: on_recv(c, ...), on_send(c, value), on_timeout(d), ...");
+    return 0;
+}
+
+/// The same for a list that is made at run time: a vector, or `select({on_recv(a), on_send(b, v)})`. The cases may be
+/// used again; a send that was taken has given its value away.
 /// Throws    As well std::invalid_argument for a case that was moved from.
-std::size_t DUNLIN_API select(std::span<select_case> cases);
+std::size_t DUNLIN_API select(std::span<const select_case> cases);
+inline std::size_t select(std::initializer_list<select_case> cases) {
+    return select(std::span(cases.begin(), cases.size()));
+}
+inline std::size_t select(const std::vector<select_case>& cases) { return select(std::span<const select_case>(cases)); }
+
+/// select(), and whether to go on: false when the handler that ran has returned loop::leave. So a loop of which a
+/// handler is the end:
+///     while (select_again(on_recv(jobs, [&](std::optional<job> j) { return j ? work(*j) : loop::leave; }),
+///                         on_done(ctx, [] { return loop::leave; }))) {}
+/// Everything in the parentheses is made anew each time, as in a loop around Go's select: handlers may change
+/// the channels and values of the next round. Throws as select().
+template <detail::select_case_type... Cases>
+[[nodiscard]] bool select_again(Cases&&... cases) {
+    return detail::select_one(cases...).handler_says == loop::again;
+}
+
+/// select() on the same cases again and again, until a handler returns loop::leave or throws; returns the index of the
+/// case whose handler left. The cases are made once: channels are those that they were made with, which it keeps alive,
+/// whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered until it is taken,
+/// and then no more. For a closed channel that nobody leaves, its handler is called again and again.
+/// Throws    As select().
+template <detail::select_case_type... Cases>
+std::size_t select_loop(Cases&&... cases) {
+    const std::array<detail::case_base*, sizeof...(Cases)> list{cases.prepare()...};
+    detail::select_rounds rounds(list.data(), list.size());
+    for (;;) {
+        const std::size_t taken = rounds.next();
+        loop says = loop::again;
+        std::size_t i = 0;
+        // The values of the others stay in them for the next round.
+        static_cast<void>(((i++ == taken ? (detail::settle(cases, true), says = cases.run(), true) : false) || ...));
+        if (says == loop::leave) return taken;
+    }
+}
+/// The same for a list that is made at run time. Throws std::invalid_argument for a case that was moved from.
+DUNLIN_API std::size_t select_loop(std::span<const select_case> cases);
+inline std::size_t select_loop(std::initializer_list<select_case> cases) {
+    return select_loop(std::span(cases.begin(), cases.size()));
+}
+inline std::size_t select_loop(const std::vector<select_case>& cases) {
+    return select_loop(std::span<const select_case>(cases));
+}
 
 }  // namespace dunlin

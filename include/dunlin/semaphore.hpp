@@ -1,6 +1,8 @@
 // semaphore.hpp - a number of permits that are taken and given back.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -9,7 +11,6 @@
 #include <source_location>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {

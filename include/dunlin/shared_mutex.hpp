@@ -1,6 +1,8 @@
 // shared_mutex.hpp - many readers or one writer.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -8,7 +10,6 @@
 #include <source_location>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {
@@ -89,6 +90,9 @@ public:
         }
         unlock_shared_slow();
     }
+
+    /// As mutex::native_handle().
+    void native_handle() = delete;
 
 private:
     enum role : bool { reader, writer };

@@ -1,12 +1,17 @@
-// signal.hpp - signals as messages.
+// signal.hpp - signals as messages, and as the end of a context.
 #pragma once
+
+#include <dunlin/config.hpp>
 
 #include <csignal>
 #include <cstddef>
 #include <initializer_list>
+#include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include <dunlin/chan.hpp>
+#include <dunlin/context.hpp>
 
 namespace dunlin {
 
@@ -25,5 +30,53 @@ DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std:
 /// With an error (std::errc::invalid_argument for a signal that cannot be had) the channel is nil. Throws std::bad_alloc.
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec);
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec);
+
+/// The cause() of a context that a signal has cancelled: "signal 15 (SIGTERM)".
+class DUNLIN_API signal_received : public std::runtime_error {
+public:
+    explicit signal_received(int signal);
+    ~signal_received() override;
+    int signal() const noexcept { return signal_; }
+
+private:
+    int signal_;
+};
+
+/// A context that is cancelled when one of these signals reaches the process, or with its parent, or by cancel() (Go's
+/// signal.NotifyContext):
+///     dunlin::signal_context ctx({SIGINT, SIGTERM});
+///     serve(ctx);
+/// err() is errc::cancelled then, and cause() a signal_received. From its making on these signals no longer do what
+/// they did. stop(), or its end, gives them back: each does again what it did before, unless another signal_context or
+/// signal_channel wants it, or somebody else has installed a handler since. The second Ctrl-C ends the program if
+/// stop() is called after the first.
+///
+/// One thread or goroutine at a time may use the object; the contexts derived from it, and copies of it as a context,
+/// are anybody's. At its end it is cancelled, and with it what was derived from it.
+/// Threads   As signal_channel(). The context is cancelled on the library's own thread, whatever goroutines do.
+/// Throws    As signal_channel().
+class DUNLIN_API signal_context : public cancellable {
+public:
+    explicit signal_context(std::initializer_list<int> signals) : signal_context(context(), signals) {}
+    signal_context(const context& parent, std::initializer_list<int> signals);
+    /// What was moved from is a context that never ends.
+    signal_context(signal_context&& other) noexcept
+        : cancellable(static_cast<const cancellable&>(other)), signals_(std::move(other.signals_)) {
+        static_cast<context&>(other) = context();
+    }
+    signal_context& operator=(signal_context&& other) noexcept {
+        signal_context mine(std::move(other));
+        std::swap(static_cast<cancellable&>(*this), static_cast<cancellable&>(mine));
+        std::swap(signals_, mine.signals_);
+        return *this;
+    }
+    ~signal_context() { stop(); }
+
+    /// Gives the signals back, and cancels the context if no signal has. Calling it again is nothing.
+    void stop() noexcept;
+
+private:
+    receiver<int> signals_;  // its last handle gives them back
+};
 
 }  // namespace dunlin

@@ -1,7 +1,11 @@
 // task.hpp - goroutines that somebody waits for: task<T> and task_group.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -13,8 +17,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/context.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/wait_group.hpp>
+#include <dunlin/weighted_semaphore.hpp>
 
 namespace dunlin {
 
@@ -22,6 +28,8 @@ namespace detail {
 
 // join() until `limit`. Throws std::bad_alloc.
 DUNLIN_API wait_outcome join_limited(goroutine_handle* g, const wait_limit& limit, std::source_location where);
+// Nobody will join g: its end starts `heir`, which has been made, at `entry`. False: g has ended already.
+DUNLIN_API bool leave_to_heir(goroutine_handle* g, new_goroutine heir, void (*entry)(void*)) noexcept;
 
 }  // namespace detail
 
@@ -170,6 +178,31 @@ public:
             t, [&](std::int64_t ns) { return detail::join_limited(handle_, {ns, nullptr}, where) == detail::wait_outcome::ok; });
     }
 
+    /// Lets go of the goroutine, which goes on by itself; the task holds nothing afterwards. Its result or exception is
+    /// dropped when it ends, in a goroutine of its own.
+    /// Blocks    Nothing.
+    /// Throws    std::logic_error if the task holds nothing; std::bad_alloc: it still holds the goroutine then.
+    void detach(std::source_location where = std::source_location::current()) {
+        require("detach");
+        struct heir {
+            detail::goroutine_handle* handle;
+            detail::task_result<T>* result;
+            static void entry(void* raw) {
+                const heir mine = *static_cast<heir*>(raw);
+                std::destroy_at(mine.result);
+                detail::release(mine.handle);
+            }
+        };
+        const detail::new_goroutine n = detail::make(sizeof(heir), alignof(heir), nullptr, where);
+        ::new (n.frame) heir{handle_, result_};
+        if (detail::leave_to_heir(handle_, n, heir::entry)) {
+            handle_ = nullptr;
+        } else {
+            detail::discard(n);
+            release();
+        }
+    }
+
     /// Has it ended?  Throws std::logic_error if the task holds nothing.
     bool done() const {
         require("done");
@@ -216,30 +249,56 @@ template <class R, class F, class... Args>
 
 /// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to whoever calls get().
 /// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join, fib.
-template <class F>
-    requires detail::goroutine_function<F>
+template <detail::not_options F>
 auto spawn(F&& f, std::source_location where = std::source_location::current()) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(nullptr, where, std::forward<F>(f));
+    static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(nullptr, where, std::forward<F>(f));
+    } else {
+        return task<void>();
+    }
 }
 
-template <class F, class Arg, class... Args>
-    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+template <detail::not_options F, class Arg, class... Args>
+    requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
 [[gnu::always_inline]] inline auto spawn(F&& f, Arg&& arg, Args&&... args) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
-        nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Arg, Args...>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
+            nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    } else {
+        return task<void>();
+    }
 }
 
 template <class F>
-    requires detail::goroutine_function<F>
 auto spawn(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(&options, where, std::forward<F>(f));
+    static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>>>(&options, where, std::forward<F>(f));
+    } else {
+        return task<void>();
+    }
 }
 
 template <class F, class Arg, class... Args>
-    requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+    requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
 [[gnu::always_inline]] inline auto spawn(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
-    return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
-        &options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Arg, Args...>) {
+        return detail_spawn<std::invoke_result_t<std::decay_t<F>, std::decay_t<Arg>, std::decay_t<Args>...>>(
+            &options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+    } else {
+        return task<void>();
+    }
+}
+
+// Of an overloaded function it must be said which one: a lambda that calls it, or a cast. Not defined.
+task<void> spawn(detail::overloaded_function, ...);
+
+namespace detail {
+template <class F>
+concept not_options_nor_context = not_options<F> && !std::convertible_to<F, const context&>;
 }
 
 /// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
@@ -247,6 +306,8 @@ template <class F, class Arg, class... Args>
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can stop early.
 /// go() may be called from anywhere while somebody waits, by the members themselves above all; cancel() and context()
 /// at any time, beside wait() too. wait() and the destructor: one at a time.
+/// With set_limit() go() waits for a place; a member that calls go() of its own group then keeps its place meanwhile.
+/// Results, as the members end: task_set.
 class DUNLIN_API task_group {
 public:
     task_group() = default;
@@ -258,16 +319,55 @@ public:
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.
-    template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
+    template <detail::not_options_nor_context F, class... Args>
     [[gnu::always_inline]] void go(F&& f, Args&&... args) {
-        start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F, Args...>) start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
     }
     template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     [[gnu::always_inline]] void go(const go_options& options, F&& f, Args&&... args) {
-        start(&options, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F, Args...>) start(&options, std::forward<F>(f), std::forward<Args>(args)...);
     }
+    void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
+
+    /// Starts a member if that is possible without waiting for a place. False: f was not touched.
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    bool try_go(F&& f, Args&&... args) {
+        if (places_ != nullptr && !places_->try_acquire()) return false;
+        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        return true;
+    }
+    /// go(); the wait for a place ends when `ctx` is done, with context_cancelled, and f was not touched then. Throws
+    /// std::bad_alloc as well.
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    void go(const dunlin::context& ctx, F&& f, Args&&... args) {
+        if (places_ != nullptr) places_->acquire(ctx);
+        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+    }
+    /// The same; the wait ends after `d`. False then, and f was not touched.
+    template <class Rep, class Period, class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    bool try_go_for(const std::chrono::duration<Rep, Period>& d, F&& f, Args&&... args) {
+        if (places_ != nullptr && !places_->try_acquire_for(d)) return false;
+        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        return true;
+    }
+    /// The same; the wait ends at `t`.
+    template <class Clock, class Duration, class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    bool try_go_until(const std::chrono::time_point<Clock, Duration>& t, F&& f, Args&&... args) {
+        if (places_ != nullptr && !places_->try_acquire_until(t)) return false;
+        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        return true;
+    }
+
+    /// At most n members at a time: go() waits until one has ended. no_limit: as many as there are.
+    /// Throws    std::invalid_argument if n is 0; std::logic_error while the group has members; std::bad_alloc.
+    void set_limit(std::size_t n);
+    static constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
 
     /// Waits until every member has ended. Members that have not begun run here, on the caller's stack, when they are the youngest in the queue.
     /// Blocks    The goroutine (a plain thread on a plain thread).
@@ -287,6 +387,23 @@ public:
 private:
     template <class F, class... Args>
     [[gnu::always_inline]] void start(const go_options* options, F&& f, Args&&... args) {
+        if (places_ != nullptr) [[unlikely]] {
+            places_->acquire();
+        }
+        start_in_place(options, std::forward<F>(f), std::forward<Args>(args)...);
+    }
+    // With a place, if there is a limit. What ends after the function and its destructors.
+    struct member_guard {
+        task_group* group;
+        ~member_guard() {
+            if (group->places_ != nullptr) [[unlikely]] {
+                group->places_->release();
+            }
+            group->members_.done();
+        }
+    };
+    template <class F, class... Args>
+    [[gnu::always_inline]] void start_in_place(const go_options* options, F&& f, Args&&... args) {
         using call = detail::call_of<F, Args...>;
         struct member {
             task_group* group;
@@ -294,7 +411,7 @@ private:
             member(task_group* g, F&& fn, Args&&... values) : group(g), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
             static void entry(void* raw) {
                 task_group* group = static_cast<member*>(raw)->group;
-                detail::group_member_guard leave{&group->members_};
+                member_guard leave{group};
                 detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
                 try {
                     static_cast<void>(static_cast<member*>(raw)->run());
@@ -303,13 +420,13 @@ private:
                 }
             }
         };
-        detail::check_function(f, "dunlin::task_group::go");
         members_.add_one();
         try {
+            detail::check_function(f, "dunlin::task_group::go");
             detail::launch<member>(options, std::source_location(), detail::end_kind::detached, &members_, member::entry, this, std::forward<F>(f),
                                    std::forward<Args>(args)...);
         } catch (...) {
-            members_.done();
+            const member_guard not_started{this};
             throw;
         }
     }
@@ -321,6 +438,7 @@ private:
     std::atomic<bool> has_error_{false};                     // lock_ to write; wait() looks when all members have ended
     alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
     std::exception_ptr error_;                               // lock_: the first
+    std::unique_ptr<weighted_semaphore> places_;             // changes while there are no members; null: no limit
     detail::chan_core* parent_ = nullptr;                    // constant; counted
     mutable detail::chan_core* context_ = nullptr;           // lock_; counted; made when it is asked for
 };

@@ -1,6 +1,8 @@
 // timer.hpp - timers that send on a channel, or start a goroutine.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -51,6 +53,10 @@ private:
     alignas(8) unsigned char entry_[56];  // timer::timer_entry and more; src/chan/timed_call.cpp
 };
 
+// It may be called several times, so it is not given away.
+template <class F>
+inline constexpr bool can_be_timed = std::is_invocable_v<std::decay_t<F>&> && std::constructible_from<std::decay_t<F>, F>;
+
 template <class F>
 class timed_call_of final : public timed_call {
 public:
@@ -79,6 +85,10 @@ public:
     timer() noexcept = default;
     template <class Rep, class Period>
     explicit timer(const std::chrono::duration<Rep, Period>& d) : due_ns_(detail::deadline_in(d)), kind_(kind::number) {}
+    template <detail::number N>
+    explicit timer(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    }
 
     timer(timer&& other) noexcept
         : channel_(std::move(other.channel_)), call_(std::exchange(other.call_, nullptr)), due_ns_(other.due_ns_),
@@ -164,6 +174,10 @@ public:
         if (ns <= 0) detail::throw_non_positive_interval("NewTicker");
         channel_ = detail::chan_handle(detail::make_timer_channel(detail::deadline_in(std::chrono::nanoseconds(ns)), ns));
     }
+    template <detail::number N>
+    explicit ticker(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    }
     ticker(ticker&&) noexcept = default;
     ticker& operator=(ticker&& other) noexcept {
         if (this != &other) {
@@ -198,6 +212,11 @@ template <class Rep, class Period>
 receiver<clock::time_point> after(const std::chrono::duration<Rep, Period>& d) {
     return detail::handle_access::make_receiver<clock::time_point>(detail::chan_handle(detail::make_timer_channel(detail::deadline_in(d), 0)));
 }
+template <detail::number N>
+receiver<clock::time_point> after(N) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return {};
+}
 
 /// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the timer does not stop it.
 /// When run() returns, those that are pending are forgotten, as goroutines are: they never run, and f is destroyed when the timer is dropped, or never if
@@ -205,10 +224,15 @@ receiver<clock::time_point> after(const std::chrono::duration<Rep, Period>& d) {
 /// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
-    detail::check_function(f, "dunlin::after_func");
-    timer t(new detail::timed_call_of<std::decay_t<F>>(std::forward<F>(f)));
-    t.call_->start(detail::deadline_in(d));
-    return t;
+    static_assert(detail::can_be_timed<F>, "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");
+    if constexpr (detail::can_be_timed<F>) {
+        detail::check_function(f, "dunlin::after_func");
+        timer t(new detail::timed_call_of<std::decay_t<F>>(std::forward<F>(f)));
+        t.call_->start(detail::deadline_in(d));
+        return t;
+    } else {
+        return {};
+    }
 }
 
 }  // namespace dunlin

@@ -1,6 +1,8 @@
 // tls.hpp - TLS 1.2 and 1.3 over dunlin's streams, by OpenSSL 3. A library of its own (CMake: dunlin::tls, pkg-config: dunlin-tls).
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <initializer_list>
@@ -30,6 +32,7 @@ enum class errc {
     truncated = 1,         ///< the connection has ended without a close_notify: what was to come may be missing
     certificate_rejected,  ///< the peer's certificate is not trusted, expired, of another host, ...
     no_server_name,        ///< a client that verifies must know whom it talks to
+    flood,                 ///< the peer sends what brings no data (key updates, for instance) without end, or never reads the answers
     protocol,              ///< any other failure of TLS: no common version or cipher, a bad record, an alert of the peer
 };
 
@@ -45,9 +48,10 @@ enum class version { tls1_2,
 ///
 /// A client verifies the server: its chain by the system's trust store, its name, its dates. A server does not ask for certificates unless it is told to.
 /// The side of the connection decides, not how the config was made: a client that is given one from server() verifies too.
-/// TLS 1.2 or later; no renegotiation, no compression.
-/// Throws    All members: io_error with what is wrong with which file or certificate; std::bad_alloc.
-/// Threads   Set up by one at a time, and not while connections are made with it.
+/// The name must be one of the certificate's alternative names: its common name does not count.
+/// TLS 1.2 or later; no renegotiation, no compression; ciphers() has the suites.
+/// Throws    All members: io_error with what is wrong with which file or certificate; std::bad_alloc. Nothing is changed then.
+/// Threads   Set up by one at a time, and not while connections are made with it, but for certificates: these may be replaced at any time.
 /// Blocks    Files are read on the caller's thread (whose processor goes to others if that takes long).
 class DUNLIN_API config {
 public:
@@ -58,9 +62,14 @@ public:
     /// The same from memory.
     static config server_from_memory(std::string_view certificate_pem, std::string_view key_pem);
 
-    /// Who one is: for clients that servers ask for a certificate.
+    /// Who one is: for clients that servers ask for a certificate. One for each kind of key (RSA, EC, ...): a second one takes the place of the first of its
+    /// kind, for connections that are made from then on.
     config& certificate(const std::string& certificate_file, const std::string& key_file);
     config& certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
+    /// In place of all that were named before, from the next connection on: for a certificate that is renewed while a listener runs. A listener has a copy of
+    /// the handle, and the same settings. Safe while connections are made, from anywhere; if it throws, the old one stays.
+    void replace_certificate(const std::string& certificate_file, const std::string& key_file);
+    void replace_certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
 
     /// Trusts these authorities, and no longer the system's. May be called several times.
     config& trust(const std::string& file);
@@ -76,9 +85,14 @@ public:
     /// Application protocols, the preferred one first: {"h2", "http/1.1"}. The server chooses; without a common one the handshake fails.
     config& alpn(std::initializer_list<std::string_view> protocols);
     config& minimum_version(version v);
-    /// Servers, TLS 1.3: tickets with which clients may resume a session. None is the default: a client that writes and closes without ever reading
-    /// would leave them unread, and its kernel then resets the connection.
-    config& session_tickets(unsigned count);
+    /// The cipher suites, the preferred one first, by OpenSSL's names: "ECDHE-RSA-AES256-GCM-SHA384" for TLS 1.2, "TLS_AES_256_GCM_SHA384" for TLS 1.3. Those
+    /// of a version that is not named stay as they are. By default TLS 1.2 has ECDHE with AES-GCM or ChaCha20 only (no RSA key exchange, no CBC, no SHA-1),
+    /// TLS 1.3 OpenSSL's three. A name that OpenSSL does not know is an error.
+    config& ciphers(std::initializer_list<std::string_view> names);
+    /// Servers: tickets with which clients may resume a session (TLS 1.3: so many; TLS 1.2: one). None is the default: a client that writes and closes without
+    /// ever reading would leave them unread, and its kernel then resets the connection.
+    /// The key that they are encrypted with is changed after `key_period`, and forgotten after two; tickets of forgotten keys lead to a whole handshake.
+    config& session_tickets(unsigned count, std::chrono::nanoseconds key_period = std::chrono::hours(2));
 
     /// OpenSSL's own, for all that is not here.
     ssl_ctx_st* native_handle() const noexcept;
@@ -103,7 +117,9 @@ private:
 ///           connection is of no more use for that direction: the same error comes again.
 ///           A connection that ends without close_notify is an error, not an end of file.
 /// Order     What was done before a write happens before what follows the read of those bytes.
-/// Cost      A handshake about 0.3 ms of CPU on either side; 16 KiB for each direction that is used, beside OpenSSL's own.
+///           A peer that floods the connection with what brings no data gets errc::flood.
+/// Cost      A handshake about 0.3 ms of CPU on either side. Buffers are there only while something is read or written: 17 KB for a read, up to 100 KB for a
+///           write. A connection that waits has OpenSSL's state alone.
 /// Source    Go's crypto/tls.Conn.
 class DUNLIN_API stream {
 public:
@@ -224,7 +240,7 @@ public:
     void close_write(std::error_code& ec);
 
     /// Says so to the peer, unless a write is under way, and closes the connection. Calls under way fail with dunlin::errc::closed.
-    /// Blocks    If there is no room for the close_notify: for 5 s at most, as in Go.
+    /// Blocks    If there is no room for the close_notify: for 5 s at most, as in Go, or until the write deadline, if that is earlier.
     void close() noexcept;
     bool is_open() const noexcept { return network().is_open(); }
     explicit operator bool() const noexcept { return is_open(); }

@@ -1,6 +1,8 @@
 // wait_group.hpp - wait for a number of things to be done.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -79,10 +81,6 @@ inline constexpr unsigned char latch_reason = 19;
 
 DUNLIN_API void check_count(const char* what, std::int64_t n, std::int64_t most);  // throws std::invalid_argument
 
-struct group_member_guard {
-    group_counter* counter;
-    ~group_member_guard() { counter->done(); }
-};
 struct shared_member_guard {
     group_counter* counter;
     ~shared_member_guard() { counter->member_done(); }
@@ -135,21 +133,25 @@ public:
 
     /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that leaves f ends the process.
     /// May be called inside its own group while another waits.
-    template <class F>
-        requires detail::goroutine_function<F>
+    template <detail::not_options F>
     void go(F&& f, std::source_location where = std::source_location::current()) {
-        start(nullptr, where, std::forward<F>(f));
+        static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F>) start(nullptr, where, std::forward<F>(f));
     }
     template <class F>
-        requires detail::goroutine_function<F>
     void go(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
-        start(&options, where, std::forward<F>(f));
+        static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F>) start(&options, where, std::forward<F>(f));
     }
-    template <class F, class Arg, class... Args>
-        requires(detail::goroutine_function<F, Arg, Args...> && !std::same_as<std::decay_t<Arg>, std::source_location>)
+    template <detail::not_options F, class Arg, class... Args>
+        requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
     [[gnu::always_inline]] void go(F&& f, Arg&& arg, Args&&... args) {
-        start(nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F, Arg, Args...>) {
+            start(nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+        }
     }
+    void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
 
 private:
     template <class F, class... Args>

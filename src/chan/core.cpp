@@ -18,6 +18,7 @@ chan_core::~chan_core() {
         destroy_element(element(first_));
         if (++first_ == capacity_) first_ = 0;
     }
+    while (put_back_ != nullptr) delete std::exchange(put_back_, put_back_->next);
 }
 
 void chan_core::buffer_if_room(void* value) noexcept {
@@ -42,7 +43,35 @@ bool chan_core::drop_buffered() noexcept {
 
 // ---- one operation, under the lock ---------------------------------------------------------------------------------------------------------
 
-[[gnu::noinline]] void chan_core::look_at_timer() noexcept { timer_->look_at_clock(); }
+inline timer_channel* chan_core::timer() noexcept { return static_cast<timer_channel*>(this); }
+
+[[gnu::noinline]] bool chan_core::has_before_buffer() noexcept {
+    if (kind_ == channel_kind::timer) timer()->look_at_clock();
+    return put_back_ != nullptr;
+}
+
+[[gnu::noinline]] bool chan_core::serve_before_buffer(void* slot) noexcept {
+    if (!has_before_buffer()) return false;
+    ::new (slot) boxed(std::exchange(put_back_, put_back_->next));
+    return true;
+}
+
+std::size_t chan_core::put_back_length() const noexcept {
+    std::size_t n = 0;
+    for (const box_base* b = put_back_; b != nullptr; b = b->next) ++n;
+    return n;
+}
+
+void chan_core::put_back(boxed& value, park::wait_node*& woken) noexcept {
+    if (auto* peer = static_cast<chan_node*>(receivers_.pop_claimed())) {
+        move(peer->slot, &value);
+        peer->ok = true;
+        woken = peer;
+        return;
+    }
+    value->next = put_back_;
+    put_back_ = value.release();
+}
 
 bool chan_core::close(park::wait_node*& woken) noexcept {
     if (closed_.load(std::memory_order_relaxed)) return false;
@@ -55,12 +84,22 @@ bool chan_core::close(park::wait_node*& woken) noexcept {
     return true;
 }
 
+park::wait_node* chan_core::serve_all_receivers(void* value) noexcept {
+    park::wait_node* const woken = receivers_.take_all();
+    for (park::wait_node* n = woken; n != nullptr; n = n->next) {
+        auto* peer = static_cast<chan_node*>(n);
+        move(peer->slot, value);
+        peer->ok = true;
+    }
+    return woken;
+}
+
 void chan_core::enqueue_timer_receiver(chan_node* n) {
-    timer_->somebody_waits();
+    timer()->somebody_waits();
     receivers_.push_back(n);
 }
 
-void chan_core::nobody_waits_for_timer() noexcept { timer_->nobody_waits(); }
+void chan_core::nobody_waits_for_timer() noexcept { timer()->nobody_waits(); }
 
 // ---- waiting -----------------------------------------------------------------------------------------------------------------------------
 
@@ -302,9 +341,29 @@ void channel_close(chan_core* c) {
     if (!first) throw channel_closed("close of closed channel");
 }
 
+void channel_put_back(chan_core* c, boxed& value) noexcept {
+    park::runtime_section inside;
+    park::wait_node* woken = nullptr;
+    c->lock.lock(inside.machine());
+    c->put_back(value, woken);
+    c->lock.unlock(inside.machine());
+    if (woken != nullptr) woken->who->wake_from(inside.machine());
+}
+
+box_base::~box_base() = default;
+
+void throw_receive_on_closed() { throw channel_closed("receive on closed channel"); }
 void throw_send_on_closed() { throw channel_closed("send on closed channel"); }
 
-std::size_t channel_length(chan_core* c) noexcept { return c != nullptr ? c->length() : 0; }
+std::size_t channel_length(chan_core* c) noexcept {
+    if (c == nullptr) return 0;
+    if (!c->is_boxed()) return c->length();
+    park::runtime_section inside;
+    c->lock.lock(inside.machine());
+    const std::size_t length = c->length() + c->put_back_length();
+    c->lock.unlock(inside.machine());
+    return length;
+}
 std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr ? c->capacity() : 0; }
 
 bool channel_is_closed(chan_core* c) noexcept {

@@ -8,6 +8,9 @@
 //   C3  a closed channel has nobody waiting.
 // Lifetime   A reference is held by every handle, and by nothing that waits: a call keeps its caller's handle.
 // A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: look_at_clock() before anybody looks.
+// Put back   Elements are moved while both sides are held, which must not throw; so those that may are boxed, and a
+//            receiver copies its value out of the box when it has it. If that throws the box goes back to the channel,
+//            before the buffer, for which it needs no memory and no room.
 // Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves instead of copies.
 // Tests      tests/chan/, tests/go/chan_test.cpp, tests/go/select_test.cpp
 #pragma once
@@ -24,6 +27,9 @@ namespace dunlin::detail {
 
 class timer_channel;
 
+// What a receive must look at before the buffer: nothing; what time it is; what was put back.
+enum class channel_kind : std::uint8_t { plain, timer, boxed };
+
 // A place in a channel's queue.
 struct chan_node : park::wait_node {
     void* slot = nullptr;      // where the element is (sender) or shall be constructed (receiver)
@@ -38,7 +44,11 @@ public:
 
     // `destroy` frees the whole object, after the last reference.
     chan_core(const element_type& type, std::size_t capacity, std::byte* buffer, destroyer destroy) noexcept
-        : type_(type), capacity_(capacity), buffer_(buffer), destroy_(destroy) {}
+        : type_(type),
+          kind_(type.boxed ? channel_kind::boxed : channel_kind::plain),
+          capacity_(capacity),
+          buffer_(buffer),
+          destroy_(destroy) {}
     chan_core(const chan_core&) = delete;
     chan_core& operator=(const chan_core&) = delete;
     ~chan_core();
@@ -56,10 +66,13 @@ public:
     channel_status receive(void* slot, park::wait_node*& woken) noexcept;
     // Everybody who waits, to be woken after the unlock. False: it was closed already.
     bool close(park::wait_node*& woken) noexcept;
+    // A copy of `value`, of a type whose bytes can be copied, for each receiver that waits; they are to be woken after
+    // the unlock.
+    park::wait_node* serve_all_receivers(void* value) noexcept;
 
     void enqueue_sender(chan_node* n) noexcept { senders_.push_back(n); }
     void enqueue_receiver(chan_node* n) {  // throws std::bad_alloc if it is a timer's
-        if (DUNLIN_UNLIKELY(timer_ != nullptr)) return enqueue_timer_receiver(n);
+        if (DUNLIN_UNLIKELY(kind_ == channel_kind::timer)) return enqueue_timer_receiver(n);
         receivers_.push_back(n);
     }
     void forget_sender(chan_node* n) noexcept {
@@ -68,13 +81,20 @@ public:
     void forget_receiver(chan_node* n) noexcept {
         if (!n->linked) return;
         receivers_.remove(n);
-        if (DUNLIN_UNLIKELY(timer_ != nullptr) && receivers_.empty()) nobody_waits_for_timer();
+        if (DUNLIN_UNLIKELY(kind_ == channel_kind::timer) && receivers_.empty()) nobody_waits_for_timer();
     }
+    // `value` was received, and could not be kept: the first receiver that waits gets it, and is to be woken after the
+    // unlock, or the next one that comes.
+    void put_back(boxed& value, park::wait_node*& woken) noexcept;
 
     // Anybody. ---------------------------------------------------------------------------------------------------------------------------------
 
-    std::size_t length() const noexcept { return timer_ == nullptr ? count_.load(std::memory_order_relaxed) : 0; }
-    std::size_t capacity() const noexcept { return timer_ == nullptr ? capacity_ : 0; }
+    std::size_t length() const noexcept {
+        return kind_ != channel_kind::timer ? count_.load(std::memory_order_relaxed) : 0;
+    }
+    std::size_t put_back_length() const noexcept;  // under the lock
+    std::size_t capacity() const noexcept { return kind_ != channel_kind::timer ? capacity_ : 0; }
+    bool is_boxed() const noexcept { return kind_ == channel_kind::boxed; }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
     // One reference more for somebody who knows it weakly, under a lock that its end takes as well. False: it is at its end. Relaxed: that lock orders.
@@ -107,7 +127,9 @@ private:
     }
     void push(void* value) noexcept;
     void pop(void* slot) noexcept;
-    void look_at_timer() noexcept;
+    timer_channel* timer() noexcept;  // of kind timer
+    bool serve_before_buffer(void* slot) noexcept;
+    bool has_before_buffer() noexcept;
     void enqueue_timer_receiver(chan_node* n);
     void nobody_waits_for_timer() noexcept;
 
@@ -116,11 +138,12 @@ private:
     park::wait_queue receivers_;         // lock
     std::atomic<std::size_t> count_{0};  // lock to write
     std::atomic<bool> closed_{false};    // lock to write. Release, for closed()
+    channel_kind kind_;                  // constant
     park::wait_queue senders_;           // lock
     const std::size_t capacity_;         // constant
     std::size_t first_ = 0;              // lock: the oldest element
     std::byte* const buffer_;            // constant; the elements: lock
-    timer_channel* timer_ = nullptr;     // constant: itself, if it is one
+    box_base* put_back_ = nullptr;       // lock: comes before the buffer. While there is any, no receiver waits
     const destroyer destroy_;            // constant
 };
 
@@ -180,7 +203,7 @@ inline void chan_core::pop(void* slot) noexcept {
 }
 
 inline bool chan_core::may_receive() noexcept {
-    if (DUNLIN_UNLIKELY(timer_ != nullptr)) look_at_timer();
+    if (DUNLIN_UNLIKELY(kind_ != channel_kind::plain) && has_before_buffer()) return true;
     return count_.load(std::memory_order_relaxed) != 0 || closed_.load(std::memory_order_relaxed) || !senders_.empty();
 }
 
@@ -198,7 +221,7 @@ inline bool chan_core::may_receive() noexcept {
 }
 
 [[gnu::always_inline]] inline channel_status chan_core::receive(void* slot, park::wait_node*& woken) noexcept {
-    if (DUNLIN_UNLIKELY(timer_ != nullptr)) look_at_timer();
+    if (DUNLIN_UNLIKELY(kind_ != channel_kind::plain) && serve_before_buffer(slot)) return channel_status::ok;
     if (count_.load(std::memory_order_relaxed) != 0) {
         pop(slot);
         // The buffer was full if a sender waits: its element follows.

@@ -19,6 +19,7 @@ public:
         case errc::no_deadlines: return "file type does not support deadlines";
         case errc::host_not_found: return "no such host";
         case errc::bad_address: return "bad address";
+        case errc::peer_silent: return "connection timed out";
         }
         return "unknown error " + std::to_string(value);
     }
@@ -26,7 +27,8 @@ public:
     std::error_condition default_error_condition(int value) const noexcept override {
         switch (static_cast<errc>(value)) {
         case errc::cancelled: return std::make_error_condition(std::errc::operation_canceled);
-        case errc::deadline_exceeded: return std::make_error_condition(std::errc::timed_out);
+        case errc::deadline_exceeded:
+        case errc::peer_silent: return std::make_error_condition(std::errc::timed_out);
         default: return {value, *this};
         }
     }

@@ -334,15 +334,49 @@ std::size_t select_among(case_base* const* cases, std::size_t count) {
     return taken;
 }
 
+select_rounds::select_rounds(case_base* const* cases, std::size_t count) : cases_(cases), count_(count) {
+    channels_.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (!has_channel(*cases[i])) continue;
+        chan_handle::reference(cases[i]->core);
+        channels_.emplace_back(cases[i]->core);
+    }
+}
+
+std::size_t select_rounds::next() {
+    const std::size_t taken = select_among(cases_, count_);
+    // The value is gone. A nil channel is never ready.
+    if (cases_[taken]->kind == case_kind::send) cases_[taken]->core = nullptr;
+    return taken;
+}
+
 }  // namespace detail
 
-std::size_t select(std::span<select_case> cases) {
+namespace {
+
+std::vector<detail::case_base*> prepare_all(std::span<const select_case> cases) {
     std::vector<detail::case_base*> list;
     list.reserve(cases.size());
-    for (select_case& c : cases) {
+    for (const select_case& c : cases) {
         list.push_back(c.prepare());
         if (list.back() == nullptr) throw std::invalid_argument("dunlin::select: case " + std::to_string(list.size() - 1) + " of the list was moved from");
     }
+    return list;
+}
+
+}  // namespace
+
+std::size_t select_loop(std::span<const select_case> cases) {
+    const std::vector<detail::case_base*> list = prepare_all(cases);
+    detail::select_rounds rounds(list.data(), list.size());
+    for (;;) {
+        const std::size_t taken = rounds.next();
+        if (cases[taken].run() == loop::leave) return taken;
+    }
+}
+
+std::size_t select(std::span<const select_case> cases) {
+    const std::vector<detail::case_base*> list = prepare_all(cases);
     const std::size_t taken = detail::select_among(list.data(), list.size());
     cases[taken].run();
     return taken;

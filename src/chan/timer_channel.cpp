@@ -17,7 +17,7 @@ namespace detail {
 
 timer_channel::timer_channel(std::int64_t due_ns, std::int64_t period_ns)
     : chan_core(element_type_of<clock::time_point>, 1, storage_, destroy), due_ns_(due_ns), period_ns_(period_ns) {
-    timer_ = this;
+    kind_ = channel_kind::timer;
     claim = claim_reference;
     fire = fire_entry;
     ends_with_run = false;  // a plain thread may wait for it

@@ -221,6 +221,10 @@ process::process(std::vector<std::string> command, const process_options& option
 
 void process::start(std::vector<std::string> command, const process_options& options) {
     if (command.empty() || command[0].empty()) throw std::invalid_argument("process: an empty command");
+    // What is inherited instead would go where nobody meant it to.
+    if (options.input == process_stream::output || options.output == process_stream::output) {
+        throw std::invalid_argument("process: process_stream::output is for the standard error only");
+    }
     const std::vector<char*> arguments = pointers_to(command);
     std::vector<std::string> texts;
     std::vector<char*> variables;

@@ -1,10 +1,14 @@
-// signal.cpp - signals as messages.
+// signal.cpp - signals as messages, and as the end of a context.
 //
 // Problem    A handler may do almost nothing: no locks, no memory. And a signal comes whatever goroutines do.
 // Data       arrived[s]: how often signal s has come since it was last looked at. Under the registry's lock: the channels, with their sets of signals; for each
 //            signal how many channels want it, and what it did before the first of them.
 // Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: takes the bell's count, then for each s the number, and sends it that often to each
 //            channel that wants it. The ring comes after the count and the look after the bell, so nothing is missed.
+// Contexts   A signal_context has a channel without room, listed as the others are, with the context that a signal
+//            cancels. The watcher notes under the lock which signal was the first, and cancels afterwards, without the
+//            lock, for that runs the program's stop callbacks. It holds the context then, not the channel: a
+//            signal_context that ends meanwhile does not wait for it.
 // Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off the list under the lock, under which it
 //            is sent to: so whatever is listed is there. A send to a channel without handles is lost with it.
 // Handler    runs with every signal blocked: the one of preemption would otherwise find the alternate stack in use.
@@ -51,6 +55,8 @@ public:
 
     const std::uint64_t signals;
     signal_core* next = nullptr;  // registry's lock
+    detail::chan_handle context;  // registry's lock once it is listed: what the first signal cancels, and then null
+    int first_signal = 0;         // registry's lock: the one that is to cancel it
 
 private:
     static void end(chan_core* c) noexcept;
@@ -157,9 +163,13 @@ const char* why_not(int signal) noexcept {
     return signal < 1 || signal > most_signals ? "there is no such signal" : nullptr;
 }
 
-[[noreturn]] void refuse(int signal, const char* why) {
+std::string signal_text(int signal) {
     const char* name = sigabbrev_np(signal);
-    throw std::invalid_argument("signal_channel: signal " + std::to_string(signal) + (name != nullptr ? " (SIG" + std::string(name) + ")" : "") + ": " + why);
+    return "signal " + std::to_string(signal) + (name != nullptr ? " (SIG" + std::string(name) + ")" : "");
+}
+
+[[noreturn]] void refuse(int signal, const char* why) {
+    throw std::invalid_argument("signal_channel: " + signal_text(signal) + ": " + why);
 }
 
 std::uint64_t check(std::initializer_list<int> signals) {
@@ -173,9 +183,13 @@ std::uint64_t check(std::initializer_list<int> signals) {
 
 }  // namespace
 
-receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity) {
+namespace {
+
+// `context`: what the first signal cancels, or null.
+receiver<int> list_channel(std::initializer_list<int> signals, std::size_t capacity, detail::chan_handle context) {
     const std::uint64_t set = check(signals);
     auto core = std::make_unique<signal_core>(set, std::make_unique<int[]>(capacity), capacity);
+    core->context = std::move(context);
     if (const int error = fs::begin_watching()) {
         const std::error_code ec = io::system_error_code(error);
         throw io_error(ec, "signal_channel: " + detail::cause_text(ec));
@@ -196,6 +210,29 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t cap
     refuse(failed, error == EINVAL ? "the C library keeps it for itself" : "it cannot be caught");
 }
 
+// The handle of a context's node.
+struct node_of : context {
+    explicit node_of(const context& c) : context(c) {}
+    const detail::chan_handle& handle() const noexcept { return node_; }
+};
+
+}  // namespace
+
+receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity) {
+    return list_channel(signals, capacity, {});
+}
+
+signal_received::signal_received(int signal) : std::runtime_error(signal_text(signal)), signal_(signal) {}
+signal_received::~signal_received() = default;
+
+signal_context::signal_context(const context& parent, std::initializer_list<int> signals)
+    : cancellable(with_cancel(parent)), signals_(list_channel(signals, 0, node_of(*this).handle())) {}
+
+void signal_context::stop() noexcept {
+    signals_ = {};
+    cancel();
+}
+
 receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec) {
     ec.clear();
     try {
@@ -212,15 +249,47 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code
 
 // ---- the watcher's part ------------------------------------------------------------------------------------------------------------------------
 
-void fs::deliver_signals() noexcept {
-    std::scoped_lock guard(the_registry.lock);
+namespace {
+
+// Under the lock: those that the signals which have come since the last look concern.
+void send_signals() noexcept {
     for (int signal = 1; signal <= most_signals; ++signal) {
         for (std::uint32_t count = __atomic_exchange_n(&arrived[signal], 0, __ATOMIC_ACQUIRE); count != 0; --count) {
             for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {
                 int value = signal;
-                if (c->signals & bit_of(signal)) detail::channel_try_send(c, &value);
+                if ((c->signals & bit_of(signal)) == 0) continue;
+                if (c->context.core() != nullptr && c->first_signal == 0) c->first_signal = signal;
+                detail::channel_try_send(c, &value);
             }
         }
+    }
+}
+
+// Under the lock: a context that a signal is to cancel, which is its caller's from here on; null: there is none.
+detail::chan_handle take_context(int& signal) noexcept {
+    for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {
+        signal = c->first_signal;
+        if (signal != 0 && c->context.core() != nullptr) return std::move(c->context);
+    }
+    return {};
+}
+
+}  // namespace
+
+void fs::deliver_signals() noexcept {
+    {
+        const std::scoped_lock guard(the_registry.lock);
+        send_signals();
+    }
+    for (;;) {
+        int signal;
+        detail::chan_handle context;
+        {
+            const std::scoped_lock guard(the_registry.lock);
+            context = take_context(signal);
+        }
+        if (context.core() == nullptr) return;
+        detail::cancel_node(context.core(), std::make_exception_ptr(signal_received(signal)));
     }
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <csignal>
 #include <fcntl.h>
+#include <memory>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/stat.h>
@@ -140,6 +141,21 @@ std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit,
     return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
+std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
+    const turn mine(d, direction::read, limit, where, ec);
+    if (!mine) return 0;
+    std::uint32_t seen;
+    const long n = io::perform(d, direction::read, limit, where, ec, seen, [&](int fd) {
+        if (!memory) memory = std::make_unique_for_overwrite<char[]>(size);
+        const long got = io::system_read(fd, memory.get(), size);
+        if (got == -EAGAIN) memory.reset();
+        return got;
+    });
+    if (n > 0 && static_cast<std::size_t>(n) < size && d->short_is_drained()) d->drained(direction::read, seen);
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
 std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const turn mine(d, direction::read, limit, where, ec);
     std::size_t done = 0;
@@ -207,6 +223,16 @@ void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline
     } else {
         if (which != io_direction::write) d->set_deadline(direction::read, deadline_ns);
         if (which != io_direction::read) d->set_deadline(direction::write, deadline_ns);
+    }
+}
+
+void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
+    ec.clear();
+    const io::use mine(d);
+    if (!mine) {
+        ec = errc::closed;
+    } else if (deadline_ns < d->deadline_ns(which == io_direction::write ? direction::write : direction::read)) {
+        io_set_deadline(d, which, deadline_ns, ec);
     }
 }
 

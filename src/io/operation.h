@@ -2,7 +2,8 @@
 //
 // Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? attempt; nothing there: context done? wait for an edge
 //            (poll/descriptor.h). Whoever waits is woken by an edge, a close, a new deadline, his deadline or his context, and looks again from the top.
-// Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too.
+// Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too; but for ETIMEDOUT, which is
+//            errc::peer_silent: as a code std::errc::timed_out is a deadline of the caller's.
 #pragma once
 
 #include <cerrno>
@@ -26,6 +27,7 @@ inline bool is_socket(const descriptor* d) noexcept { return kind_of(d) >= kind:
 
 // 0 is success, and equal to std::error_code().
 inline std::error_code system_error_code(long error) noexcept {
+    if (error == ETIMEDOUT) return errc::peer_silent;
     return error != 0 ? std::error_code(static_cast<int>(error), std::generic_category()) : std::error_code();
 }
 

@@ -89,11 +89,11 @@ inline long system_socketpair(int type, int* ends) noexcept {
     }
 }
 
-inline long system_recvfrom(int fd, void* data, std::size_t size, sockaddr_storage* name, socklen_t* name_size) noexcept {
+inline long system_recvfrom(int fd, void* data, std::size_t size, int flags, sockaddr_storage* name, socklen_t* name_size) noexcept {
     if constexpr (stack::sanitizing || stack::thread_sanitizing) {
-        return by_libc([=] { return ::recvfrom(fd, data, at_most(size), 0, reinterpret_cast<sockaddr*>(name), name_size); });
+        return by_libc([=] { return ::recvfrom(fd, data, at_most(size), flags, reinterpret_cast<sockaddr*>(name), name_size); });
     } else {
-        return platform::raw_syscall(SYS_recvfrom, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)), 0, platform::syscall_arg(name),
+        return platform::raw_syscall(SYS_recvfrom, fd, platform::syscall_arg(data), static_cast<long>(at_most(size)), flags, platform::syscall_arg(name),
             platform::syscall_arg(name_size));
     }
 }

@@ -59,7 +59,19 @@ std::optional<std::uint16_t> parse_port(std::string_view text) noexcept {
     return port;
 }
 
-std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family) noexcept {
+// The index of an interface, by its name or as a number; 0 if there is none.
+unsigned zone_index(const std::string& name) noexcept {
+    if (const unsigned index = if_nametoindex(name.c_str()); index != 0) return index;
+    unsigned index = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+    char known[IF_NAMESIZE];
+    return error == std::errc() && end == name.data() + name.size() && if_indextoname(index, known) != nullptr ? index : 0;
+}
+
+}  // namespace
+
+std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept {
+    ec.clear();
     sockaddr_in v4{};
     v4.sin_family = AF_INET;
     v4.sin_port = htons(port);
@@ -68,16 +80,18 @@ std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int
     v6.sin6_family = AF_INET6;
     v6.sin6_port = htons(port);
     const std::size_t zone = host.find('%');
+    if (family == AF_INET || inet_pton(AF_INET6, host.substr(0, zone).c_str(), &v6.sin6_addr) != 1) return std::nullopt;
     if (zone != host.npos) {
-        v6.sin6_scope_id = if_nametoindex(host.c_str() + zone + 1);
-        if (v6.sin6_scope_id == 0) v6.sin6_scope_id = static_cast<std::uint32_t>(std::strtoul(host.c_str() + zone + 1, nullptr, 10));
+        v6.sin6_scope_id = zone_index(host.substr(zone + 1));
+        if (v6.sin6_scope_id == 0) {
+            ec = std::make_error_code(std::errc::no_such_device);
+            return std::nullopt;
+        }
     }
-    if (family != AF_INET && inet_pton(AF_INET6, host.substr(0, zone).c_str(), &v6.sin6_addr) == 1) return make(v6);
-    return std::nullopt;
+    return make(v6);
 }
 
-}  // namespace
-
+// Of an address in numbers, or a path.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec) {
     ec = errc::bad_address;
     if (n.is_unix()) {
@@ -93,24 +107,28 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
     }
     const auto port = parse_port(parts.second);
     if (!port) return std::nullopt;
-    ec.clear();
-    if (!parts.first.empty()) return parse_ip(parts.first, *port, n.family);
-    return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC);
+    if (parts.first.empty()) return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC, ec);
+    const auto a = parse_ip(parts.first, *port, n.family, ec);
+    if (!a && !ec) ec = errc::bad_address;  // a name, for instance
+    return a;
 }
 
 address address::parse(std::string_view network_name, std::string_view text, std::error_code& ec) {
     const network* n = find_network(network_name);
-    const auto a = n != nullptr ? parse_numeric(*n, text, ec) : std::nullopt;
-    if (a) return *a;
-    ec = errc::bad_address;  // a name is none, for instance
-    return {};
+    if (n == nullptr) {
+        ec = errc::bad_address;
+        return {};
+    }
+    const auto a = parse_numeric(*n, text, ec);
+    return a ? *a : address();
 }
 
 address address::parse(std::string_view network_name, std::string_view text) {
     const network* n = find_network(network_name);
     std::error_code ec;
     const address a = parse(network_name, text, ec);
-    if (ec) throw_net_error("parse", network_name, text, errc::bad_address, n == nullptr ? "no such network" : "expected an IP address and a port");
+    if (ec == errc::bad_address) throw_net_error("parse", network_name, text, ec, n == nullptr ? "no such network" : "expected an IP address and a port");
+    if (ec) throw_net_error("parse", network_name, text, ec, "the zone after '%' is no interface of this machine");
     return a;
 }
 
@@ -182,6 +200,7 @@ std::pair<std::string, std::string> split_host_port(std::string_view text) {
         if (bracket == text.npos) bad("missing ']'");
         if (bracket + 1 == text.size()) return {std::string(text.substr(1, bracket - 1)), ""};
         if (text[bracket + 1] != ':') bad("expected ':' after ']'");
+        if (bracket + 1 != colon) bad("too many colons");
         return {std::string(text.substr(1, bracket - 1)), std::string(text.substr(bracket + 2))};
     }
     if (colon == text.npos) bad("missing port");

@@ -2,13 +2,16 @@
 //
 // Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog, so that no further edge comes: the
 //            goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again. A close of a descriptor in this process is not waited for
-//            longer than that, and one elsewhere (ENFILE) would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise.
+//            longer than that, and one elsewhere (ENFILE) would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection
+//            that is accepted already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the listener is
+//            closed, or its limit comes, before.
 // Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2) says to treat so.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <dunlin/net.hpp>
 
@@ -35,9 +38,17 @@ bool was_given_up(long error) noexcept {
     }
 }
 
-bool is_shortage(long error) noexcept { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+bool is_shortage(long error) noexcept { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == ENOSPC; }
 
 constexpr std::int64_t first_pause_ns = 5'000'000, longest_pause_ns = 100'000'000;
+
+class pause {
+public:
+    std::int64_t next_ns() noexcept { return std::exchange(ns_, std::min(2 * ns_, longest_pause_ns)); }
+
+private:
+    std::int64_t ns_ = first_pause_ns;
+};
 
 // Sleeps, unless the listener is closed, its deadline comes, or the context is done before: whoever looks again finds that out.
 void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
@@ -46,11 +57,9 @@ void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t p
     io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
 }
 
-// The new socket, or -1 and `ec`.
+// The new socket, or -1 and `ec`. With the turn.
 int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
-    const io::turn mine(d, direction::read, limit, where, ec);
-    if (!mine) return -1;
-    for (std::int64_t pause_ns = first_pause_ns;;) {
+    for (pause shortage;;) {
         std::uint32_t seen;
         sockaddr_storage name;
         socklen_t name_size = 0;
@@ -68,20 +77,34 @@ int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std:
         } else if (is_shortage(ec.value())) {
             ec.clear();
             if (!io::may_wait(limit, ec)) return -1;
-            wait_out_shortage(d, limit, pause_ns, where);
-            pause_ns = std::min(2 * pause_ns, longest_pause_ns);
+            wait_out_shortage(d, limit, shortage.next_ns(), where);
         } else {
             return -1;
         }
     }
 }
 
+// Has it watched, or closes it. With the turn.
+io_descriptor* watch_accepted(int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    for (pause shortage;;) {
+        io_descriptor* accepted = try_open_descriptor(fd, io::kind_of(d), ec);
+        if (accepted != nullptr) return accepted;
+        if (!is_shortage(ec.value())) break;
+        if (!io::may_go_on(d, direction::read, limit, ec) || !io::may_wait(limit, ec)) break;
+        wait_out_shortage(d, limit, shortage.next_ns(), where);
+    }
+    netpoll::close_number(fd);
+    return nullptr;
+}
+
 // A connection inherits its listener's options: no_delay and keep_alive were set there.
 stream accept_stream(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    const io::turn mine(d, direction::read, limit, where, ec);
+    if (!mine) return {};
     address peer;
     const int fd = accept_socket(d, peer, limit, ec, where);
     if (fd < 0) return {};
-    io_descriptor* accepted = open_descriptor(fd, io::kind_of(d), ec);
+    io_descriptor* accepted = watch_accepted(fd, d, limit, ec, where);
     remember_ends(accepted, &peer);
     return io_access::make<stream>(accepted);
 }
@@ -179,7 +202,7 @@ listener listen(std::string_view network_name, std::string_view text, const cont
 }
 
 listener listener::adopt(int fd, const stream_options& accepted, std::error_code& ec) {
-    io_descriptor* d = adopt_socket(fd, {kind::tcp, kind::unix_stream}, ec);
+    io_descriptor* d = adopt_socket(fd, purpose::listener, ec);
     if (d == nullptr) return {};
     apply(d->fd(), io::kind_of(d), accepted);
     return listener_access::make(d, {});
@@ -188,7 +211,7 @@ listener listener::adopt(int fd, const stream_options& accepted, std::error_code
 listener listener::adopt(int fd, const stream_options& accepted) {
     std::error_code ec;
     listener l = adopt(fd, accepted, ec);
-    if (ec) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    if (ec) throw_adopt_error(fd, purpose::listener, ec);
     return l;
 }
 

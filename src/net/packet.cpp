@@ -3,11 +3,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <dunlin/go.hpp>
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
 #include "net/socket.h"
+#include "platform/clock.h"
 
 namespace dunlin::net {
 
@@ -16,9 +16,10 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
 
 namespace {
 
-constexpr std::chrono::milliseconds longest_pause(50);
+constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 
-std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+// The size of the whole message, which may be more than the buffer takes.
+std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
     std::uint32_t seen;
@@ -26,26 +27,52 @@ std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wai
     socklen_t name_size = 0;
     const long n = io::perform(d, direction::read, limit, where, ec, seen, [&](int fd) {
         name_size = sizeof name;
-        return io::system_recvfrom(fd, b.data(), b.size(), &name, &name_size);
+        return io::system_recvfrom(fd, b.data(), b.size(), MSG_TRUNC, &name, &name_size);
     });
     if (n < 0) return 0;
     if (from != nullptr) *from = from_kernel(&name, name_size);
     return static_cast<std::size_t>(n);
 }
 
+std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    return std::min(receive_whole(d, b, from, limit, ec, where), b.size());
+}
+
+packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    packet_conn::message m;
+    m.whole_size = receive_whole(d, b, &m.from, limit, ec, where);
+    m.size = std::min(m.whole_size, b.size());
+    return m;
+}
+
+// With the turn. False and `ec`: the call must end. Edges come of the attempts themselves, and end no pause.
+bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+    wait_limit until = limit != nullptr ? *limit : wait_limit{};
+    const std::int64_t end_ns = platform::now_ns() + pause_ns;
+    until.deadline_ns = std::min(until.deadline_ns, end_ns);
+    while (io::may_go_on(d, direction::write, limit, ec) && io::may_wait(limit, ec)) {
+        if (platform::now_ns() >= end_ns) return true;
+        io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
+    }
+    return false;
+}
+
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
-    if (!mine) return 0;
-    std::uint32_t seen;
-    std::chrono::milliseconds pause(1);
-    const long n = io::perform(d, direction::write, limit, where, ec, seen, [&](int fd) {
-        if (to == nullptr) return io::system_sendto(fd, b.data(), b.size(), nullptr, 0);
-        const long sent = io::system_sendto(fd, b.data(), b.size(), to->native(), to->native_size());
-        // The queue of a Unix socket that we are not connected to is full: no edge tells of its room, and the attempt itself makes one of ours.
-        if (sent == -EAGAIN && io::kind_of(d) == kind::unix_packet) sleep_for(std::exchange(pause, std::min(2 * pause, longest_pause)), where);
-        return sent;
-    });
-    return n > 0 ? static_cast<std::size_t>(n) : 0;
+    // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again after a while.
+    const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
+    for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
+        std::uint32_t seen;
+        bool full = false;
+        const long n = io::perform(d, direction::write, limit, where, ec, seen, [&](int fd) {
+            const long sent = io::system_sendto(fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
+            full = sent == -EAGAIN && asks_again;
+            return full ? 0 : sent;
+        });
+        if (!full) return n > 0 ? static_cast<std::size_t>(n) : 0;
+        if (!let_pass(d, pause_ns, limit, ec, where)) break;
+    }
+    return 0;
 }
 
 std::size_t checked(std::size_t n, const char* operation, io_descriptor* d, std::error_code ec) {
@@ -85,7 +112,15 @@ packet_conn dial_within(std::string_view network_name, std::string_view text, co
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, false, limit, ec);
     if (ec) return {};
-    return io_access::make<packet_conn>(connect_to(*n, addresses.front(), limit, {}, ec, std::source_location::current()));
+    // The first that the kernel has a way to. Of several failures the first is told.
+    std::error_code first_error;
+    for (const address& to : addresses) {
+        io_descriptor* d = connect_to(*n, to, limit, {}, ec, std::source_location::current());
+        if (d != nullptr) return io_access::make<packet_conn>(d);
+        if (!first_error) first_error = ec;
+    }
+    ec = first_error;
+    return {};
 }
 
 }  // namespace
@@ -110,6 +145,28 @@ std::size_t packet_conn::read_from(mutable_buffer b, address& from, const contex
     std::error_code ec;
     const std::size_t n = read_from(b, from, ctx, ec, w);
     return checked(n, "read", descriptor_, ec);
+}
+
+packet_conn::message packet_conn::read_message(mutable_buffer b, std::error_code& ec, where_type w) {
+    return receive_message(descriptor_, b, nullptr, ec, w);
+}
+
+packet_conn::message packet_conn::read_message(mutable_buffer b, where_type w) {
+    std::error_code ec;
+    message m = read_message(b, ec, w);
+    if (ec) detail::throw_io_error("read", descriptor_, ec);
+    return m;
+}
+
+packet_conn::message packet_conn::read_message(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w) {
+    return receive_message(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
+}
+
+packet_conn::message packet_conn::read_message(mutable_buffer b, const context& ctx, where_type w) {
+    std::error_code ec;
+    message m = read_message(b, ctx, ec, w);
+    if (ec) detail::throw_io_error("read", descriptor_, ec);
+    return m;
 }
 
 std::size_t packet_conn::read_some(mutable_buffer b, std::error_code& ec, where_type w) {
@@ -195,13 +252,13 @@ void packet_conn::set_send_buffer(std::size_t bytes, std::error_code& ec) noexce
 // ---- making them ---------------------------------------------------------------------------------------------------------------------------
 
 packet_conn packet_conn::adopt(int fd, std::error_code& ec) {
-    return io_access::make<packet_conn>(adopt_socket(fd, {kind::udp, kind::unix_packet}, ec));
+    return io_access::make<packet_conn>(adopt_socket(fd, purpose::datagrams, ec));
 }
 
 packet_conn packet_conn::adopt(int fd) {
     std::error_code ec;
     packet_conn c = adopt(fd, ec);
-    if (ec) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    if (ec) throw_adopt_error(fd, purpose::datagrams, ec);
     return c;
 }
 

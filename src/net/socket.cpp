@@ -110,17 +110,19 @@ const network* find_network(std::string_view name) noexcept {
 }
 
 int make_socket(int family, int type) noexcept {
-    return static_cast<int>(io::system_socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int fd = static_cast<int>(io::system_socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK));
+    // As in Go: whoever names a broadcast address means it.
+    if (fd >= 0 && type == SOCK_DGRAM && family != AF_UNIX) set_option(fd, SOL_SOCKET, SO_BROADCAST, 1);
+    return fd;
 }
 
-io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
+io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
     static const bool describer_set = (detail::set_socket_describer(describe), true);
     static_cast<void>(describer_set);
     int error = 0;
     io_descriptor* d = io_descriptor::open(fd, error);
     if (d == nullptr) {
         ec = system_error_code(error);
-        netpoll::close_number(fd);
         return nullptr;
     }
     ec.clear();
@@ -129,20 +131,47 @@ io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
     return d;
 }
 
-io_descriptor* adopt_socket(int fd, std::initializer_list<kind> allowed, std::error_code& ec) noexcept {
+io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
+    io_descriptor* d = try_open_descriptor(fd, k, ec);
+    if (d == nullptr) netpoll::close_number(fd);
+    return d;
+}
+
+namespace {
+
+// The value, or -errno.
+long option_of(int fd, int name) noexcept {
+    int value = 0;
+    socklen_t size = sizeof value;
+    const long result = platform::raw_syscall(SYS_getsockopt, fd, SOL_SOCKET, name, platform::syscall_arg(&value), platform::syscall_arg(&size));
+    return result != 0 ? result : value;
+}
+
+std::error_code unfit_for(int fd, purpose p) noexcept {
+    const long type = option_of(fd, SO_TYPE);
+    if (type < 0) return system_error_code(-type);
+    if (type != (p == purpose::datagrams ? SOCK_DGRAM : SOCK_STREAM)) return std::make_error_code(std::errc::wrong_protocol_type);
+    if (p == purpose::datagrams) return {};
+    const bool listens = option_of(fd, SO_ACCEPTCONN) > 0;
+    return listens == (p == purpose::listener) ? std::error_code() : std::make_error_code(std::errc::invalid_argument);
+}
+
+}  // namespace
+
+io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept {
     detail::set_socket_describer(describe);
-    const long flags = platform::raw_syscall(SYS_fcntl, fd, F_GETFL);
-    io_descriptor* d = detail::io_adopt(fd, ec);
-    if (d == nullptr) return nullptr;
-    for (const kind k : allowed) {
-        if (io::kind_of(d) != k) continue;
-        remember_ends(d);
-        return d;
-    }
-    ec = std::make_error_code(std::errc::not_a_socket);
-    d->give_back_fd();
-    platform::raw_syscall(SYS_fcntl, fd, F_SETFL, flags);  // and blocks, if it did before
-    return nullptr;
+    ec = unfit_for(fd, p);
+    io_descriptor* d = !ec ? detail::io_adopt(fd, ec) : nullptr;
+    remember_ends(d);
+    return d;
+}
+
+void throw_adopt_error(int fd, purpose p, std::error_code ec) {
+    const char* advice = "";
+    if (ec == std::errc::wrong_protocol_type) advice = p == purpose::datagrams ? "a SOCK_DGRAM socket is wanted" : "a SOCK_STREAM socket is wanted";
+    if (ec == std::errc::invalid_argument && p == purpose::listener) advice = "it does not listen: call listen(2) first";
+    if (ec == std::errc::invalid_argument && p == purpose::connection) advice = "it listens: net::listener::adopt() takes it";
+    throw_net_error("adopt", "descriptor", std::to_string(fd), ec, advice);
 }
 
 int set_option(int fd, int level, int name, int value) noexcept {

@@ -38,9 +38,16 @@ int make_socket(int family, int type) noexcept;
 
 // Hands `fd` to the poller; null and `ec`, and `fd` is closed.
 io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
+// The same, but `fd` is then still the caller's.
+io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
 
-// A socket of one of these kinds that somebody else has made; null and `ec`, and `fd` is still the caller's.
-io_descriptor* adopt_socket(int fd, std::initializer_list<kind> allowed, std::error_code& ec) noexcept;
+// What a socket that another part of the program has made is to be used as.
+enum class purpose : std::uint8_t { connection, listener, datagrams };
+
+// Such a socket; null and `ec`, and `fd` is still the caller's, as it was. std::errc::not_a_socket; wrong_protocol_type: a socket of another type
+// (SOCK_SEQPACKET is none of ours); invalid_argument: it listens and should not, or the other way round.
+io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept;
+[[noreturn]] void throw_adopt_error(int fd, purpose p, std::error_code ec);
 
 // What stream_options say. Failures do not matter: the connection works without.
 void apply(int fd, kind k, const stream_options& options) noexcept;
@@ -61,6 +68,12 @@ address remote_address_of(io_descriptor* d) noexcept;
 // Notes the addresses of a socket that is bound or connected, before others know it. `remote`: what is known of the peer already. True: both are the same.
 // Nothing for null.
 bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
+
+// An IP address without a port; for AF_UNSPEC of either family. None: without `ec` it may be a name; with
+// std::errc::no_such_device its zone is no interface of this machine.
+std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept;
+// The same with a port, or a path. None: `ec`.
+std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
 
 inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
 

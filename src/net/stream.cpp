@@ -12,12 +12,12 @@
 
 namespace dunlin::net {
 
-stream stream::adopt(int fd, std::error_code& ec) { return io_access::make<stream>(adopt_socket(fd, {kind::tcp, kind::unix_stream}, ec)); }
+stream stream::adopt(int fd, std::error_code& ec) { return io_access::make<stream>(adopt_socket(fd, purpose::connection, ec)); }
 
 stream stream::adopt(int fd) {
     std::error_code ec;
     stream s = adopt(fd, ec);
-    if (ec) throw_net_error("adopt", "descriptor", std::to_string(fd), ec);
+    if (ec) throw_adopt_error(fd, purpose::connection, ec);
     return s;
 }
 

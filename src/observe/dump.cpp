@@ -1,9 +1,13 @@
-// dump.cpp - every goroutine with what it does, where it was created, and its stack.
+// dump.cpp - every goroutine with what it does, where it was created, and its stack; those that are alike together.
+#include <algorithm>
+#include <bit>
+#include <new>
 #include <ostream>
 #include <string>
 
 #include <dunlin/runtime.hpp>
 
+#include "observe/alike.h"
 #include "observe/page.h"
 #include "observe/report.h"
 #include "park/lot.h"
@@ -31,17 +35,50 @@ bool alive(const goroutine& g) noexcept {
     return state != goroutine_state::dead && state != goroutine_state::frozen;
 }
 
+constexpr std::int64_t worth_saying_ns = 1'000'000;
+constexpr std::uint32_t named_of_a_group = 16;
+
+// Of a goroutine and those that are alike.
+struct waited {
+    std::int64_t shortest_ns, longest_ns;
+
+    explicit waited(const alike::member* m) noexcept : shortest_ns(INT64_MAX), longest_ns(0) {
+        const std::int64_t now = platform::now_ns();
+        for (; m != nullptr; m = m->next) {
+            const std::int64_t ns = m->g->waits_since_ns != 0 ? now - m->g->waits_since_ns : 0;
+            shortest_ns = std::min(shortest_ns, ns);
+            longest_ns = std::max(longest_ns, ns);
+        }
+    }
+};
+
+// "    and 999 like it: 8, 9, 10 and 996 more"
+void write_others(platform::text_writer& out, const alike::member& first) noexcept {
+    std::uint32_t left = first.in_group - 1;
+    if (left == 0) return;
+    out << "    and " << left << " like it: ";
+    std::uint32_t named = 0;
+    for (const alike::member* m = first.next; m != nullptr && named != named_of_a_group; m = m->next, ++named, --left) {
+        if (named != 0) out << ", ";
+        out << m->g->id;
+    }
+    if (left != 0) out << " and " << left << " more";
+    out << '\n';
+}
+
 // goroutine 7 "writer" [sleep, 3.1 ms]:
-void write_header(platform::text_writer& out, const goroutine& g) noexcept {
+void write_header(platform::text_writer& out, const alike::member& first) noexcept {
+    const goroutine& g = *first.g;
     sched::print_who(out, &g);
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     out << " [";
     if (state == goroutine_state::waiting) {
         out << name(g.reason.load(std::memory_order_relaxed));
-        const std::int64_t waited = platform::now_ns() - g.waits_since_ns;
-        if (g.waits_since_ns != 0 && waited >= 1'000'000) {
+        const waited w(&first);
+        if (w.longest_ns >= worth_saying_ns) {
             out << ", ";
-            out.duration(waited);
+            out.duration(w.shortest_ns);
+            if (w.longest_ns - w.shortest_ns >= worth_saying_ns) out << " to ", out.duration(w.longest_ns);
         }
     } else if (state == goroutine_state::running && g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
         out << name(sched::wait_reason::blocking_call);
@@ -51,6 +88,7 @@ void write_header(platform::text_writer& out, const goroutine& g) noexcept {
     }
     if (g.flags & goroutine::locked) out << ", locked to thread";
     out << "]:\n";
+    write_others(out, first);
     if (g.extra && !g.extra->labels.empty()) {
         out << "    labels:";
         for (const auto& [key, value] : g.extra->labels) out << ' ' << std::string_view(key) << '=' << std::string_view(value);
@@ -60,11 +98,17 @@ void write_header(platform::text_writer& out, const goroutine& g) noexcept {
 
 int searches_left = 0;  // one report at a time: the world is stopped
 
+// The mutex that it waits for, null if it is something else. A search for each: only so many.
+const void* mutex_of(const goroutine& g) noexcept {
+    if (g.state.load(std::memory_order_acquire) != goroutine_state::waiting) return nullptr;
+    if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::mutex_lock || searches_left == 0) return nullptr;
+    --searches_left;
+    return park::object_waited_for(&g);
+}
+
 // Whoever waits for a mutex would like to know whom to ask.
 void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
-    if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::mutex_lock || searches_left == 0) return;
-    --searches_left;
-    if (const void* mutex = park::object_waited_for(&g)) detail::mutex_holder::print(out, mutex);
+    if (const void* mutex = mutex_of(g)) detail::mutex_holder::print(out, mutex);
 }
 
 bool has_trace(const goroutine& g) noexcept {
@@ -93,10 +137,33 @@ void write_creation_place(page& to, const goroutine& g) noexcept {
     sched::print_where(to.text(), g.created_at.location());
 }
 
-void write_one(page& to, const goroutine& g, const sched::samples& samples) noexcept {
+std::uint64_t key_of(const goroutine& g, const sched::samples& samples) noexcept {
+    likeness l;
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    l.add(static_cast<std::uint64_t>(state));
+    l.add(static_cast<std::uint64_t>(g.reason.load(std::memory_order_relaxed)));
+    l.add(static_cast<std::uint64_t>(g.flags & (goroutine::in_place | goroutine::locked)));
+    l.add(std::bit_cast<std::uint64_t>(g.created_at));
+    const stack::trace frames = trace_of(g, samples);
+    for (std::size_t i = 0; i < frames.size; ++i) l.add(frames.pc[i]);
+    // One on a processor whose stack is not known is like no other.
+    if (frames.size == 0 && g.stack != nullptr && state != goroutine_state::waiting) l.add(&g);
+    if (state == goroutine_state::waiting) {
+        l.add(std::bit_cast<std::uint64_t>(g.waits_at));
+        l.add(mutex_of(g));
+    }
+    if (g.extra != nullptr) {
+        l.add(std::string_view(g.extra->name));
+        for (const auto& [key, value] : g.extra->labels) l.add(std::string_view(key)), l.add(std::string_view(value));
+    }
+    return l.key();
+}
+
+void write_group(page& to, const alike::member& first, const sched::samples& samples) noexcept {
+    const goroutine& g = *first.g;
     platform::text_writer& out = to.text();
     const goroutine_state state = g.state.load(std::memory_order_acquire);
-    write_header(out, g);
+    write_header(out, first);
     if (state == goroutine_state::waiting) {
         out << "    waits at ";
         write_wait_place(to, g);
@@ -127,10 +194,20 @@ void write_goroutines(page& to) noexcept {
     searches_left = 1000;
     const sched::samples samples;
     const goroutine* self = sched::current_goroutine();
-    if (self != nullptr) write_one(to, *self, samples);
-    sched::for_each_descriptor([&](const goroutine& g) {
-        if (&g != self && alive(g)) write_one(to, g, samples);
-    });
+    const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, true}, samples); };
+    const auto for_each_other = [&](auto f) {
+        sched::for_each_descriptor([&](const goroutine& g) {
+            if (&g != self && alive(g)) f(g);
+        });
+    };
+    if (self != nullptr) alone(*self);
+    std::size_t others = 0;
+    for_each_other([&](const goroutine&) { ++others; });
+    alike groups(others);
+    if (!groups.usable()) return for_each_other(alone);
+    for_each_other([&](const goroutine& g) { groups.add(g, key_of(g, samples)); });
+    searches_left = 1000;
+    groups.for_each_group([&](const alike::member& first) { write_group(to, first, samples); });
 }
 
 void report_deadlock() noexcept {
@@ -170,6 +247,102 @@ void report_leaks() noexcept {
     }
     sched::start_world();
 }
+
+}  // namespace dunlin::observe
+
+namespace dunlin::observe {
+
+namespace {
+
+// Who waits for a mutex, which one, and who holds it. A fixed number of them: the world is stopped.
+struct mutex_wait {
+    const goroutine* g;
+    std::uint64_t holder;  // its id
+    std::size_t seen_from; // number of the search that has passed here; 0: none
+};
+constexpr std::size_t mutex_waits_at_most = 1000;
+constexpr std::int64_t long_wait_ns = 1'000'000'000;
+mutex_wait mutex_waits[mutex_waits_at_most];  // used by one report at a time: the world is stopped
+
+constexpr std::size_t cycles_remembered = 64;
+std::uint64_t reported_cycles[cycles_remembered];  // the smallest id of each
+std::size_t reported_cycle_count = 0;
+
+mutex_wait* find_wait(std::size_t count, std::uint64_t id) noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+        if (mutex_waits[i].g->id == id) return &mutex_waits[i];
+    }
+    return nullptr;
+}
+
+// True, once for each.
+bool is_new_cycle(std::uint64_t smallest_id) noexcept {
+    for (std::size_t i = 0; i < std::min(reported_cycle_count, cycles_remembered); ++i) {
+        if (reported_cycles[i] == smallest_id) return false;
+    }
+    reported_cycles[reported_cycle_count++ % cycles_remembered] = smallest_id;
+    return true;
+}
+
+void write_cycle(page& to, std::size_t count, const mutex_wait& from, const sched::samples& samples) noexcept {
+    std::uint64_t smallest = from.g->id;
+    std::int64_t shortest_ns = INT64_MAX;
+    const std::int64_t now = platform::now_ns();
+    const mutex_wait* w = &from;
+    do {
+        smallest = std::min(smallest, w->g->id);
+        shortest_ns = std::min(shortest_ns, now - w->g->waits_since_ns);
+        w = find_wait(count, w->holder);
+    } while (w != &from);
+    if (shortest_ns < long_wait_ns || !is_new_cycle(smallest)) return;
+    to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: a deadlock, if none of them gives up\n\n";
+    do {
+        write_group(to, {w->g, nullptr, 1, true}, samples);
+        w = find_wait(count, w->holder);
+    } while (w != &from);
+}
+
+void write_cycles(page& to) noexcept {
+    const sched::samples samples;
+    searches_left = 2 * static_cast<int>(mutex_waits_at_most);
+    std::size_t count = 0;
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (count == mutex_waits_at_most) return;
+        if (const void* mutex = mutex_of(g)) mutex_waits[count++] = {&g, detail::mutex_holder::goroutine(mutex), 0};
+    });
+    // Each waits for one mutex, which has one holder: a search either ends, or comes to where it has been, or to where another has.
+    for (std::size_t start = 0; start < count; ++start) {
+        mutex_wait* w = &mutex_waits[start];
+        while (w != nullptr && w->seen_from == 0) {
+            w->seen_from = start + 1;
+            w = find_wait(count, w->holder);
+        }
+        if (w != nullptr && w->seen_from == start + 1) write_cycle(to, count, *w, samples);
+    }
+}
+
+// `write` with the world stopped, and what it has written to stderr when that goes on.
+void report_later(void (*write)(page& to) noexcept) noexcept {
+    try {
+        page page;
+        page.reserve(sched::live_goroutines());
+        sched::stop_world();
+        write(page);
+        sched::start_world();
+        const std::string text = page.finish();
+        platform::text_writer out(2);
+        out << std::string_view(text);
+    } catch (const std::bad_alloc&) {
+        platform::text_writer out(2);
+        out << "dunlin: no memory for a report\n";
+    }
+}
+
+}  // namespace
+
+void dump_to_stderr() noexcept { report_later(write_goroutines); }
+
+void report_mutex_cycles() noexcept { report_later(write_cycles); }
 
 }  // namespace dunlin::observe
 

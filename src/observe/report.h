@@ -7,7 +7,7 @@ namespace dunlin::observe {
 
 class page;
 
-// Every goroutine, one paragraph each, the current one first. The world must be stopped (or dead).
+// Every goroutine, one paragraph for those that are alike, the current one first. The world must be stopped (or dead).
 void write_goroutines(page& to) noexcept;
 
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
@@ -16,8 +16,16 @@ void write_goroutines(page& to) noexcept;
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 
-// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1
+// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT. What these ask for, and what the monitor asks for by itself,
+// is printed by the thread maker's thread.
 void read_debug_settings();
+
+// A dump to stderr, as runtime::dump().
+void dump_to_stderr() noexcept;
+
+// Goroutines that wait for mutexes which they hold themselves, in a circle, and have done so for a second: each circle
+// once. Stops the world.
+void report_mutex_cycles() noexcept;
 
 // One schedtrace line, and with `detail` one for each P, M and G.
 void write_trace(platform::text_writer& out, bool detail) noexcept;

@@ -1,4 +1,7 @@
-// schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of Go's GODEBUG of the same name.
+// schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of Go's GODEBUG of the same name; and
+// dumpsignal=QUIT: a dump when the signal comes.
+#include <cerrno>
+#include <csignal>
 #include <string>
 
 #include "observe/report.h"
@@ -66,8 +69,37 @@ void write_states(platform::text_writer& out) noexcept {
 }
 
 void print() {
-    platform::text_writer out(2);
-    write_trace(out, detail_wanted);
+    const std::uint32_t wanted = sched::take_reports();
+    if (wanted & sched::report_trace) {
+        platform::text_writer out(2);
+        write_trace(out, detail_wanted);
+    }
+    if (wanted & sched::report_dump) dump_to_stderr();
+    if (wanted & sched::report_long_waits) report_mutex_cycles();
+}
+
+struct signal_name {
+    std::string_view name;
+    int number;
+};
+// That a program can do without, and a terminal or `kill` can send.
+constexpr signal_name dump_signals[] = {{"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}};
+
+// False: there is no such signal.
+bool dump_at_signal(std::string_view name) noexcept {
+    if (name.substr(0, 3) == "SIG") name.remove_prefix(3);
+    for (const signal_name& s : dump_signals) {
+        if (s.name != name) continue;
+        struct sigaction action {};
+        action.sa_handler = [](int) {
+            const int kept = errno;
+            sched::call_monitor_to_dump();
+            errno = kept;
+        };
+        action.sa_flags = SA_RESTART | SA_ONSTACK;
+        return sigaction(s.number, &action, nullptr) == 0;
+    }
+    return false;
 }
 
 }  // namespace
@@ -110,11 +142,13 @@ void read_debug_settings() {
             period_ms = static_cast<std::int64_t>(*value);
         } else if (key == "scheddetail" && value && *value <= 1) {
             detail_wanted = *value == 1;
+        } else if (key == "dumpsignal" && equals != item.npos && dump_at_signal(item.substr(equals + 1))) {
         } else {
-            platform::complain("DUNLIN_DEBUG", item, "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1)");
+            platform::complain("DUNLIN_DEBUG", item, "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP)");
         }
     }
-    if (period_ms > 0) sched::set_trace_period(period_ms, print);
+    sched::set_reporter(print);
+    if (period_ms > 0) sched::set_trace_period(period_ms);
 }
 
 }  // namespace dunlin::observe

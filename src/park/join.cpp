@@ -5,6 +5,11 @@
 // joiner sees 1 and does not park. One joiner at a time: a task handle is not shared.
 //
 // A joiner that may give up must not be found by an end that is under way when he goes: he waits in the lot instead, and leaves a 2 here, for good.
+//
+// A holder that lets the goroutine go exchanges 3 into it. Whoever comes second puts the descriptor back: the end, which finds the 3, or the holder, which
+// finds the 1.
+// A task that is detached leaves an heir: the address of a goroutine that is made and not started, with bit 2 set. The
+// end starts it, and it drops what the task would have dropped, outside the runtime.
 #include "park/join.h"
 
 #include "park/lot.h"
@@ -18,6 +23,9 @@ namespace {
 
 constexpr std::uintptr_t ended = 1;
 constexpr std::uintptr_t in_the_lot = 2;
+constexpr std::uintptr_t detached = 3;
+constexpr std::uintptr_t heir = 4;  // a bit: waiters and goroutines are aligned to 8
+static_assert(alignof(waiter) >= 8 && alignof(sched::goroutine) >= 8);
 
 // The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
 sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
@@ -73,9 +81,32 @@ bool announce_join_in_lot(sched::goroutine* child) noexcept {
     return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) || expected == in_the_lot;
 }
 
-void wake_joiner(const sched::goroutine* child, std::uintptr_t raw) noexcept {
-    if (DUNLIN_LIKELY(raw != in_the_lot)) {
+void detach(sched::goroutine* child) noexcept {
+    // Acquire: the end is done with it. Release: so are we.
+    if (child->join.exchange(detached, std::memory_order_acq_rel) == ended) sched::release_goroutine(child);
+}
+
+bool leave_to_heir(sched::goroutine* child, sched::goroutine* g) noexcept {
+    const std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(g) | heir;
+    std::uintptr_t expected = 0;
+    // Release publishes the heir to the end; acquire, when the child was quicker, sees its result.
+    while (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        if (expected != in_the_lot) return false;
+    }
+    return true;
+}
+
+void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
+    if (DUNLIN_LIKELY(raw > detached && (raw & heir) == 0)) {
         reinterpret_cast<waiter*>(raw)->wake();
+        return;
+    }
+    if (raw == detached) {
+        sched::put_back_inside_runtime(child);
+        return;
+    }
+    if (raw != in_the_lot) {
+        sched::start_made_inside_runtime(reinterpret_cast<sched::goroutine*>(raw & ~heir));
         return;
     }
     lot_bucket& b = bucket_of(join_address(child));

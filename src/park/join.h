@@ -23,8 +23,14 @@ void run_group_in_place(const void* group, const std::source_location& where, Mo
 bool announce_join_in_lot(sched::goroutine* child) noexcept;
 inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
 
+// Nobody will join `child`: its descriptor goes back to the pool when it has ended. Any thread.
+void detach(sched::goroutine* child) noexcept;
+// Nobody will join: the end of `child` starts g, which has been made and not started. False: the child has ended
+// already.
+bool leave_to_heir(sched::goroutine* child, sched::goroutine* g) noexcept;
+
 // sched::hooks.wake_joiner.
-void wake_joiner(const sched::goroutine* child, std::uintptr_t waiter) noexcept;
+void wake_joiner(sched::goroutine* child, std::uintptr_t waiter) noexcept;
 
 namespace detail {
 bool run_youngest_of(const void* group, const std::source_location& where) noexcept;

@@ -30,7 +30,7 @@
 
 namespace dunlin::park {
 
-enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event };
+enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event, weighted };
 
 struct lot_node : wait_node {
     lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object), kind(k) { several = limited; }

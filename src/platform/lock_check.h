@@ -25,7 +25,7 @@ enum class lock_rank : std::uint8_t {
     start,        // runtime.cpp: the start of the runtime, the beginning and end of run()
     world,        // the scheduler: the thread that stops the world
     registry,     // signals, child processes, the watcher, the resolver, the netpoller's start; several
-    object,       // contexts, timed calls; several: a parent before its child
+    object,       // contexts, timed calls, watches and broadcasts; several: a parent before its child
     channel,      // biased locks and pools: channels (select takes several, by address), heaps of timers; several
     descriptors,  // the list of descriptors' records
     descriptor,   // one descriptor: its waiters. The monitor polls

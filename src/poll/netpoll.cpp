@@ -43,7 +43,12 @@ int start_polling() noexcept {
 
 void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forget, std::memory_order_relaxed); }
 
-int watch(int fd, std::uint64_t tag) noexcept { return the_backend.load(std::memory_order_acquire)->add(fd, tag); }
+constinit std::atomic<int> watches_refused{0};
+
+int watch(int fd, std::uint64_t tag) noexcept {
+    if (watches_refused.load(std::memory_order_relaxed) > 0 && watches_refused.fetch_sub(1, std::memory_order_relaxed) > 0) [[unlikely]] return ENOSPC;
+    return the_backend.load(std::memory_order_acquire)->add(fd, tag);
+}
 void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }
 
 bool poller::anybody_waits() const noexcept { return descriptor::anybody_waits(); }

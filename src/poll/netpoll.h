@@ -3,6 +3,8 @@
 // Until the first descriptor is opened there is no epoll instance, and whoever sleeps for the timers sleeps on a futex (timer/timers.h).
 #pragma once
 
+#include <atomic>
+
 #include "timer/timers.h"
 
 namespace dunlin::netpoll {
@@ -33,5 +35,7 @@ void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
 int watch(int fd, std::uint64_t tag) noexcept;
 void unwatch(int fd) noexcept;
+// For tests: so many watch() fail with ENOSPC, as they do beyond fs.epoll.max_user_watches.
+extern std::atomic<int> watches_refused;
 
 }  // namespace dunlin::netpoll

@@ -212,10 +212,15 @@ bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
     g->entry = entry;
     g->group.store(nullptr, std::memory_order_relaxed);
     *reinterpret_cast<void**>(g->inline_frame) = argument;
+    start_made_inside_runtime(g);
+    return true;
+}
+
+void start_made_inside_runtime(goroutine* g) noexcept {
+    processor* p = processor_of(current_machine());
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     p->counts.created.add();
     push_run_next(p, g);
-    return true;
 }
 
 // ---- switching -----------------------------------------------------------------------------------------------------------------------
@@ -606,6 +611,11 @@ void release_goroutine(goroutine* g) noexcept {
     machine* m = enter_if_machine();
     put_descriptor(m ? processor_of(m) : nullptr, g);
     if (m) leave(m);
+}
+
+void put_back_inside_runtime(goroutine* g) noexcept {
+    if (g->extra != nullptr || (g->flags & goroutine::heap_frame)) free_parts(g);
+    put_descriptor(processor_of(current_machine()), g);
 }
 
 // ---- the machine's own stack ---------------------------------------------------------------------------------------------------------

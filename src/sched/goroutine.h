@@ -44,6 +44,8 @@ void start_goroutine_outside(goroutine* g) noexcept;  // its half for plain thre
 
 // Both halves by a machine that is inside the runtime already: a detached goroutine whose frame is one pointer. False: no memory for it.
 bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+// The second half by such a machine, for a goroutine that was made with its entry.
+void start_made_inside_runtime(goroutine* g) noexcept;
 
 // Waiting -> runnable, by whoever took g's waiter off its queue. Any thread. g may run and end before this returns.
 void ready(goroutine* g) noexcept;
@@ -107,6 +109,9 @@ inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first
 
 // The descriptor of an ended joinable goroutine goes back to the pool. Any thread.
 void release_goroutine(goroutine* g) noexcept;
+
+// The same by its own end, which finds that its holder has let it go (park/join.cpp).
+void put_back_inside_runtime(goroutine* g) noexcept;
 
 // g's extra part, made when needed, before g starts. Throws std::bad_alloc. What runs changes its own inside the runtime only: dumps look at it.
 goroutine_extra& extra_of(goroutine* g);

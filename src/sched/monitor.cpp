@@ -2,7 +2,8 @@
 //
 // Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll or send somebody if nobody does, take processors
 //            from threads that block or compute and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try
-//            again, give back the memory of stacks and the threads that nobody used, print the trace. Then sleep until something is due: a timer of a
+//            again, give back the memory of stacks and the threads that nobody used, ask for the trace, for dumps and for a look at those who have
+//            waited for a mutex for long (report_kind). Then sleep until something is due: a timer of a
 //            busy processor, the end of a slice; 1 ms while somebody waits for a processor that is stuck (3 ms if they are all hogs), and twice as long
 //            after each 50 rounds without effect, at most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep
 //            (call_monitor).
@@ -21,6 +22,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/deadlock.h"
+#include "sched/descriptors.h"
 #include "sched/event_source.h"
 #include "sched/freeze.h"
 #include "sched/frozen.h"
@@ -51,12 +53,28 @@ constexpr std::int64_t trim_every_ns = 1000 * ms;
 constexpr std::int64_t longest_leftover_wait_ns = 500 * ms;
 constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: nobody is preempted meanwhile
 constexpr unsigned threads_at_once = 128;   // each a wake-up
+constexpr std::int64_t long_wait_ns = 1000 * ms;
+constexpr std::int64_t longest_report_pause_ns = 8000 * ms;
 
 std::atomic<unsigned> threads{0};
 std::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
 std::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
 std::atomic<std::int64_t> trace_period_ns{0};
-std::atomic<void (*)()> print_trace{nullptr};
+std::atomic<void (*)()> reporter{nullptr};
+std::atomic<bool> dump_called_for{false};     // by a signal handler
+std::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
+
+// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for which
+// it stops the world. So it is asked less and less often about those that go on waiting.
+struct long_waits {
+    static constexpr std::size_t remembered = 64;
+    const goroutine* seen[remembered] = {};  // in the last look, never followed
+    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found nobody
+    std::int64_t last_ns = 0;
+    std::uint32_t ticks = 0;                 // of all processors, at the last look
+    std::int64_t report_not_before_ns = 0;
+    std::int64_t pause_ns = 0;
+};
 
 // What nobody has needed for a second is given back, a part of it at a time.
 struct upkeep {
@@ -65,10 +83,11 @@ struct upkeep {
     bool trimming = false;
     std::int64_t next_leftover_ns = 0;    // of a run() that has returned; 0: there are none
     std::int64_t leftover_wait_ns = 0;
+    long_waits waits;
 
     // 0: there is nothing left to do.
     std::int64_t next_ns() const noexcept {
-        std::int64_t next = earlier(next_thread_end_ns, next_leftover_ns);
+        std::int64_t next = earlier(earlier(next_thread_end_ns, next_leftover_ns), waits.next_ns);
         if (trimming || stack::stacks.anything_warm()) next = earlier(next, next_trim_ns);
         return next;
     }
@@ -114,10 +133,15 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     return wake_at;
 }
 
-bool ticks_go_on(rounds& r) noexcept {
+std::uint32_t ticks_of_all() noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
     std::uint32_t ticks = 0;
     for (std::uint32_t i = 0; i < made; ++i) ticks += the_scheduler.processor_at(i)->tick.load(std::memory_order_relaxed);
+    return ticks;
+}
+
+bool ticks_go_on(rounds& r) noexcept {
+    const std::uint32_t ticks = ticks_of_all();
     return std::exchange(r.ticks, ticks) != ticks;
 }
 
@@ -207,11 +231,49 @@ void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = upkeep::earlier(k.next_leftover_ns, o.now_ns + k.leftover_wait_ns);
 }
 
+void want_report(report_kind what) noexcept {
+    auto* print = reporter.load(std::memory_order_acquire);
+    if (print == nullptr) return;
+    reports_wanted.fetch_or(what, std::memory_order_relaxed);  // want_printed() releases it
+    want_printed(print);
+}
+
 void trace(rounds& r, std::int64_t now) noexcept {
     const std::int64_t period = trace_period_ns.load(std::memory_order_relaxed);
     if (period == 0 || now < r.next_trace_ns) return;
     r.next_trace_ns = now + period;
-    if (auto* print = print_trace.load(std::memory_order_acquire)) want_printed(print);
+    want_report(report_trace);
+}
+
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and then,
+// if nobody waits, none.
+void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
+    const std::uint32_t ticks = ticks_of_all();
+    if (w.next_ns == 0) {
+        if (ticks != w.ticks) w.next_ns = std::max(now, w.last_ns + long_wait_ns);
+        return;
+    }
+    if (now < w.next_ns) return;
+    const bool executed = std::exchange(w.ticks, ticks) != ticks;
+    const goroutine* found[long_waits::remembered] = {};
+    std::size_t count = 0;
+    bool again = false;
+    for_each_descriptor([&](const goroutine& g) {
+        if (g.reason.load(std::memory_order_relaxed) != wait_reason::mutex_lock || count == long_waits::remembered) return;
+        if (g.state.load(std::memory_order_relaxed) != goroutine_state::waiting) return;
+        again = again || std::find(std::begin(w.seen), std::end(w.seen), &g) != std::end(w.seen);
+        found[count++] = &g;
+    });
+    std::copy(std::begin(found), std::end(found), w.seen);
+    w.last_ns = now;
+    w.next_ns = count != 0 || executed ? now + std::max(long_wait_ns, w.pause_ns) : 0;
+    if (!again) {
+        w.pause_ns = 0;
+    } else if (now >= w.report_not_before_ns) {
+        w.pause_ns = std::clamp(2 * w.pause_ns, long_wait_ns, longest_report_pause_ns);
+        w.report_not_before_ns = now + w.pause_ns;
+        want_report(report_long_waits);
+    }
 }
 
 // True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
@@ -229,7 +291,8 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
-    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && !spare_is_owed() && monitor_asleep.load(std::memory_order_seq_cst) != 0) {
+    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && !dump_called_for.load(std::memory_order_seq_cst) && !spare_is_owed() &&
+           monitor_asleep.load(std::memory_order_seq_cst) != 0) {
         std::int64_t until = deadline_ns;
         if (look_for_deadlock()) {
             const std::int64_t again = platform::now_ns() + deadlock_again_ns;
@@ -296,6 +359,8 @@ void one_round(rounds& r) noexcept {
     end_spare_threads(r.keep, o.now_ns);
     if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
     trace(r, o.now_ns);
+    if (dump_called_for.load(std::memory_order_relaxed) && dump_called_for.exchange(false, std::memory_order_acquire)) want_report(report_dump);
+    look_for_long_waits(r.keep.waits, o.now_ns);
     r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
         if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // else it is time to give something back
@@ -347,9 +412,17 @@ void call_monitor_for_lost() noexcept {
     wake_monitor_if_asleep();
 }
 
-void set_trace_period(std::int64_t period_ms, void (*print)()) noexcept {
-    print_trace.store(print, std::memory_order_release);
-    trace_period_ns.store(period_ms * ms, std::memory_order_relaxed);
+void set_reporter(void (*print)()) noexcept { reporter.store(print, std::memory_order_release); }
+
+std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::memory_order_relaxed); }
+
+void set_trace_period(std::int64_t period_ms) noexcept { trace_period_ns.store(period_ms * ms, std::memory_order_relaxed); }
+
+// As call_monitor_for_lost(): it sees the flag before it sleeps, or is woken. A busy one looks in its next round, 10 ms
+// later at most.
+void call_monitor_to_dump() noexcept {
+    dump_called_for.store(true, std::memory_order_seq_cst);
+    wake_monitor_if_asleep();
 }
 
 }  // namespace dunlin::sched

@@ -35,7 +35,18 @@ void hurry_monitor() noexcept;
 // A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a signal handler.
 void call_monitor_for_lost() noexcept;
 
-// Calls `print` every `period_ms` milliseconds from the thread maker's thread (schedtrace). 0: never.
-void set_trace_period(std::int64_t period_ms, void (*print)()) noexcept;
+// What the monitor has printed, by the thread maker: what is behind stderr may be full.
+enum report_kind : std::uint32_t {
+    report_trace = 1,       // every so many milliseconds: set_trace_period()
+    report_dump = 2,        // call_monitor_to_dump()
+    report_long_waits = 4,  // goroutines that wait for a mutex have done so a second ago
+};
+// Who prints, once, before anything else of this. `print` asks take_reports() what for.
+void set_reporter(void (*print)()) noexcept;
+std::uint32_t take_reports() noexcept;
+// 0: never.
+void set_trace_period(std::int64_t period_ms) noexcept;
+// In a signal handler, too. errno stays as it is.
+void call_monitor_to_dump() noexcept;
 
 }  // namespace dunlin::sched

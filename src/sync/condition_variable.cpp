@@ -17,9 +17,12 @@
 // Source     Go 1.24 sync/cond.go, runtime/sema.go notifyList (tickets do there what state 0 does here).
 // Tests      tests/sync/condition_variable_test.cpp
 #include <dunlin/condition_variable.hpp>
+#include <dunlin/detail/at_exit.hpp>
 
+#include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 
 #include "sync/lot_wait.h"
 
@@ -134,8 +137,37 @@ void notify_condition(const void* condition, bool all) noexcept {
     park::wake_all(chain.first());
 }
 
+// What a goroutine that ends with notify_all_at_thread_exit() owes.
+struct exit_notice {
+    exit_notice(condition_variable* c, mutex* m) noexcept : condition(c), held(m) {}
+
+    condition_variable* const condition;
+    mutex* const held;
+
+    // The notice comes first: after the unlock one of those who wait may destroy both.
+    static void give(void* raw) noexcept {
+        const std::unique_ptr<exit_notice> n(static_cast<exit_notice*>(raw));
+        n->condition->notify_all();
+        n->held->unlock();
+    }
+};
+
 void destroy_condition(const void* condition) noexcept {
     park::check_nobody_waits(condition, "a condition variable is destroyed while goroutines wait for it");
 }
 
 }  // namespace dunlin::detail
+
+namespace dunlin {
+
+void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock) {
+    if (!lock.owns_lock()) {
+        throw std::system_error(std::make_error_code(std::errc::operation_not_permitted), "dunlin::notify_all_at_thread_exit: the lock does not own its mutex");
+    }
+    auto notice = std::make_unique<detail::exit_notice>(&c, lock.mutex());
+    detail::call_at_exit(notice.get(), detail::exit_notice::give);
+    notice.release();
+    lock.release();
+}
+
+}  // namespace dunlin

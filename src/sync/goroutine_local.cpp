@@ -1,11 +1,28 @@
-// goroutine_local.cpp - values by key, in the goroutine's extra part or in a variable of the plain thread.
+// goroutine_local.cpp - values by key, in the goroutine's extra part or in a list of the plain thread; and what is
+// called when these are gone.
 //
-// Keys are never used again, so a value whose goroutine_local is gone is not taken for another's. The list belongs to its goroutine alone.
+// Data       A list of values, in the order of their making, which belongs to its goroutine or thread alone. Calls at
+//            exit are entries without a key that stand before all values, in their own order: the list is emptied from
+//            its end, so they come when there are no values any more. Keys are never used again, so a value whose
+//            goroutine_local is gone is not taken for another's.
+// Goroutine  The list is emptied when its function has ended, however it has (sched/goroutine.cpp). Destructors may
+//            park, and make other values.
+// Thread     Its values are destroyed among its thread_local objects, by an object of that kind; the calls, and values
+//            that later destructors have made, by the destructor of a key, which comes after all of these. The list is
+//            on the heap, and the pointer to it has no destructor, because code of the thread may want it until the
+//            very end. The keys of a thread that calls exit() have no destructors: there an atexit handler does the
+//            same.
+// Tests      tests/sync/goroutine_local_test.cpp, tests/std/future_test.cpp
 #include <dunlin/goroutine_local.hpp>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
+#include <new>
+#include <pthread.h>
 #include <vector>
+
+#include <dunlin/detail/at_exit.hpp>
 
 #include "sched/goroutine.h"
 
@@ -13,18 +30,58 @@ namespace dunlin::detail {
 
 namespace {
 
-struct thread_values {
-    sched::local_values list;
-    ~thread_values() { sched::destroy_local_values(list); }
+constexpr std::uint64_t no_key = 0;  // of calls at exit
+
+thread_local constinit sched::local_values* list_of_thread = nullptr;
+
+struct values_end {
+    bool armed = false;  // written so that the object is made
+    ~values_end() {
+        if (list_of_thread == nullptr) return;
+        while (!list_of_thread->empty() && list_of_thread->back().key != no_key) {
+            const sched::local_value last = list_of_thread->back();
+            list_of_thread->pop_back();
+            last.destroy(last.object);
+        }
+    }
+};
+thread_local values_end end_of_values;
+
+// Another destructor of the thread's keys may make a new list: then there is a next round.
+void end_of_thread(void* raw) {
+    const std::unique_ptr<sched::local_values> list(static_cast<sched::local_values*>(raw));
+    sched::destroy_local_values(*list);
+    list_of_thread = nullptr;
+}
+
+void end_of_process() {
+    if (list_of_thread != nullptr) sched::destroy_local_values(*list_of_thread);
+}
+
+struct thread_key {
+    pthread_key_t key;
+    thread_key() {
+        if (pthread_key_create(&key, end_of_thread) != 0) throw std::bad_alloc();
+        if (std::atexit(end_of_process) != 0) {
+            pthread_key_delete(key);
+            throw std::bad_alloc();
+        }
+    }
 };
 
-// The caller's list; null: it has none, and `make` is false. A goroutine may move to another thread, but not while it is in here.
+sched::local_values* make_list_of_thread() {
+    static const thread_key key;  // stays until the process ends: threads may
+    auto list = std::make_unique<sched::local_values>();
+    if (pthread_setspecific(key.key, list.get()) != 0) throw std::bad_alloc();
+    end_of_values.armed = true;
+    return list_of_thread = list.release();
+}
+
+// The caller's list; null: it has none, and `make` is false. A goroutine may move to another thread, but not while it
+// is in here.
 sched::local_values* values_of_caller(bool make) {
     sched::goroutine* g = sched::current_goroutine();
-    if (g == nullptr) {
-        thread_local thread_values values;
-        return &values.list;
-    }
+    if (g == nullptr) return list_of_thread != nullptr || !make ? list_of_thread : make_list_of_thread();
     if (g->extra == nullptr) {
         if (!make) return nullptr;
         sched::make_extra_of_current();
@@ -39,6 +96,24 @@ sched::local_values::iterator find_in(sched::local_values& list, std::uint64_t k
 }
 
 }  // namespace
+
+void call_at_exit(void* object, void (*act)(void*) noexcept) {
+    sched::local_values& list = *values_of_caller(true);
+    list.insert(list.begin(), {no_key, object, act});
+}
+
+void call_at_exit_or_now(void* object, void (*act)(void*) noexcept) noexcept {
+    sched::local_values* list = values_of_caller(false);
+    if (list != nullptr && !list->empty()) {
+        try {
+            call_at_exit(object, act);
+            return;
+        } catch (const std::bad_alloc&) {
+            // Rather early than never.
+        }
+    }
+    act(object);
+}
 
 void* find_local_value(unsigned long long key) noexcept {
     sched::local_values* list = values_of_caller(false);

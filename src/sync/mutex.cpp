@@ -65,7 +65,7 @@ inline std::uint64_t caller() noexcept {
 }
 
 // L4. The bucket is locked.
-inline void watch(lot_bucket& b) noexcept {
+inline void look_at_unlocks(lot_bucket& b) noexcept {
     b.idle_looks = 0;
     if (b.watched.load(std::memory_order_relaxed) != 0) return;
     b.watched.store(1, std::memory_order_relaxed);
@@ -226,7 +226,7 @@ bool mutex::spin() noexcept {
         n.starving = now_ns - since_ns > starving_ns;
         w.enter();
         b.lock.lock();                                             // L3
-        watch(b);                                                  // L4
+        look_at_unlocks(b);                                         // L4
         const bool taken = was_woken ? take_as_woken(true) : take();  // L5
         if (taken || (limit != nullptr && limit->deadline_ns <= now_ns)) {
             b.lock.unlock();
@@ -263,6 +263,11 @@ void mutex::print_holder(platform::text_writer& out) const noexcept {
 
 void detail::mutex_holder::print(platform::text_writer& out, const void* mutex_address) noexcept {
     static_cast<const mutex*>(mutex_address)->print_holder(out);
+}
+
+std::uint64_t detail::mutex_holder::goroutine(const void* mutex_address) noexcept {
+    const std::uint64_t owner = static_cast<const mutex*>(mutex_address)->owner_.load(std::memory_order_relaxed);
+    return owner >> 63 != 0 ? 0 : owner;
 }
 
 void mutex::report_recursion() const noexcept {

@@ -6,6 +6,11 @@
 // Tests      tests/sync/once_future_pool_test.cpp
 #include <dunlin/detail/one_shot.hpp>
 
+#include <stdexcept>
+#include <string>
+
+#include <dunlin/async.hpp>
+
 #include "sync/lot_wait.h"
 
 namespace dunlin::detail {
@@ -22,6 +27,10 @@ void one_shot::set() noexcept {
 wait_outcome one_shot::wait(unsigned char reason, const wait_limit* limit, const std::source_location& where) {
     return wait_until_arrived(this, park::lot_kind::event, 0, static_cast<sched::wait_reason>(reason), limit, where,
         [this]() noexcept { return word_.load(std::memory_order_seq_cst) == done; });
+}
+
+void throw_bad_policy(int policy) {
+    throw std::invalid_argument("dunlin::async: the policy " + std::to_string(policy) + " is neither launch::async nor launch::deferred");
 }
 
 void one_shot::destroyed() noexcept { park::check_nobody_waits(this, "a once_flag is destroyed while goroutines wait for it"); }

@@ -6,6 +6,7 @@
 #include <dunlin/context.hpp>
 #include <dunlin/task.hpp>
 
+#include <limits>
 #include <new>
 
 #include "park/waiter.h"
@@ -49,6 +50,16 @@ private:
     park::runtime_section inside_;  // first: it is left last
     platform::futex_lock& lock_;
 };
+
+void task_group::set_limit(std::size_t n) {
+    if (n == 0) throw std::invalid_argument("dunlin::task_group::set_limit: 0 members would be none ever");
+    if (const std::uint32_t members = members_.pending(); members != 0) {
+        throw std::logic_error("dunlin::task_group::set_limit: the group has " + std::to_string(members) +
+                               " members: call it before go()");
+    }
+    constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+    places_ = n > most ? nullptr : std::make_unique<weighted_semaphore>(static_cast<std::ptrdiff_t>(n));
+}
 
 void task_group::failed(std::exception_ptr error) noexcept {
     if (!error) return;  // exit_goroutine() passes through the same catch

@@ -143,6 +143,8 @@ TEST_P(Process, Errors) {
         EXPECT_EQ(error_text([] { process({"/etc/passwd"}); }), "start /etc/passwd: permission denied");
         EXPECT_EQ(error_text([] { process({"true"}, {.directory = "/no/such"}); }), "start true in /no/such: no such file or directory");
         EXPECT_THROW(process(std::vector<std::string>{}), std::invalid_argument);
+        EXPECT_THROW(process({"true"}, {.output = process_stream::output}), std::invalid_argument);
+        EXPECT_THROW(process({"true"}, {.input = process_stream::output}), std::invalid_argument);
         EXPECT_THROW(process({"echo", std::string("a\0b", 3)}), std::invalid_argument);
         process_options options;
         options.environment = dunlin::process_environment{{"A=B", "c"}};

@@ -1,7 +1,10 @@
 // Signals as messages: who gets them, who does not, what is refused, and what is put back.
+#include <atomic>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -215,6 +218,87 @@ TEST_F(SignalsAnywhere, TheThreadEndsWithTheLastChannel) {
         EXPECT_EQ(c.recv(), SIGUSR1);
     }
     support::eventually_on_thread([&] { return dunlin::platform::count_threads() <= before; });
+}
+
+// ---- signal_context -------------------------------------------------------------------------------------------------
+
+// Signals that no other test here uses: they install handlers of their own.
+
+int signal_of(const std::exception_ptr& cause) {
+    try {
+        std::rethrow_exception(cause);
+    } catch (const dunlin::signal_received& e) {
+        return e.signal();
+    } catch (...) {
+        return 0;
+    }
+}
+
+TEST_P(Signals, EndAContext) {
+    std::atomic<int> before{0};
+    static std::atomic<int>* counter;
+    counter = &before;
+    std::signal(SIGALRM, [](int) { ++*counter; });
+    run([&] {
+        for (int i = 0; i < support::rounds(100); ++i) {
+            dunlin::signal_context ctx({SIGHUP, SIGALRM});
+            EXPECT_FALSE(ctx.is_done());
+            auto child = dunlin::with_cancel(ctx);
+            std::atomic<bool> called{false};
+            const std::stop_callback callback(ctx.stop_token(), [&] { called = true; });
+            const int s = i % 2 ? SIGHUP : SIGALRM;
+            auto waiter = dunlin::spawn([&] { EXPECT_THROW(dunlin::sleep_for(1h, child), dunlin::context_cancelled); });
+            send(s);
+            waiter.get();
+            EXPECT_EQ(ctx.err(), dunlin::errc::cancelled);
+            EXPECT_EQ(signal_of(ctx.cause()), s);
+            EXPECT_EQ(signal_of(child.cause()), s);
+            support::eventually([&] { return called.load(); });
+            raise(s);  // it is the context's still
+            if (i % 3 == 0) ctx.stop();
+            if (i % 5 == 0) ctx.stop();
+        }
+    });
+    EXPECT_EQ(before, 0);
+    raise(SIGALRM);
+    EXPECT_EQ(before, 1) << "it is given back: as it was before";
+    std::signal(SIGALRM, SIG_DFL);
+}
+
+TEST_F(SignalsAnywhere, AContextOfSignalsOnAPlainThread) {
+    std::signal(SIGHUP, SIG_IGN);
+    dunlin::context copy;
+    {
+        auto parent = dunlin::with_cancel({});
+        dunlin::signal_context ctx(parent, {SIGHUP});
+        dunlin::signal_context other({SIGHUP});
+        receiver<int> c = signal_channel({SIGHUP});
+        dunlin::signal_context moved = std::move(ctx);
+        EXPECT_FALSE(ctx.is_done());  // NOLINT: what was moved from is a context that never ends
+        send(SIGHUP);
+        EXPECT_EQ(c.recv(), SIGHUP);
+        EXPECT_THROW(dunlin::sleep_for(1h, moved), dunlin::context_cancelled);
+        EXPECT_THROW(dunlin::sleep_for(1h, other), dunlin::context_cancelled);
+        EXPECT_EQ(signal_of(moved.cause()), SIGHUP);
+        try {
+            std::rethrow_exception(other.cause());
+        } catch (const dunlin::signal_received& e) {
+            EXPECT_STREQ(e.what(), "signal 1 (SIGHUP)");
+        }
+        dunlin::signal_context third(parent, {SIGHUP});
+        parent.cancel();
+        EXPECT_TRUE(third.is_done());
+        EXPECT_EQ(signal_of(third.cause()), 0);
+        third = dunlin::signal_context({SIGHUP});
+        EXPECT_FALSE(third.is_done());
+        copy = third;
+    }
+    EXPECT_EQ(copy.err(), dunlin::errc::cancelled) << "its end is the context's";
+    EXPECT_THROW(dunlin::signal_context({SIGKILL}), std::invalid_argument);
+    struct sigaction now;
+    sigaction(SIGHUP, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_IGN);
+    std::signal(SIGHUP, SIG_DFL);
 }
 
 // In a process of its own, which has no threads but dunlin's: a deadlock would be reported.

@@ -78,6 +78,39 @@ TEST_F(Address, RefusesWhatIsNone) {
     EXPECT_EQ(text.rfind("parse tcp 1.2.3:80: ", 0), 0u) << text;
 }
 
+TEST_F(Address, AZoneThatIsNoInterfaceIsAnError) {
+    const std::error_code no_device = std::make_error_code(std::errc::no_such_device);
+    for (const char* text : {"[fe80::1%nosuch0]:7", "[fe80::1%]:7", "[fe80::1%0]:7", "[fe80::1%4294967296]:7", "[fe80::1%999999]:7", "[fe80::1%1x]:7"}) {
+        EXPECT_EQ(code_of([&] { address::parse("tcp", text); }), no_device) << text;
+        std::error_code ec;
+        EXPECT_TRUE(net::resolve(text, ec).empty());
+        EXPECT_EQ(ec, no_device) << text;
+        net::dial("tcp", text, ec);
+        EXPECT_EQ(ec, no_device) << text;
+    }
+    EXPECT_EQ(address::parse("tcp", "[fe80::1%1]:7").to_string(), "[fe80::1%lo]:7");
+    EXPECT_EQ(text_of([] { address::parse("tcp", "[fe80::1%nosuch0]:7"); }),
+        "parse tcp [fe80::1%nosuch0]:7: no such device: the zone after '%' is no interface of this machine");
+}
+
+TEST_F(Address, AnIPv6AddressNeedsNoBracketsWhereItCannotBeMistaken) {
+    const struct {
+        const char *text, *found;
+    } table[] = {{"::1", "[::1]:0"}, {"::", "[::1]:0"}, {"2001:db8::1", "[2001:db8::1]:0"}, {"fe80::1%lo", "[fe80::1%lo]:0"}, {"fe80::dead", "[fe80::dead]:0"},
+        {"1:2:3:4:5:6:7:8", "[1:2:3:4:5:6:7:8]:0"}, {"[::1]", "[::1]:0"}};
+    for (const auto& row : table) {
+        std::error_code ec;
+        const auto found = net::resolve("tcp6", row.text, ec);
+        ASSERT_EQ(found.size(), 1u) << row.text << ' ' << ec.message();
+        EXPECT_EQ(found[0].to_string(), row.found);
+    }
+    for (const char* text : {"::1:80", "fe80::1:80", "2001:db8::1:2", "1:2:3:4:5:6:7:8:9", "a:b:c"}) {
+        EXPECT_EQ(code_of([&] { net::resolve(text); }), bad_address) << text;
+    }
+    EXPECT_EQ(code_of([] { net::resolve("fe80::1%nosuch0"); }), std::make_error_code(std::errc::no_such_device));
+    EXPECT_EQ(code_of([] { net::resolve("tcp4", "::1"); }), host_not_found);
+}
+
 TEST_F(Address, IsAValue) {
     address none, a = address::parse("tcp", "127.0.0.1:80"), b = a;
     EXPECT_EQ(none.to_string(), "");
@@ -108,7 +141,8 @@ TEST_F(Address, HostAndPortAreSplitAndJoined) {
         EXPECT_EQ(host, row.host) << row.text;
         EXPECT_EQ(port, row.port) << row.text;
     }
-    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]1"}) EXPECT_EQ(code_of([&] { net::split_host_port(text); }), bad_address) << text;
+    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]1", "[::1]:a:b"})
+        EXPECT_EQ(code_of([&] { net::split_host_port(text); }), bad_address) << text;
     EXPECT_EQ(net::join_host_port("a", "1"), "a:1");
     EXPECT_EQ(net::join_host_port("::1", "1"), "[::1]:1");
     EXPECT_EQ(net::join_host_port("", ""), ":");
@@ -153,7 +187,8 @@ TEST_P(Resolve, TellsWhatItCannotFind) {
         EXPECT_EQ(code_of([] { net::resolve("foo", "localhost:1"); }), bad_address);
         auto ctx = dunlin::with_cancel(dunlin::context::background());
         ctx.cancel();
-        EXPECT_EQ(code_of([&] { net::resolve("localhost:1", ctx); }), std::error_code(dunlin::errc::cancelled));
+        EXPECT_EQ(code_of([&] { net::resolve("a.name.invalid:1", ctx); }), std::error_code(dunlin::errc::cancelled));
+        EXPECT_FALSE(net::resolve("localhost:1", ctx).empty()) << "a context ends waits only";
     });
     EXPECT_FALSE(net::resolve("localhost:1").empty()) << "from a plain thread";
 }

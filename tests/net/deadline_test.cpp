@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <netinet/tcp.h>
 #include <string>
 #include <thread>
 
@@ -210,6 +211,36 @@ TEST_P(Deadline, WhatAContextThrows) {
         EXPECT_EQ(e.client.write_all("x", soon), 1u) << "there is room";
         e.client.set_read_deadline(2ms);
         EXPECT_EQ(code_of([&] { e.client.read_some(dunlin::mutable_buffer(&c, 1), dunlin::with_cancel(context::background())); }), has_timed_out);
+    });
+}
+
+// The kernel's time-out is another thing than one's own, though both are one: TCP_USER_TIMEOUT for data that the peer does not take.
+TEST_F(DeadlineOnce, TheKernelsTimeOutIsToldFromOnesOwn) {
+    dunlin::run([] {
+        auto e = support::connected("tcp");
+        const unsigned patience_ms = 100;
+        ASSERT_EQ(setsockopt(e.client.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms), 0);
+        std::string text;
+        try {
+            e.client.write_all(std::string(64 << 20, 'x'));
+        } catch (const dunlin::io_error& error) {
+            text = error.what();
+            EXPECT_EQ(error.code(), dunlin::errc::peer_silent);
+            EXPECT_EQ(error.code(), std::errc::timed_out);
+            EXPECT_NE(error.code(), has_timed_out) << "a deadline";
+        }
+        EXPECT_NE(text.find(": connection timed out"), std::string::npos) << text;
+        e.server.set_deadline(1ms);
+        char c[1];
+        std::error_code ec;
+        while (!ec) e.server.write_some(std::string(1 << 16, 'x'), ec);
+        EXPECT_NE(ec, dunlin::errc::peer_silent);
+        auto f = support::connected("tcp");
+        f.server.set_deadline(1ms);
+        f.server.read_some(c, ec);
+        EXPECT_EQ(ec, has_timed_out);
+        EXPECT_EQ(ec, std::errc::timed_out);
+        EXPECT_NE(ec, dunlin::errc::peer_silent);
     });
 }
 

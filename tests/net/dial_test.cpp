@@ -248,6 +248,19 @@ TEST_P(Dial, AnAddressThatDoesNotAnswerIsNotWaitedFor) {
     });
 }
 
+// fe80::1 without a zone is no address that the kernel has a way to.
+TEST_P(Dial, DatagramsGoToTheFirstAddressThatCanBeReached) {
+    run([] {
+        net::packet_conn server = net::listen_packet("udp4", "127.0.0.1:0");
+        const std::string port = ":" + std::to_string(server.local_address().port());
+        net::packet_conn client = net::dial_packet("udp", "[fe80::1,127.0.0.1.test]" + port);
+        EXPECT_EQ(client.remote_address(), server.local_address());
+        const std::error_code first = code_of([&] { net::dial_packet("udp", "[fe80::1]" + port); });
+        EXPECT_TRUE(first);
+        EXPECT_EQ(code_of([&] { net::dial_packet("udp", "[fe80::1,fe80::2.test]" + port); }), first);
+    });
+}
+
 TEST_P(Dial, ANameWhereNobodyAnswers) {
     run([] {
         const closed_port port;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "net/pairs.h"
+#include "poll/netpoll.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -139,6 +140,53 @@ TEST_F(ListenerOnce, SeveralShareAPort) {
     const auto accept = [](net::listener& l) { return dunlin::on_readable(l, [&l] { l.accept(); }); };
     for (; accepted < 64; ++accepted) dunlin::select(accept(first), accept(second));
     EXPECT_EQ(dunlin::select(dunlin::on_readable(first), dunlin::on_readable(second), dunlin::otherwise()), 2u);
+}
+
+TEST_F(ListenerOnce, OnlyWhatListensIsTakenForAListener) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const std::string what = "adopt descriptor " + std::to_string(fd) + ": invalid argument: ";
+    EXPECT_EQ(text_of([&] { net::listener::adopt(fd); }), what + "it does not listen: call listen(2) first");
+    EXPECT_FALSE(fcntl(fd, F_GETFL) & O_NONBLOCK) << "as it was";
+    ASSERT_EQ(listen(fd, 1), 0);
+    EXPECT_EQ(text_of([&] { net::stream::adopt(fd); }), what + "it listens: net::listener::adopt() takes it");
+    net::listener l = net::listener::adopt(fd);
+    net::stream client = net::dial("tcp4", "127.0.0.1:" + std::to_string(l.local_address().port()));
+    EXPECT_TRUE(l.accept().is_open());
+}
+
+// The poller has no room for a connection that was accepted (ENOSPC beyond fs.epoll.max_user_watches).
+TEST_F(ListenerOnce, AShortageOfThePollerIsWaitedOut) {
+    dunlin::run([] {
+        net::listener l = net::listen("tcp", "127.0.0.1:0");
+        const std::string to = l.local_address();
+        net::stream first = net::dial("tcp", to);
+        dunlin::netpoll::watches_refused = 3;
+        std::error_code ec;
+        net::stream served = l.accept(ec);
+        EXPECT_FALSE(ec) << ec.message();
+        EXPECT_EQ(dunlin::netpoll::watches_refused.load(), 0);
+        first.write_all("x");
+        char c;
+        EXPECT_EQ(served.read_some(&c, 1), 1u) << "it was not lost";
+
+        // While it lasts, the limits of accept() hold.
+        std::vector<net::stream> more;
+        for (int i = 0; i < 3; ++i) more.push_back(net::dial("tcp", to));
+        dunlin::netpoll::watches_refused = 1'000'000;
+        l.set_deadline(30ms);
+        l.accept(ec);
+        EXPECT_EQ(ec, has_timed_out);
+        l.clear_deadline();
+        const auto soon = dunlin::with_timeout(dunlin::context::background(), 30ms);
+        l.accept(soon, ec);
+        EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+        dunlin::wait_group wg;
+        wg.go([&] { EXPECT_EQ(code_of([&] { l.accept(); }), is_closed); });
+        dunlin::sleep_for(30ms);
+        l.close();
+        wg.wait();
+        dunlin::netpoll::watches_refused = 0;
+    });
 }
 
 TEST_F(ListenerOnce, TheBacklogIsLimited) {

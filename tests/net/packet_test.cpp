@@ -150,6 +150,73 @@ TEST_P(Packet, AFullQueueIsWaitedFor) {
     });
 }
 
+TEST_P(Packet, WhatDidNotFitCanBeSeen) {
+    run([] {
+        for (const char* network : networks()) {
+            net::packet_conn a = net::listen_packet(network, support::any_address(network)), b = net::listen_packet(network, support::any_address(network));
+            std::array<char, 10> got{};
+            for (const std::size_t size : {std::size_t{0}, std::size_t{9}, std::size_t{10}, std::size_t{11}, std::size_t{5000}}) {
+                a.write_to(std::string(size, 'x'), b.local_address());
+                const net::packet_conn::message m = b.read_message(got);
+                EXPECT_EQ(m.size, std::min<std::size_t>(size, 10));
+                EXPECT_EQ(m.whole_size, size);
+                EXPECT_EQ(m.truncated(), size > 10);
+                EXPECT_EQ(m.from, a.local_address());
+            }
+            std::error_code ec;
+            b.set_read_deadline(1ms);
+            EXPECT_EQ((b.read_message(got, ec).size, ec), has_timed_out);
+            EXPECT_EQ(code_of([&] { b.read_message(got); }), has_timed_out);
+            b.clear_deadline();
+            const auto over = dunlin::context::with_timeout(dunlin::context::background(), 1ms);
+            EXPECT_EQ((b.read_message(got, over, ec).whole_size, ec), std::error_code(dunlin::errc::deadline_exceeded));
+            EXPECT_THROW(b.read_message(got, over), dunlin::context_cancelled);
+        }
+    });
+}
+
+// Nobody reads. Whoever waits for room leaves when his deadline comes, his context is done, or the socket is closed, however long he has waited.
+TEST_P(Packet, AQueueThatStaysFullKeepsNobody) {
+    run([] {
+        net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());
+        const address to = server.local_address();
+        std::error_code ec;
+        client.set_write_deadline(20ms);
+        while (!ec) client.write_to("x", to, ec);
+        EXPECT_EQ(ec, has_timed_out);
+        client.clear_deadline();
+        const auto soon = dunlin::context::with_timeout(dunlin::context::background(), 20ms);
+        client.write_to("x", to, soon, ec);
+        EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+
+        // By then its pauses are long. What ends it wakes it.
+        const auto ends = [&](auto end, std::error_code expected) {
+            dunlin::wait_group wg;
+            wg.go([&] { EXPECT_EQ(code_of([&] { client.write_to("x", to); }), expected); });
+            dunlin::sleep_for(200ms);
+            support::eventually([] { return support::waiters() == 1; });  // for the descriptor: it does not just sleep
+            end();
+            wg.wait();
+        };
+        ends([&] { client.set_write_deadline(0s); }, has_timed_out);
+        client.clear_deadline();
+        ends([&] { client.close(); }, is_closed);
+    });
+}
+
+TEST_P(Packet, MayBroadcast) {
+    run([] {
+        net::packet_conn a = net::listen_packet("udp4", "127.0.0.1:0");
+        int on = 0;
+        socklen_t size = sizeof on;
+        ASSERT_EQ(getsockopt(a.native_handle(), SOL_SOCKET, SO_BROADCAST, &on, &size), 0);
+        EXPECT_EQ(on, 1);
+        net::packet_conn b = net::dial_packet("udp4", "255.255.255.255:9");
+        EXPECT_TRUE(b.is_open());
+    });
+}
+
 TEST_P(Packet, Errors) {
     run([] {
         const std::error_code bad = dunlin::errc::bad_address;
@@ -190,6 +257,19 @@ TEST_P(Packet, MovesAndTakesOver) {
         c.write_some("y");
         EXPECT_EQ(d.read_some(got), 1u);
         EXPECT_EQ(got[0], 'y');
+
+        // What is no datagram socket is the caller's still.
+        int pair[2];
+        ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+        for (const auto& adopt : {+[](int number) { net::packet_conn::adopt(number); }, +[](int number) { net::stream::adopt(number); },
+                 +[](int number) { net::listener::adopt(number); }}) {
+            EXPECT_EQ(code_of([&] { adopt(pair[0]); }), std::errc::wrong_protocol_type);
+        }
+        EXPECT_EQ(text_of([&] { net::packet_conn::adopt(pair[0]); }),
+            "adopt descriptor " + std::to_string(pair[0]) + ": protocol wrong type for socket: a SOCK_DGRAM socket is wanted");
+        EXPECT_EQ(write(pair[0], "z", 1), 1);
+        close(pair[0]);
+        close(pair[1]);
     });
 }
 

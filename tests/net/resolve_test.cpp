@@ -1,8 +1,13 @@
-// resolve_test.cpp - look-ups that do not come back. getaddrinfo() is this file's: it waits, for names below .stuck and .slow, until it is let go.
+// resolve_test.cpp - look-ups that do not come back, as with a name server that is dead. getaddrinfo() is this file's: it waits, for names below .stuck, .slow
+// and .dead, until it is let go; names below .quick are 127.0.0.1 at once.
 #include <atomic>
 #include <dlfcn.h>
+#include <map>
+#include <mutex>
 #include <netdb.h>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 
 #include "net/pairs.h"
@@ -13,7 +18,16 @@ namespace {
 // Of those below .stuck, whose run() ends, some stand still for good: asking does not become 0 again.
 struct names_that_wait {
     std::atomic<int> asking{0}, let_go{0};
-} stuck, slow;
+} stuck, slow, dead;
+
+// How often each name was asked for.
+std::mutex lock;
+std::map<std::string, int, std::less<>> asked;
+int times_asked(std::string_view name) {
+    const std::lock_guard hold(lock);
+    const auto found = asked.find(name);
+    return found != asked.end() ? found->second : 0;
+}
 
 }  // namespace
 
@@ -21,8 +35,13 @@ extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* h
     using call = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
     static const call real = reinterpret_cast<call>(dlsym(RTLD_NEXT, "getaddrinfo"));
     const std::string_view name = host != nullptr ? host : "";
-    if (!name.ends_with(".stuck") && !name.ends_with(".slow")) return real(host, port, hints, result);
-    names_that_wait& names = name.ends_with(".stuck") ? stuck : slow;
+    {
+        const std::lock_guard hold(lock);
+        ++asked[std::string(name)];
+    }
+    if (name.ends_with(".quick")) return real("127.0.0.1", port, hints, result);
+    if (!name.ends_with(".stuck") && !name.ends_with(".slow") && !name.ends_with(".dead")) return real(host, port, hints, result);
+    names_that_wait& names = name.ends_with(".stuck") ? stuck : name.ends_with(".slow") ? slow : dead;
     ++names.asking;
     while (names.let_go == 0) usleep(1000);
     --names.asking;
@@ -43,9 +62,9 @@ TEST_F(Resolve, LookUpsThatAnEndedRunHasLeftBehindTakeNobodysPlace) {
     for (int round = 1; round <= 2; ++round) {
         dunlin::run({.max_procs = 2}, [round] {
             for (int i = 0; i < places + waiting; ++i) {
-                dunlin::go([] {
+                dunlin::go([i] {
                     std::error_code ec;
-                    net::resolve("somebody.stuck:80", ec);
+                    net::resolve(std::to_string(i) + ".stuck:80", ec);
                 });
             }
             support::eventually([round] { return stuck.asking == round * places; });
@@ -53,7 +72,7 @@ TEST_F(Resolve, LookUpsThatAnEndedRunHasLeftBehindTakeNobodysPlace) {
         dunlin::run({.max_procs = 2}, [] {
             const auto limit = dunlin::with_timeout(dunlin::context::background(), 20s);
             std::error_code ec;
-            EXPECT_FALSE(net::resolve("tcp4", "localhost:80", limit, ec).empty());
+            EXPECT_FALSE(net::resolve("tcp4", "somebody.quick:80", limit, ec).empty());
             EXPECT_FALSE(ec) << ec.message();
         });
     }
@@ -68,10 +87,123 @@ TEST_F(Resolve, ALookUpOutlivesTheContextOfItsCaller) {
         EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
         net::dial("tcp", "somebody.slow:80", 10ms, ec);
         EXPECT_EQ(ec, std::errc::timed_out);
-        support::eventually([] { return slow.asking == 2; });
+        support::eventually([] { return slow.asking == 1; });
         slow.let_go = 1;
         support::eventually([] { return slow.asking == 0; });
+        EXPECT_EQ(times_asked("somebody.slow"), 1) << "both waited for the same";
     });
+}
+
+// A name server that is dead.
+TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
+    allow(60s);
+    dunlin::run({.max_procs = 2}, [] {
+        // More than there are places, and all callers go away.
+        constexpr int many = 150;
+        dunlin::wait_group callers;
+        for (int i = 0; i < many; ++i) {
+            callers.go([i] {
+                const auto limit = dunlin::with_timeout(dunlin::context::background(), 50ms);
+                std::error_code ec;
+                net::resolve("away" + std::to_string(i) + ".dead:80", limit, ec);
+                EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+            });
+        }
+        callers.wait();
+        EXPECT_EQ(net::resolve("tcp4", "first.quick:80").at(0).to_string(), "127.0.0.1:80");
+
+        // Callers of one name share a look-up.
+        for (int i = 0; i < 50; ++i) {
+            callers.go([] {
+                std::error_code ec;
+                net::dial("tcp", "same.dead:80", 50ms, ec);
+                EXPECT_EQ(ec, support::has_timed_out);
+            });
+        }
+        callers.wait();
+        EXPECT_EQ(times_asked("same.dead"), 1);
+
+        // With all places taken by callers who wait: another one waits for a place within its limit, and does not begin
+        // afterwards. What needs no resolver is there.
+        constexpr int places = 64;
+        const int before = dead.asking;
+        dunlin::wait_group holders;
+        for (int i = 0; i < places; ++i) {
+            holders.go([i] {
+                std::error_code ec;
+                net::resolve("held" + std::to_string(i) + ".dead:80", ec);
+                EXPECT_EQ(ec, std::errc::resource_unavailable_try_again);
+            });
+        }
+        support::eventually([before] { return dead.asking == before + places; });
+        const auto limit = dunlin::with_timeout(dunlin::context::background(), 20ms);
+        std::error_code ec;
+        net::resolve("late.quick:80", limit, ec);
+        EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+        for (const char* text : {"localhost:80", "LOCALHOST.:80", ":80", "127.0.0.1:80", "[::1]:80", "::1", "127.0.0.1", "localhost", "127.0.0.1:http"}) {
+            const auto found = net::resolve(text);
+            ASSERT_FALSE(found.empty()) << text;
+            EXPECT_TRUE(found[0].is_loopback()) << text;
+        }
+        EXPECT_TRUE(net::listen("tcp", "localhost:0").is_open());
+        EXPECT_TRUE(net::listen("tcp", ":0").is_open());
+        EXPECT_EQ(times_asked("localhost"), 0);
+        EXPECT_EQ(net::resolve("localhost:http").at(0).port(), 80);
+
+        dead.let_go = 1;
+        holders.wait();
+        support::eventually([] { return dead.asking == 0; });
+        EXPECT_EQ(net::resolve("tcp4", "last.quick:80").size(), 1u);
+        EXPECT_EQ(times_asked("late.quick"), 0) << "its caller had gone before there was a place";
+    });
+}
+
+// So many that nobody waits for keep their threads; those beyond keep their places, and a caller is told in time.
+TEST_F(Resolve, ThreadsOfLookUpsThatNobodyWaitsForAreBounded) {
+    constexpr int places = 64, unwanted = 192;
+    allow(60s);
+    dead.let_go = 0;
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::wait_group callers;
+        for (int i = 0; i < 400; ++i) {
+            callers.go([i] {
+                const auto limit = dunlin::with_timeout(dunlin::context::background(), 300ms);
+                std::error_code ec;
+                net::resolve("crowd" + std::to_string(i % 350) + ".dead:80", limit, ec);
+                EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+                EXPECT_LE(dead.asking, places + unwanted);
+            });
+        }
+        callers.wait();
+        EXPECT_LE(dead.asking, places + unwanted);
+        dead.let_go = 1;
+        support::eventually([] { return dead.asking == 0; });
+        EXPECT_EQ(net::resolve("tcp4", "after.quick:80").size(), 1u);
+    });
+}
+
+// A plain thread may wait for the flight of a goroutine that stands still when its run() ends: it asks itself then.
+TEST_F(Resolve, APlainThreadIsNotLeftBehindWithAnEndedRun) {
+    std::atomic<bool> asks{false};
+    slow.let_go = 0;
+    std::thread thread;
+    dunlin::run([&] {
+        dunlin::go([] {
+            std::error_code ec;
+            net::resolve("shared.slow:80", ec);
+        });
+        support::eventually([] { return times_asked("shared.slow") == 1; });
+        thread = std::thread([&] {
+            std::error_code ec;
+            asks = true;
+            net::resolve("shared.slow:80", ec);
+            EXPECT_EQ(ec, std::errc::resource_unavailable_try_again);
+        });
+        support::eventually([&] { return asks.load(); });
+    });
+    support::eventually_on_thread([] { return times_asked("shared.slow") == 2; });
+    slow.let_go = 1;
+    thread.join();
 }
 
 }  // namespace

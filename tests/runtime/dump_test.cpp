@@ -32,6 +32,14 @@ std::vector<std::string> headers_of(const std::string& dump) {
     return result;
 }
 
+// Goroutines that a dump tells of: those that are alike are one paragraph.
+std::size_t count_of(const std::string& dump) {
+    std::size_t count = headers_of(dump).size();
+    const std::regex others(R"re(\n    and (\d+) like it: )re");
+    for (std::sregex_iterator i(dump.begin(), dump.end(), others), end; i != end; ++i) count += std::stoul((*i)[1]);
+    return count;
+}
+
 class Dump : public support::each_p {};
 EACH_P(Dump);
 
@@ -73,7 +81,7 @@ TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
         expect("grouper", {"waits at dump_test.cpp:"});
         expect("member", {"[sync.WaitGroup.Wait"});
         // Labels are inherited.
-        EXPECT_EQ(headers_of(text).size(), dunlin::runtime::num_goroutines());
+        EXPECT_EQ(count_of(text), dunlin::runtime::num_goroutines());
         gate.done();
     });
 }
@@ -272,12 +280,40 @@ TEST_P(Dump, IsWellFormedUnderLoad) {
         for (int i = 0; i < (support::sanitized ? 10 : 334); ++i) {  // a thousand, with all numbers of processors
             const std::string text = dump();
             const auto headers = headers_of(text);
-            ASSERT_GE(headers.size(), 17u) << text;
+            ASSERT_GE(count_of(text), 17u) << text;
             for (const std::string& header : headers) ASSERT_TRUE(std::regex_match(header, form)) << header;
             if (i % 5 == 0) dunlin::yield();
         }
         stop = true;
         load.wait();
+    });
+}
+
+// What differs in anything that is shown stands by itself.
+TEST_P(Dump, ThoseThatAreAlikeAreOneParagraph) {
+    run([] {
+        constexpr unsigned each = 100;
+        dunlin::wait_group gate, all;
+        gate.add(1);
+        const auto wait = [gate] { gate.wait(); };
+        for (unsigned i = 0; i < each; ++i) all.go(wait);
+        for (unsigned i = 0; i < each; ++i) all.go({.name = "named"}, wait);
+        for (unsigned i = 0; i < each; ++i) all.go({.name = "by number " + std::to_string(i % 2)}, wait);
+        for (unsigned i = 0; i < each; ++i) all.go({.labels = {{"request", std::to_string(i % 4)}}}, wait);
+        for (unsigned i = 0; i < each; ++i) {
+            all.go([gate] {
+                gate.wait();
+                dunlin::yield();
+            });
+        }
+        support::eventually([] { return dunlin::runtime::stats().waiting == 5 * each; });
+        const std::string text = dump();
+        EXPECT_EQ(headers_of(text).size(), 1u + 1 + 1 + 2 + 4 + 1) << text;
+        EXPECT_EQ(count_of(text), 1 + 5 * each) << text;
+        EXPECT_NE(part_of(text, "named").find("\n    and 99 like it: "), std::string::npos) << text;
+        EXPECT_NE(part_of(text, "by number 1").find("\n    and 49 like it: "), std::string::npos) << text;
+        gate.done();
+        all.wait();
     });
 }
 
@@ -289,7 +325,7 @@ TEST_P(Dump, FromAPlainThread) {
         support::eventually([] { return dunlin::runtime::stats().waiting == 30; });
         std::string text;
         std::thread([&text] { text = dump(); }).join();
-        EXPECT_EQ(headers_of(text).size(), 31u) << text;
+        EXPECT_EQ(count_of(text), 31u) << text;
         gate.done();
     });
 }

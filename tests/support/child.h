@@ -88,9 +88,9 @@ inline std::vector<std::string> environment_for(const child_options& options) {
 
 }  // namespace detail
 
-// Runs tests/crash/<program>.cpp with these arguments until it ends, or kills it when its time is over.
-inline child_result run_child(const std::string& program, const std::vector<std::string>& arguments, const child_options& options = {}) {
-    std::vector<std::string> words{std::string(DUNLIN_CRASH_DIR) + "/crash_" + program};
+// Runs the program at `path` with these arguments until it ends, or kills it when its time is over.
+inline child_result run_program(const std::string& path, const std::vector<std::string>& arguments, const child_options& options = {}) {
+    std::vector<std::string> words{path};
     words.insert(words.end(), arguments.begin(), arguments.end());
     const std::vector<std::string> variables = detail::environment_for(options);
     const detail::pipe_pair out, err;
@@ -144,6 +144,11 @@ inline child_result run_child(const std::string& program, const std::vector<std:
     if (WIFEXITED(status)) result.status = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
     return result;
+}
+
+// The same of tests/crash/<program>.cpp.
+inline child_result run_child(const std::string& program, const std::vector<std::string>& arguments, const child_options& options = {}) {
+    return run_program(std::string(DUNLIN_CRASH_DIR) + "/crash_" + program, arguments, options);
 }
 
 }  // namespace support

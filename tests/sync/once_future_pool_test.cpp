@@ -158,6 +158,29 @@ TEST_P(Future, ErrorsAreTheStandards) {
     });
 }
 
+// Under ThreadSanitizer: the exception that was taken is not freed by the promise.
+TEST_P(Future, AnExceptionThatWasTakenIsTheTakersAlone) {
+    run([] {
+        for (int i = 0; i < support::rounds(2000); ++i) {
+            dunlin::promise<int> p;
+            auto f = p.get_future();
+            dunlin::wait_group g;
+            g.go([p = std::move(p), i]() mutable {
+                if (i % 2 == 0) p.set_exception(std::make_exception_ptr(std::system_error(std::make_error_code(std::errc::io_error))));
+            });
+            try {
+                f.get();
+                ADD_FAILURE();
+            } catch (const std::future_error& e) {
+                EXPECT_EQ(e.code(), std::future_errc::broken_promise);
+            } catch (const std::system_error& e) {
+                EXPECT_EQ(e.code(), std::errc::io_error);
+            }
+            g.wait();
+        }
+    });
+}
+
 struct counted {
     static inline std::atomic<int> alive{0};
     std::atomic<int> owners{0};

@@ -92,6 +92,44 @@ TEST_P(TlsIdentity, ExpiredAndFutureCertificatesAreRefused) {
     });
 }
 
+TEST_P(TlsIdentity, ACommonNameIsNoName) {
+    run([] {
+        for (const char* others : {"", "DNS:example.org"}) {
+            const identity named = the_authority().make({.names = others, .common_name = "localhost"});
+            EXPECT_EQ(meet(client_that_trusts(the_authority().ca), server_of(named)).client,
+                "tls handshake with localhost: certificate verify failed: hostname mismatch");
+        }
+    });
+}
+
+TEST_P(TlsIdentity, OldCipherSuitesAreRefusedUnlessTheyAreNamed) {
+    run([] {
+        for (const auto& c : {tls::config::client(), server_of(localhost())}) {
+            const auto* all = SSL_CTX_get_ciphers(c.native_handle());
+            for (int i = 0; i < sk_SSL_CIPHER_num(all); ++i) {
+                const std::string name = SSL_CIPHER_get_name(sk_SSL_CIPHER_value(all, i));
+                EXPECT_TRUE(name.starts_with("TLS_") || name.starts_with("ECDHE-")) << name;
+                EXPECT_TRUE(name.find("GCM") != name.npos || name.find("CHACHA20") != name.npos) << name;
+            }
+        }
+        auto old = client_that_trusts(the_authority().ca);
+        SSL_CTX_set_max_proto_version(old.native_handle(), TLS1_2_VERSION);
+        EXPECT_EQ(meet(old, server_of(localhost())).client, "");
+        old.ciphers({"ECDHE-ECDSA-AES128-SHA"});
+        auto sc = server_of(localhost());
+        EXPECT_NE(meet(old, sc).client, "");
+        sc.ciphers({"ECDHE-ECDSA-AES128-SHA"});
+        EXPECT_EQ(meet(old, sc).client, "");
+        sc.ciphers({"TLS_CHACHA20_POLY1305_SHA256"});
+        auto [a, b] = net::stream_pair();
+        auto served = dunlin::spawn([s = tls::server(std::move(b), sc)]() mutable { s.handshake(); });
+        auto client = tls::client(std::move(a), "localhost", client_that_trusts(the_authority().ca));
+        client.handshake();
+        EXPECT_EQ(client.cipher(), "TLS_CHACHA20_POLY1305_SHA256");
+        served.get();
+    });
+}
+
 TEST_P(TlsIdentity, ASelfSignedCertificateIsRefusedUnlessItIsTrustedItself) {
     run([] {
         const identity own = tls_test::make_identity({});
@@ -258,6 +296,15 @@ TEST(TlsConfig, FilesAreReadAndTheirFaultsTold) {
     EXPECT_EQ(complaint([&] { tls::config::client().trust(garbage); }), "tls trusted certificate " + garbage + ": no start line");
     for (const std::string& file : {cert, key, wrong, garbage}) std::remove(file.c_str());
     rmdir(folder);
+}
+
+TEST(TlsConfig, CipherSuitesThatDoNotExistAreToldOf) {
+    for (const char* name : {"ECDHE-RSA-AES128-GCM-SHA255", "TLS_AES_128_GCM_SHA255"}) {
+        const std::string text = complaint([&] { tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256", name}); });
+        EXPECT_EQ(text.rfind("tls cipher " + std::string(name) + ": ", 0), 0u) << text;
+    }
+    EXPECT_THROW(tls::config::client().ciphers({""}), std::invalid_argument);
+    EXPECT_THROW(tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256:NONE"}), std::invalid_argument);
 }
 
 TEST(TlsConfig, AKeyWithAPasswordIsRefusedAndNobodyIsAskedForIt) {

@@ -139,10 +139,11 @@ bool read_options(int argc, char** argv, tour::options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    constexpr std::string_view die = "--die=", client = "--echo-client=";  // how parts 15 and 11 start us
+    constexpr std::string_view die = "--die=", client = "--echo-client=", weigh = "--weigh-connections=";  // how parts 15 and 11 start us
     const std::string_view first = argc > 1 ? argv[1] : "";
     if (first.substr(0, die.size()) == die) return tour::die(first.substr(die.size()));
     if (first.substr(0, client.size()) == client) return tour::echo_client(first.substr(client.size()));
+    if (first.substr(0, weigh.size()) == weigh) return tour::weigh_connections(first.substr(weigh.size()));
     if (first == "--list") return list(), 0;
     if (first == "--help" || first == "-h") return usage(stdout), 0;
     tour::options o;

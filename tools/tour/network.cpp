@@ -2,7 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
 #include <vector>
 
 #include <dunlin/net.hpp>
@@ -29,6 +33,45 @@ std::size_t raise_descriptor_limit() {
     getrlimit(RLIMIT_NOFILE, &limit);
     return limit.rlim_cur;
 }
+
+// ---- what a connection weighs, in a process of its own: in this one stacks and records of earlier parts are used again ---------------------------
+
+void echo(dunlin::net::stream& s) {
+    char message[message_size];
+    while (const std::size_t n = s.read_some(message)) s.write_all(message, n);
+}
+
+// Connections whose other ends are bare descriptors, which take no memory of the process. Each has echoed a message.
+class weighed_connections {
+public:
+    ~weighed_connections() {
+        for (const int fd : far_ends_) close(fd);
+        served_.wait();
+    }
+    void add(std::size_t count) {
+        const std::size_t old = far_ends_.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            int ends[2];
+            if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::system_error(errno, std::system_category(), "socketpair");
+            far_ends_.push_back(ends[1]);
+            served_.go([s = dunlin::net::stream::adopt(ends[0])]() mutable { echo(s); });
+        }
+        char message[message_size] = {};
+        for (std::size_t i = old; i < far_ends_.size(); ++i) {
+            if (write(far_ends_[i], message, sizeof message) != sizeof message) throw std::runtime_error("a message was not taken");
+        }
+        for (std::size_t i = old; i < far_ends_.size(); ++i) {
+            const int fd = far_ends_[i];
+            if (dunlin::blocking([&] { return recv(fd, message, sizeof message, MSG_WAITALL); }) != sizeof message) throw std::runtime_error("no echo");
+        }
+        while (dunlin::runtime::stats().waiting < far_ends_.size()) dunlin::sleep_for(1ms);
+    }
+    void reserve(std::size_t count) { far_ends_.reserve(count); }
+
+private:
+    std::vector<int> far_ends_;
+    dunlin::wait_group served_;
+};
 
 // ---- the server --------------------------------------------------------------------------------------------------------------------------
 
@@ -118,6 +161,22 @@ int echo_client(std::string_view what) {
     });
 }
 
+int weigh_connections(std::string_view how_many) {
+    unsigned count = 0;
+    if (std::sscanf(std::string(how_many).c_str(), "%u", &count) != 1 || count == 0) return 2;
+    raise_descriptor_limit();
+    return dunlin::run([&] {
+        weighed_connections all;
+        all.reserve(count + 100);
+        all.add(100);  // threads, epoll and code that runs for the first time
+        const memory before = memory_now();
+        all.add(count);
+        const memory after = memory_now();
+        std::printf("%.0f\n", (static_cast<double>(after.all()) - static_cast<double>(before.all())) / count);
+        return 0;
+    });
+}
+
 void network(const options& o) {
     explain("A socket that is waited for costs no thread: the goroutine parks, and whoever runs out of work asks the kernel\n"
             "(epoll) which sockets are ready. This is a server in the plainest style, one goroutine per connection, read and\n"
@@ -128,18 +187,15 @@ void network(const options& o) {
     if (connections < wanted) say("%zu connections, because there are %zu descriptors (ulimit -n)", connections, limit);
     dunlin::run([&] {
         server s;
-        const memory before = memory_now();
         dunlin::task<void> accepting = dunlin::spawn([&] { s.run(); });
         dunlin::task<outcome> client = dunlin::spawn([&] {
             const std::string what = text("--echo-client=%s,%zu,%d", s.listener.local_address().to_string().c_str(), connections, o.quick ? 300 : 1500);
             return dunlin::blocking([&] { return run_program({"/proc/self/exe", what}, "", listen_to::out); });
         });
-        memory during{};
         progress shown("connections", connections);
         while (!client.done()) {
             dunlin::sleep_for(10ms);
             shown.show(std::min<std::uint64_t>(s.accepted, connections));
-            if (s.live == connections && during.resident == 0) during = memory_now();
         }
         const outcome result = client.get();
         s.connections.wait();
@@ -156,10 +212,14 @@ void network(const options& o) {
             readable(std::chrono::microseconds(p99)).c_str());
         claim(s.most_live == connections, "%s connections were open at once", with_commas(s.most_live).c_str());
         claim(wrong == 0 && s.requests >= replies, "every reply was right, and the last thing to be read was the end of the stream");
-        if (during.resident > before.resident) {
-            say("%.1f KB of memory for each connection (goroutine, stack, socket record), with requests under way",
-                static_cast<double>(during.resident - before.resident) / 1024 / static_cast<double>(connections));
-        }
+        const std::size_t weighed = std::min(connections, limit > 2 * spare_descriptors ? limit / 2 - spare_descriptors : 1);
+        const outcome weight = dunlin::blocking(
+            [&] { return run_program({"/proc/self/exe", text("--weigh-connections=%zu", weighed)}, "", listen_to::out); });
+        double bytes_each = 0;
+        claim(weight.status == 0 && std::sscanf(weight.text.c_str(), "%lf", &bytes_each) == 1, "a second server has weighed its connections");
+        say("%.1f KB of memory for each connection that has echoed once and waits: goroutine, stack, socket record and page tables, of a fresh process with\n"
+            "%s of them (what the kernel keeps of a socket is not the process's, and not counted)",
+            bytes_each / 1024, with_commas(weighed).c_str());
         settle();
         claim(dunlin::runtime::num_goroutines() == 1, "all goroutines have ended");
     });

@@ -31,6 +31,8 @@ int die(std::string_view how);
 
 /// The client of network(), in a process of its own: "host:port,connections,milliseconds".
 int echo_client(std::string_view what);
+/// The bytes of each of so many connections, weighed in a process of its own for network().
+int weigh_connections(std::string_view how_many);
 
 /// A counter of one processor, as it has grown between two stats(). Processors may have been added meanwhile.
 inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after, std::size_t p,

@@ -1,6 +1,8 @@
 // chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp and timer.hpp are built on it.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +13,6 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 
@@ -32,7 +33,28 @@ struct element_type {
     std::size_t align;
     void (*move)(void* to, void* from) noexcept;  // constructs *to; *from is as moved from
     void (*destroy)(void*) noexcept;
+    bool boxed = false;  // a `boxed`: may be put back
 };
+
+// An element whose move or copy may throw stands in a box, of which the channel moves the address.
+struct DUNLIN_API box_base {
+    virtual ~box_base();
+    box_base* next = nullptr;  // the channel's, of those that were put back
+};
+using boxed = std::unique_ptr<box_base>;
+
+template <class T>
+struct box final : box_base {
+    explicit box(const T& v) : value(v) {}
+    T value;
+};
+
+template <class T>
+inline constexpr bool needs_box = !std::is_nothrow_move_constructible_v<T>;
+
+// What the channel sees of a T.
+template <class T>
+using element_of = std::conditional_t<needs_box<T>, boxed, T>;
 
 template <class T>
 inline constexpr element_type element_type_of = {
@@ -40,6 +62,7 @@ inline constexpr element_type element_type_of = {
     alignof(T),
     std::is_trivially_copyable_v<T> ? nullptr : +[](void* to, void* from) noexcept { ::new (to) T(std::move(*static_cast<T*>(from))); },
     std::is_trivially_destructible_v<T> ? nullptr : +[](void* at) noexcept { std::destroy_at(static_cast<T*>(at)); },
+    std::is_same_v<T, boxed>,
 };
 
 class chan_core;  // src/chan/core.h
@@ -70,11 +93,14 @@ DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_lim
 DUNLIN_API channel_status channel_try_send(chan_core* c, void* value) noexcept;
 DUNLIN_API channel_status channel_try_receive(chan_core* c, void* slot) noexcept;
 DUNLIN_API void channel_close(chan_core* c);  // throws channel_closed
+// Makes `value`, which was received from c, the first to be received again, before all that is there.
+DUNLIN_API void channel_put_back(chan_core* c, boxed& value) noexcept;
 DUNLIN_API std::size_t channel_length(chan_core* c) noexcept;
 DUNLIN_API std::size_t channel_capacity(const chan_core* c) noexcept;
 DUNLIN_API bool channel_is_closed(chan_core* c) noexcept;
 
 [[noreturn]] DUNLIN_API void throw_send_on_closed();
+[[noreturn]] DUNLIN_API void throw_receive_on_closed();
 // The channel that closes when the context is done; null if it never will.
 DUNLIN_API chan_core* done_channel(const context& ctx) noexcept;
 [[noreturn]] DUNLIN_API void throw_cancelled(const context& ctx, const char* operation);
@@ -115,6 +141,51 @@ union element_slot {
     ~element_slot() {}
     T value;
 };
+
+// The element that a send of `value` gives to the channel. For a type whose move may throw a copy, in a box: `value` is
+// as it was whatever becomes of it. Throws what copying T throws, std::bad_alloc.
+template <class T>
+class outgoing {
+public:
+    explicit outgoing(T& value) noexcept(!needs_box<T>) : element_(make(value)) {}
+    void* slot() noexcept {
+        if constexpr (needs_box<T>) {
+            return &element_;
+        } else {
+            return const_cast<void*>(static_cast<const volatile void*>(element_));
+        }
+    }
+
+private:
+    static auto make(T& value) noexcept(!needs_box<T>) {
+        if constexpr (needs_box<T>) {
+            return boxed(std::make_unique<box<T>>(value));
+        } else {
+            return std::addressof(value);
+        }
+    }
+    std::conditional_t<needs_box<T>, boxed, T*> element_;
+};
+
+// The element in `slot`, which was received from c, as a Result made by make(T&&), or make(const T&) for a T in a box:
+// a prvalue, so that nothing is moved in between. If that throws, a T in a box is first in its channel again.
+template <class T, class Make>
+auto take_as(element_slot<element_of<T>>& slot, [[maybe_unused]] chan_core* c, Make make) {
+    struct guard {
+        element_of<T>& element;
+        ~guard() { std::destroy_at(std::addressof(element)); }
+    } const end{slot.value};
+    if constexpr (needs_box<T>) {
+        try {
+            return make(std::as_const(static_cast<box<T>&>(*slot.value).value));
+        } catch (...) {
+            channel_put_back(c, slot.value);
+            throw;
+        }
+    } else {
+        return make(std::move(slot.value));
+    }
+}
 
 }  // namespace detail
 }  // namespace dunlin

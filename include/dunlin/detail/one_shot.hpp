@@ -1,11 +1,12 @@
 // one_shot.hpp - something that happens once and can be waited for. Behind once_flag and future; not for direct use.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <source_location>
 
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin::detail {

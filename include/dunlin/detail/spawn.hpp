@@ -1,6 +1,8 @@
 // spawn.hpp - how a callable becomes a goroutine. Not for direct use: dunlin/go.hpp and dunlin/task.hpp are built on it.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -10,8 +12,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-
-#include <dunlin/config.hpp>
 
 namespace dunlin {
 
@@ -96,8 +96,35 @@ private:
 template <class F, class... Args>
 using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
 
+// ---- mistakes ------------------------------------------------------------------------------------------------------------
+//
+// A call that does not fit is taken all the same, and ended by one static_assert, as std::thread does it: a constraint
+// would have the compiler list every overload with its reasons. tests/packaging/mistakes.txt has the messages.
+
+template <class F>
+concept not_options = !std::same_as<std::remove_cvref_t<F>, go_options>;
+
+// Kept, and called when its time has come. The body that uses it stands in `if constexpr`, so that nothing else is said.
 template <class F, class... Args>
-concept goroutine_function = std::invocable<std::decay_t<F>, std::decay_t<Args>...>;
+inline constexpr bool fits = (std::constructible_from<std::decay_t<F>, F> && ... && std::constructible_from<std::decay_t<Args>, Args>) &&
+    std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
+// A constraint where overloads, or a trait such as std::is_constructible, depend on it.
+template <class F, class... Args>
+concept goroutine_function = fits<F, Args...>;
+#define DUNLIN_DOES_NOT_FIT \
+    "dunlin: the function cannot be called with these arguments: they are copied (what cannot be: std::move) " \
+    "and passed as rvalues, as by std::thread (a reference: std::ref)"
+
+// Called here, and not kept.
+template <class F, class... Args>
+inline constexpr bool fits_here = std::is_invocable_v<F, Args...>;
+#define DUNLIN_DOES_NOT_FIT_HERE "dunlin: the function cannot be called with these arguments"
+
+// The name of an overloaded function has no type that a template could deduce. This takes it, and no compiler can
+// convert it: the message is about the name.
+struct overloaded_function {
+    overloaded_function(...);
+};
 
 // Destroys the callable when the goroutine's function returns, throws, or is unwound by exit_goroutine().
 template <class T>

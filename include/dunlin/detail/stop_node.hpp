@@ -1,9 +1,10 @@
 // stop_node.hpp - what contexts have for those who wait for a std::stop_token. src/context/context.cpp
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <stop_token>
 
-#include <dunlin/config.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin::detail {

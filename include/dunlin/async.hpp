@@ -1,0 +1,123 @@
+// async.hpp - a function whose result is had later, as a goroutine or when it is asked for.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <concepts>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/detail/at_exit.hpp>
+#include <dunlin/detail/spawn.hpp>
+#include <dunlin/future.hpp>
+
+namespace dunlin {
+
+using std::launch;
+
+namespace detail {
+
+// Holds no reference: the last future waits until the state is ready, which is the goroutine's last act.
+template <class R, class Call>
+struct async_frame {
+    future_state<R>* state;
+    Call call;
+
+    template <class... Values>
+    explicit async_frame(future_state<R>* s, Values&&... values)
+        : state(s), call(std::in_place, std::forward<Values>(values)...) {}
+
+    static void entry(void* raw) {
+        struct ending {
+            future_state<R>* state;
+            ~ending() {
+                call_at_exit_or_now(state, [](void* s) noexcept { static_cast<future_state<R>*>(s)->make_ready(); });
+            }
+        } last{static_cast<async_frame*>(raw)->state};
+        destroy_at_exit<async_frame> guard{static_cast<async_frame*>(raw)};
+        last.state->store_result_of([raw]() -> R { return static_cast<async_frame*>(raw)->call(); });
+    }
+    static void wait_and_destroy(future_state<R>* s) noexcept {
+        s->wait(nullptr, std::source_location::current());
+        delete s;
+    }
+};
+
+template <class R, class Call>
+class deferred_state final : public future_state<R> {
+public:
+    template <class... Values>
+    explicit deferred_state(std::in_place_t, Values&&... values)
+        : future_state<R>(destroy, run), call_(std::in_place, std::in_place, std::forward<Values>(values)...) {}
+
+private:
+    static void run(future_state<R>* s) {
+        struct ending {
+            deferred_state& s;
+            ~ending() {
+                s.call_.reset();
+                s.make_ready();
+            }
+        } guard{static_cast<deferred_state&>(*s)};
+        s->store_result_of([&guard]() -> R { return (*guard.s.call_)(); });
+    }
+    static void destroy(future_state<R>* s) noexcept { delete static_cast<deferred_state*>(s); }
+
+    std::optional<Call> call_;
+};
+
+[[noreturn]] DUNLIN_API void throw_bad_policy(int policy);  // std::invalid_argument
+
+}  // namespace detail
+
+/// Calls f(args...) and gives a future of what it returns or throws, with the interface of std::async.
+///
+/// launch::async      in a goroutine of its own, at once. Also with both policies: a goroutine costs little, so there
+///                    is no reason to wait.
+/// launch::deferred   by the first one who calls get() or wait() of the future, in place; never if nobody does.
+///
+/// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the
+///           goroutine_local values.
+/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: a call
+///           whose result is dropped runs as if it were called here. go() starts a goroutine that nobody waits for;
+///           spawn() is cheaper where one waits anyway.
+/// Order     Everything before the call happens before f; everything that f does happens before the return of the
+///           waits.
+/// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither, a null
+///           function; what copying throws. The future's get() throws goroutine_exited if f calls exit_goroutine().
+/// Call from Goroutines and plain threads.
+template <class F, class... Args>
+    requires detail::goroutine_function<F, Args...>
+[[nodiscard, gnu::always_inline]] inline auto async(launch policy, F&& f, Args&&... args)
+    -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
+    using result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
+    using call = detail::call_of<F, Args...>;
+    detail::check_function(f, "dunlin::async");
+    if ((policy & launch::async) == launch::async) {
+        using frame = detail::async_frame<result, call>;
+        auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);
+        detail::launch<frame>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, frame::entry,
+            state.get(), std::forward<F>(f), std::forward<Args>(args)...);
+        return detail::future_access::make(state.release());
+    }
+    if ((policy & launch::deferred) != launch::deferred) detail::throw_bad_policy(static_cast<int>(policy));
+    using deferred = detail::deferred_state<result, call>;
+    return detail::future_access::make<result>(
+        new deferred(std::in_place, std::forward<F>(f), std::forward<Args>(args)...));
+}
+
+/// The same with launch::async.
+template <class F, class... Args>
+    requires(detail::goroutine_function<F, Args...> && !std::same_as<std::decay_t<F>, launch>)
+[[nodiscard, gnu::always_inline]] inline auto async(F&& f, Args&&... args)
+    -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
+    return dunlin::async(launch::async, std::forward<F>(f), std::forward<Args>(args)...);
+}
+
+}  // namespace dunlin

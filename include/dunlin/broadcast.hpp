@@ -1,0 +1,167 @@
+// broadcast.hpp - values that each receiver gets.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <dunlin/chan.hpp>
+#include <dunlin/detail/publisher.hpp>
+#include <dunlin/error.hpp>
+
+namespace dunlin {
+
+/// Thrown by a receive of a broadcast_receiver that was too slow: values have been overwritten that it had not
+/// received. The next receive goes on with the oldest that is left.
+class DUNLIN_API broadcast_lagged : public std::runtime_error {
+public:
+    explicit broadcast_lagged(std::uint64_t missed);
+    ~broadcast_lagged() override;
+    /// How many it has missed.
+    std::uint64_t missed() const noexcept { return missed_; }
+
+private:
+    std::uint64_t missed_;
+};
+
+namespace detail {
+
+DUNLIN_API std::size_t checked_broadcast_capacity(std::ptrdiff_t capacity);  // throws std::invalid_argument
+
+// The place of a follower is the number of the value that it receives next.
+template <class T>
+class broadcast_state : public publisher {
+public:
+    explicit broadcast_state(std::size_t capacity) : ring(capacity) {}
+
+    // 0: there is no receiver, -1: it is closed. What is overwritten is in `next` afterwards.
+    std::ptrdiff_t send(std::shared_ptr<const T>& next) noexcept {
+        const locked guard(*this);
+        if (closed) return -1;
+        if (followers_ == 0) return 0;
+        std::swap(ring[head % ring.size()], next);
+        publish();
+        return static_cast<std::ptrdiff_t>(followers_);
+    }
+
+    reading<T> read(follower& f) {
+        std::uint64_t missed = 0;
+        {
+            const locked guard(*this);
+            if (f.place == head) return {closed ? channel_status::closed : channel_status::would_block};
+            if (head - f.place > ring.size()) {
+                missed = head - ring.size() - f.place;
+                f.place += missed;
+            } else {
+                std::shared_ptr<const T> value = ring[f.place % ring.size()];
+                ++f.place;
+                settle(f);
+                return {channel_status::ok, std::move(value)};
+            }
+            settle(f);
+        }
+        throw broadcast_lagged(missed);
+    }
+    void unread(follower& f) noexcept {
+        const locked guard(*this);
+        --f.place;
+        settle(f);
+    }
+
+    std::vector<std::shared_ptr<const T>> ring;  // the elements: lock
+};
+
+template <class T>
+struct broadcast_end {
+    std::shared_ptr<broadcast_state<T>> state;
+    ~broadcast_end() { state->close(); }
+};
+
+}  // namespace detail
+
+/// Receives each value that is sent after it was made. One that is slower than the ring is long is told by
+/// broadcast_lagged how many values it has missed, and goes on with the oldest that is left. A copy continues where the
+/// original stands.
+///
+/// One thread or goroutine at a time may use a receiver; each wants one of its own.
+/// Select    on_recv(receiver, handler); the handler takes std::optional<T>, T, or nothing. broadcast_lagged comes out
+///           of select().
+template <class T>
+class broadcast_receiver : public detail::following<detail::broadcast_state<T>, T> {
+    using base = detail::following<detail::broadcast_state<T>, T>;
+
+public:
+    broadcast_receiver(const broadcast_receiver&) = default;
+    broadcast_receiver(broadcast_receiver&&) noexcept = default;
+    broadcast_receiver& operator=(broadcast_receiver other) noexcept {
+        base::operator=(std::move(other));
+        return *this;
+    }
+    ~broadcast_receiver() = default;
+
+    /// Values that it has not received, those included that it has missed already.
+    std::uint64_t len() const { return this->state().behind(this->cell()); }
+
+private:
+    template <class U>
+    friend class broadcast;
+    explicit broadcast_receiver(std::shared_ptr<detail::broadcast_state<T>> s) : base(std::move(s)) {}
+};
+
+/// Values that each receiver gets, in the order in which they were sent. A counted handle: copies are the same. It is
+/// closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
+///
+/// Slow ones A send never waits: it overwrites the oldest value of a ring of `capacity`. A receiver that had not
+///           received it gets broadcast_lagged, with the number of those that it has missed, and then the rest. The
+///           others are not concerned. (Where nothing may be missed, and the sender is to wait: a chan for each
+///           receiver.)
+/// T is copied for each that receives it, outside of any lock; a large one stands better behind a std::shared_ptr. A
+/// value lives until it is overwritten, or all handles are gone.
+/// Order     What happens before a send happens before the return of the receives that get its value.
+/// Cost      A send is an allocation, a lock, and a send on a channel for each receiver that had received everything.
+/// Source    tokio::sync::broadcast.
+template <class T>
+class broadcast {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T> && std::is_copy_constructible_v<T>,
+        "a broadcast value is copied for each that receives it: use a std::shared_ptr for what cannot be copied");
+
+public:
+    /// Throws std::invalid_argument unless `capacity` is at least 1; std::bad_alloc, std::length_error.
+    explicit broadcast(std::ptrdiff_t capacity)
+        : end_(std::make_shared<detail::broadcast_end<T>>(
+              std::make_shared<detail::broadcast_state<T>>(detail::checked_broadcast_capacity(capacity)))) {}
+
+    /// A receiver of what is sent from now on. Legal when it is closed. Throws std::bad_alloc.
+    broadcast_receiver<T> subscribe() const { return broadcast_receiver<T>(end_->state); }
+
+    /// Sends to all receivers, and returns how many there are; 0: nobody will ever receive it. Does not block.
+    /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Nobody gets it then.
+    std::size_t send(T value) const {
+        std::shared_ptr<const T> next = std::make_shared<const T>(std::move(value));
+        const std::ptrdiff_t receivers = state().send(next);
+        if (receivers < 0) throw channel_closed("send on closed channel");
+        return static_cast<std::size_t>(receivers);
+    }
+
+    /// No more values: receivers get what is left to them, and then nullopt.
+    /// Throws    channel_closed if it is closed already.
+    void close() const {
+        if (!state().close()) throw channel_closed("close of closed channel");
+    }
+    bool closed() const noexcept { return state().is_closed(); }
+    /// Receivers that there are now.
+    std::size_t receiver_count() const noexcept { return state().followers(); }
+    std::size_t cap() const noexcept { return state().ring.size(); }
+
+private:
+    detail::broadcast_state<T>& state() const noexcept { return *end_->state; }
+    std::shared_ptr<detail::broadcast_end<T>> end_;
+};
+
+}  // namespace dunlin

@@ -1,0 +1,237 @@
+// future_state.hpp - what a promise, a packaged_task or async() shares with its futures. Not for direct use.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <future>
+#include <memory>
+#include <new>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/detail/at_exit.hpp>
+#include <dunlin/detail/one_shot.hpp>
+#include <dunlin/task.hpp>
+
+namespace dunlin::detail {
+
+// Three steps: claim() (one succeeds), a result is stored, it becomes ready; the last may wait for the end of the
+// goroutine. Counted; the last reference destroys it, as it says itself.
+template <class T>
+class future_state {
+public:
+    // Not const, also for a const T: what is moved in can be moved out.
+    using stored = std::conditional_t<std::is_void_v<T>, char,
+        std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::remove_cv_t<T>>>;
+    using destroyer = void (*)(future_state*) noexcept;
+    using deferred_call = void (*)(future_state*);  // claims nothing, stores a result and makes it ready
+
+    explicit future_state(destroyer destroy = delete_state, deferred_call deferred = nullptr) noexcept
+        : destroy_(destroy), deferred_(deferred) {}
+    ~future_state() { forget_value(); }
+    future_state(const future_state&) = delete;
+    future_state& operator=(const future_state&) = delete;
+
+    void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept {
+        // Acquire-release: the last one sees what the others did with it.
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_(this);
+    }
+    static void delete_state(future_state* s) noexcept { delete s; }
+
+    void claim() {
+        if (claimed_.exchange(true, std::memory_order_acq_rel))
+            throw std::future_error(std::future_errc::promise_already_satisfied);
+    }
+    // It becomes ready when the goroutine has ended. Throws std::bad_alloc; then it is not claimed.
+    void claim_for_exit() {
+        claim();
+        try {
+            make_ready_at_exit();
+        } catch (...) {
+            claimed_.store(false, std::memory_order_release);
+            throw;
+        }
+    }
+    // Throws what the value's constructor throws, std::bad_alloc with `at_exit`; then the promise is still unsatisfied.
+    template <class... Args>
+    void set_value(bool at_exit, Args&&... args) {
+        claim();
+        try {
+            if constexpr (sizeof...(Args) != 0) store_value(std::forward<Args>(args)...);
+            if (at_exit) make_ready_at_exit();
+        } catch (...) {
+            forget_value();
+            claimed_.store(false, std::memory_order_release);
+            throw;
+        }
+        if (!at_exit) make_ready();
+    }
+    void set_exception(bool at_exit, std::exception_ptr error) {
+        if (at_exit) {
+            claim_for_exit();
+            error_ = std::move(error);
+        } else {
+            claim();
+            error_ = std::move(error);
+            make_ready();
+        }
+    }
+    void abandon() noexcept {
+        if (claimed_.exchange(true, std::memory_order_acq_rel)) return;
+        error_ = std::make_exception_ptr(std::future_error(std::future_errc::broken_promise));
+        make_ready();
+    }
+
+    // Stores what call() returns or throws; goroutine_exited if it ends by exit_goroutine(), which then goes on. After
+    // claim().
+    template <class Call>
+    void store_result_of(Call&& call) {
+        struct ending {
+            future_state& s;
+            ~ending() {
+                if (!s.has_value_ && !s.error_) s.error_ = std::make_exception_ptr(goroutine_exited());
+            }
+        } guard{*this};
+        try {
+            if constexpr (std::is_void_v<T>) {
+                static_cast<void>(std::forward<Call>(call)());
+                has_value_ = true;
+            } else if constexpr (std::is_reference_v<T>) {
+                T&& result = std::forward<Call>(call)();
+                store_value(std::addressof(result));
+            } else {
+                store_value(std::forward<Call>(call)());
+            }
+        } catch (...) {
+            error_ = std::current_exception();  // null while exit_goroutine() passes
+        }
+    }
+    // After it the object may be gone, if the caller holds no reference.
+    void make_ready() noexcept { ready_.set(); }
+
+    // Its function has not been called yet.
+    bool is_deferred() const noexcept { return deferred_.load(std::memory_order_relaxed) != nullptr; }
+    // One of those who wait calls the deferred function.
+    wait_outcome wait(const wait_limit* limit, const std::source_location& where) {
+        if (is_deferred()) {
+            if (const deferred_call call = deferred_.exchange(nullptr, std::memory_order_relaxed)) call(this);
+        }
+        return ready_.wait(future_reason, limit, where);
+    }
+
+    // After wait(); once. The exception goes to the caller alone, who may read it while the promise lets go of this
+    // state: the last reference frees the state, and only the standard library's own counter orders that.
+    T take() {
+        if (error_) std::rethrow_exception(std::move(error_));
+        if constexpr (std::is_reference_v<T>) {
+            return static_cast<T>(*value_);
+        } else if constexpr (!std::is_void_v<T>) {
+            return std::move(value_);
+        }
+    }
+    std::conditional_t<std::is_void_v<T> || std::is_reference_v<T>, T, std::add_lvalue_reference_t<const T>> look()
+        const {
+        if (error_) std::rethrow_exception(error_);
+        if constexpr (std::is_reference_v<T>) {
+            return static_cast<T>(*value_);
+        } else if constexpr (!std::is_void_v<T>) {
+            return value_;
+        }
+    }
+
+private:
+    void make_ready_at_exit() {
+        reference();
+        try {
+            call_at_exit(this, [](void* raw) noexcept {
+                auto* s = static_cast<future_state*>(raw);
+                s->make_ready();
+                s->release();
+            });
+        } catch (...) {
+            references_.fetch_sub(1, std::memory_order_relaxed);  // the caller has one
+            throw;
+        }
+    }
+    template <class... Args>
+    void store_value(Args&&... args) {
+        std::construct_at(std::addressof(value_), std::forward<Args>(args)...);
+        has_value_ = true;
+    }
+    void forget_value() noexcept {
+        if constexpr (!std::is_void_v<T>) {
+            if (std::exchange(has_value_, false)) std::destroy_at(std::addressof(value_));
+        }
+    }
+
+    const destroyer destroy_;
+    std::atomic<deferred_call> deferred_;
+    std::atomic<std::uint32_t> references_{1};
+    std::atomic<bool> claimed_{false};
+    bool has_value_ = false;    // the one who has claimed; others after ready_
+    std::exception_ptr error_;  // the same
+    union {
+        stored value_;          // the same
+    };
+    one_shot ready_;
+};
+
+// A counted reference.
+template <class T>
+class future_handle {
+public:
+    future_handle() noexcept = default;
+    explicit future_handle(future_state<T>* s) noexcept : state_(s) {}  // takes the caller's reference
+    future_handle(const future_handle& other) noexcept : state_(other.state_) {
+        if (state_ != nullptr) state_->reference();
+    }
+    future_handle(future_handle&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    future_handle& operator=(future_handle other) noexcept {
+        std::swap(state_, other.state_);
+        return *this;
+    }
+    ~future_handle() {
+        if (state_ != nullptr) state_->release();
+    }
+    future_state<T>* get() const noexcept { return state_; }
+    future_state<T>& operator*() const {
+        if (state_ == nullptr) throw std::future_error(std::future_errc::no_state);
+        return *state_;
+    }
+
+private:
+    future_state<T>* state_ = nullptr;
+};
+
+// The same in memory of an allocator.
+template <class T, class Allocator>
+class allocated_state final : public future_state<T> {
+public:
+    // Throws what allocating throws.
+    static future_state<T>* make(const Allocator& from) {
+        allocator a(from);
+        const auto memory = traits::allocate(a, 1);
+        return ::new (static_cast<void*>(std::to_address(memory))) allocated_state(from);
+    }
+
+private:
+    using allocator = typename std::allocator_traits<Allocator>::template rebind_alloc<allocated_state>;
+    using traits = std::allocator_traits<allocator>;
+
+    explicit allocated_state(const Allocator& made_with) : future_state<T>(destroy), made_with_(made_with) {}
+    static void destroy(future_state<T>* s) noexcept {
+        auto* const mine = static_cast<allocated_state*>(s);
+        allocator a(mine->made_with_);
+        mine->~allocated_state();
+        traits::deallocate(a, std::pointer_traits<typename traits::pointer>::pointer_to(*mine), 1);
+    }
+
+    const Allocator made_with_;
+};
+
+}  // namespace dunlin::detail

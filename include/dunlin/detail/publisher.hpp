@@ -1,0 +1,195 @@
+// publisher.hpp - one side that publishes, and those that follow it, each at a place of its own. Behind watch and
+// broadcast; not for direct use.
+//
+// Data       head: how much has been published. Each follower has a place, up to which it has read, and a channel
+//            `news` with room for one permit. All under the lock, but for the channels, which have their own.
+// Invariant  The permit is there exactly when the follower's place is before the head, except between the receive that
+//            has taken it and the read that follows, by the same party. So select() over `news` means what recv() does.
+// Publish    head += 1; who was at the old head gets its permit. (Others have one, or have just taken it and will
+//            read.)
+// Read       the place moves on; settle() gives or takes the permit for where it stands then.
+// Close      `closed`, and `news` of all are closed: they can always be received from then on, and a read says what
+//            there is, or that it was the last.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include <dunlin/chan.hpp>
+#include <dunlin/clock.hpp>
+
+namespace dunlin::detail {
+
+struct follower {
+    chan<std::monostate> news{1};
+    std::uint64_t place = 0;   // publisher's lock
+    follower* next = nullptr;  // the same
+    follower* prev = nullptr;  // the same
+};
+
+// src/sync/publisher.cpp
+class DUNLIN_API publisher {
+public:
+    publisher() noexcept;
+    ~publisher() = default;
+    publisher(const publisher&) = delete;
+    publisher& operator=(const publisher&) = delete;
+
+    // The lock for a scope. The runtime's, not one of the program's: a run() that ends must not leave it held. So
+    // nothing of the program's happens under it: nothing is copied, destroyed or thrown.
+    class DUNLIN_API locked {
+    public:
+        explicit locked(const publisher& p) noexcept;
+        ~locked();
+        locked(const locked&) = delete;
+        locked& operator=(const locked&) = delete;
+
+    private:
+        alignas(8) unsigned char section_[16];
+        const publisher& publisher_;
+    };
+
+    // Under the lock.
+    void publish() noexcept;
+    void settle(follower& f) const noexcept;
+    std::uint64_t head = 0;
+    std::size_t followers_ = 0;
+    bool closed = false;
+
+    // These take it.
+    bool close() noexcept;  // false: it was closed already
+    void attach_at_head(follower& f) noexcept;
+    void attach_beside(follower& f, const follower& other) noexcept;
+    void detach(follower& f) noexcept;
+    bool is_closed() const noexcept;
+    std::size_t followers() const noexcept;
+    std::uint64_t behind(const follower& f) const noexcept;  // how far its place is before the head
+
+private:
+    void link(follower& f) noexcept;
+
+    follower* first_ = nullptr;  // lock
+    alignas(8) mutable unsigned char lock_[16];
+};
+
+// What a read without waiting gives; ok: `value` is not null.
+template <class T>
+struct reading {
+    channel_status status;
+    std::shared_ptr<const T> value = nullptr;
+};
+
+// A follower of a State, which is a publisher with `reading<T> read(follower&)` and `void unread(follower&)` (both take
+// the lock), and the forms of receiving. `unread`: the value could not be copied, and counts as not read.
+template <class State, class T>
+class following {
+public:
+    using follows = T;
+
+    /// Receives, waiting until there is something that it has not received. nullopt exactly when the sending side is
+    /// closed and all has been received.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Throws    What copying T throws; the value counts as not received then.
+    std::optional<T> recv(std::source_location where = std::source_location::current()) {
+        std::optional<T> got;
+        while (take(got) == channel_status::would_block) cell().news.recv(where);
+        return got;
+    }
+    /// The same until `ctx` is done: throws context_cancelled then. What is there is received all the same.
+    std::optional<T> recv(const context& ctx, std::source_location where = std::source_location::current()) {
+        std::optional<T> got;
+        while (take(got) == channel_status::would_block) cell().news.recv(ctx, where);
+        return got;
+    }
+    /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws
+    /// std::bad_alloc.
+    template <class Rep, class Period>
+    received<T> recv_for(const std::chrono::duration<Rep, Period>& d,
+                         std::source_location where = std::source_location::current()) {
+        return recv_until(clock::time_point(clock::duration(deadline_in(d))), where);
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t,
+                           std::source_location where = std::source_location::current()) {
+        received<T> got(channel_status::would_block);
+        for (;;) {
+            received_access::status(got) = take(got);
+            if (got.status() != channel_status::would_block) return got;
+            if (cell().news.recv_until(t, where).status() == channel_status::would_block) return got;
+        }
+    }
+    /// Receives what is there now; status(): ok, would_block, or closed.
+    received<T> try_recv() {
+        received<T> got(channel_status::would_block);
+        received_access::status(got) = take(got);
+        return got;
+    }
+
+    /// Is the sending side closed? There may be something left to receive.
+    bool closed() const { return state().is_closed(); }
+
+protected:
+    following() noexcept = default;
+    explicit following(std::shared_ptr<State> s) : state_(std::move(s)), cell_(std::make_unique<follower>()) {
+        state_->attach_at_head(*cell_);
+    }
+    following(const following& other) : state_(other.state_) {
+        cell_ = std::make_unique<follower>();
+        state().attach_beside(*cell_, *other.cell_);
+    }
+    following(following&& other) noexcept : state_(std::move(other.state_)), cell_(std::move(other.cell_)) {}
+    following& operator=(following&& other) noexcept {
+        following mine(std::move(other));
+        std::swap(state_, mine.state_);
+        std::swap(cell_, mine.cell_);
+        return *this;
+    }
+    ~following() {
+        if (state_ != nullptr) state_->detach(*cell_);
+    }
+
+    State& state() const {
+        if (state_ == nullptr) throw std::logic_error("dunlin: a receiver of a watch or broadcast was moved from");
+        return *state_;
+    }
+    follower& cell() const noexcept { return *cell_; }
+
+private:
+    friend struct following_access;
+
+    channel_status take(std::optional<T>& into) {
+        const reading<T> r = state().read(*cell_);
+        if (r.status != channel_status::ok) return r.status;
+        try {
+            into.emplace(*r.value);
+        } catch (...) {
+            state_->unread(*cell_);
+            throw;
+        }
+        return channel_status::ok;
+    }
+
+    std::shared_ptr<State> state_;
+    std::unique_ptr<follower> cell_;
+};
+
+// For select(): the channel of the permit.
+struct following_access {
+    template <class F>
+    static chan_core* core(const F& f) {
+        static_cast<void>(f.state());
+        return handle_access::core(f.cell().news);
+    }
+};
+
+}  // namespace dunlin::detail

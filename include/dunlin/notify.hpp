@@ -1,0 +1,73 @@
+// notify.hpp - tell others that something has happened, without a value.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <source_location>
+#include <variant>
+
+#include <dunlin/chan.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// A value for each receiver that waits on `c`, whose elements are std::monostate; nothing stays. src/sync/notify.cpp
+DUNLIN_API void serve_all_receivers(chan_core* c) noexcept;
+
+}  // namespace detail
+
+/// Wakes those who wait for something that has happened; what it is they look up themselves. It holds one permit at
+/// most, and begins without. A counted handle: copies are the same. From goroutines and plain threads, in any mix.
+///
+/// Use       The state first, then notify_one(); the waiter: `while (!ready()) n.wait();`. No change is missed, since a
+///           notify_one() that finds nobody leaves its permit to the next wait(). Several of them leave one permit: a
+///           waiter looks for everything that there is to do.
+/// Order     What happens before a notify happens before the return of the waits that it ends.
+/// Select    on_recv(n.channel(), handler).
+/// Cost      That of a buffered channel: one lock, no allocation.
+/// Source    tokio::sync::Notify. Differs: waiting begins with the call of wait(), not with the making of a future.
+class notify {
+public:
+    /// Throws std::bad_alloc.
+    notify() : permit_(1) {}
+
+    /// Wakes the one that has waited longest; the permit is stored if nobody waits. Does not block.
+    void notify_one() const noexcept { permit_.try_send(std::monostate()); }
+    /// Wakes all that wait now. Nothing is stored: who comes later waits. Does not block.
+    void notify_waiters() const noexcept { detail::serve_all_receivers(detail::handle_access::core(permit_)); }
+
+    /// Takes the permit, waiting until there is one, or until it is woken.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    void wait(std::source_location where = std::source_location::current()) const { permit_.recv(where); }
+    /// The same until `ctx` is done: throws context_cancelled then. A permit that is there is taken all the same.
+    void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
+        permit_.recv(ctx, where);
+    }
+    /// The same for `d` at most. False: the time was over, and no permit was taken. Throws std::bad_alloc.
+    template <class Rep, class Period>
+    bool wait_for(const std::chrono::duration<Rep, Period>& d,
+                  std::source_location where = std::source_location::current()) const {
+        return permit_.recv_for(d, where).has_value();
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t,
+                    std::source_location where = std::source_location::current()) const {
+        return permit_.recv_until(t, where).has_value();
+    }
+    /// Takes the permit if it is there now.
+    bool try_wait() const noexcept { return permit_.try_recv().has_value(); }
+
+    /// What wait() receives from, for select(). Whoever receives has taken the permit.
+    receiver<std::monostate> channel() const noexcept { return permit_; }
+
+    /// The same object?
+    friend bool operator==(const notify& a, const notify& b) noexcept { return a.permit_ == b.permit_; }
+
+private:
+    chan<std::monostate> permit_;
+};
+
+}  // namespace dunlin

@@ -1,0 +1,202 @@
+// singleflight.hpp - equal calls at the same time are made once.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <source_location>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include <dunlin/clock.hpp>
+#include <dunlin/context.hpp>
+#include <dunlin/detail/one_shot.hpp>
+#include <dunlin/go.hpp>
+#include <dunlin/mutex.hpp>
+#include <dunlin/task.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// One call under way, and its result.
+template <class T>
+struct flight {
+    using stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+    one_shot landed;
+    std::optional<stored> value;  // both: before landed.set() the flight's own function, then constant
+    std::exception_ptr error;
+
+    // A copy for each that waits.
+    T result() const {
+        if (error) std::rethrow_exception(error);
+        if (!value) throw goroutine_exited();
+        if constexpr (!std::is_void_v<T>) return *value;
+    }
+};
+
+}  // namespace detail
+
+/// Equal calls at the same time are made once, and all get the result: for a cache that is empty, say, so that a
+/// thousand who ask for the same key ask the database once. From goroutines and plain threads, in any mix.
+///
+/// Nothing is kept: the call that begins after the result is there is a new one. A T is copied for each caller.
+/// Order     What the function does happens before the return of each call that gets its result.
+/// Errors    What the function throws each caller gets; goroutine_exited, if it ended by exit_goroutine(), each of the
+///           others. Deadlock: a function that calls with its own key.
+/// Lifetime  It may be destroyed while calls that it has started in goroutines of their own (see below) are under way.
+/// Cost      A lock, a look into a hash table and an allocation for a call that is made.
+/// Source    golang.org/x/sync/singleflight.
+template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
+class singleflight {
+    using flight = detail::flight<T>;
+
+public:
+    /// Throws std::bad_alloc.
+    singleflight() : flights_(std::make_shared<table>()) {}
+    singleflight(const singleflight&) = delete;
+    singleflight& operator=(const singleflight&) = delete;
+
+    /// Calls f(), here, and returns its result; or waits for that of the call with this key that is under way.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Throws    What f throws; goroutine_exited; std::bad_alloc; what copying the key and T throws.
+    template <std::invocable F>
+    T call(const Key& key, F&& f, std::source_location where = std::source_location::current()) {
+        const auto [mine, first] = flights_->join(key);
+        if (first) {
+            fly(*flights_, key, mine, std::forward<F>(f));
+        } else {
+            mine->landed.wait(detail::future_reason, nullptr, where);
+        }
+        return mine->result();
+    }
+    /// The same until `ctx` is done: throws context_cancelled then. f runs in a goroutine of its own, and goes on when
+    /// the callers have given up: so the first of them does not decide for the others. With a context that is done f is
+    /// not started.
+    template <class F>
+        requires std::invocable<std::decay_t<F>&>
+    T call(const Key& key, F&& f, const context& ctx, std::source_location where = std::source_location::current()) {
+        const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
+        const std::shared_ptr<flight> mine = board(key, std::forward<F>(f), !ctx.is_done());
+        if (mine == nullptr || wait(*mine, limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "singleflight call");
+        }
+        return mine->result();
+    }
+    /// The same for `d` at most. False, or nullopt for a T that is not void: the time was over.
+    template <class Rep, class Period, class F>
+        requires std::invocable<std::decay_t<F>&>
+    auto call_for(const Key& key, const std::chrono::duration<Rep, Period>& d, F&& f,
+                  std::source_location where = std::source_location::current()) {
+        return call_until(key, clock::time_point(clock::duration(detail::deadline_in(d))), std::forward<F>(f), where);
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration, class F>
+        requires std::invocable<std::decay_t<F>&>
+    auto call_until(const Key& key, const std::chrono::time_point<Clock, Duration>& t, F&& f,
+                    std::source_location where = std::source_location::current()) {
+        const std::shared_ptr<flight> mine = board(key, std::forward<F>(f), Clock::now() < t);
+        const bool landed = mine != nullptr && detail::wait_on_clock(t, [&](std::int64_t ns) {
+            return wait(*mine, {ns, nullptr}, where) == detail::wait_outcome::ok;
+        });
+        if constexpr (std::is_void_v<T>) {
+            if (landed) mine->result();
+            return landed;
+        } else {
+            return landed ? std::optional<T>(mine->result()) : std::nullopt;
+        }
+    }
+
+    /// The next call with this key is made, although one is under way. Those who wait for that one get its result.
+    void forget(const Key& key) {
+        const std::scoped_lock guard(flights_->lock);
+        flights_->under_way.erase(key);
+    }
+
+private:
+    // Calls that have been started outlive the singleflight.
+    struct table {
+        mutex lock;
+        std::unordered_map<Key, std::shared_ptr<flight>, Hash, Equal> under_way;  // lock
+
+        // The flight with this key, and whether it is the caller who has to make it.
+        std::pair<std::shared_ptr<flight>, bool> join(const Key& key) {
+            const std::scoped_lock guard(lock);
+            if (const auto at = under_way.find(key); at != under_way.end()) return {at->second, false};
+            auto made = std::make_shared<flight>();
+            under_way.emplace(key, made);
+            return {made, true};
+        }
+        std::shared_ptr<flight> find(const Key& key) {
+            const std::scoped_lock guard(lock);
+            const auto at = under_way.find(key);
+            return at != under_way.end() ? at->second : nullptr;
+        }
+        void land(const Key& key, const std::shared_ptr<flight>& f) {
+            {
+                const std::scoped_lock guard(lock);
+                const auto at = under_way.find(key);
+                if (at != under_way.end() && at->second == f) under_way.erase(at);
+            }
+            f->landed.set();
+        }
+    };
+
+    template <class F>
+    static void fly(table& flights, const Key& key, const std::shared_ptr<flight>& mine, F&& f) {
+        struct landing {
+            table& flights;
+            const Key& key;
+            const std::shared_ptr<flight>& mine;
+            ~landing() { flights.land(key, mine); }
+        } const at_end{flights, key, mine};
+        mine->landed.begin();
+        try {
+            if constexpr (std::is_void_v<T>) {
+                static_cast<void>(std::invoke(f));
+                mine->value.emplace();
+            } else {
+                mine->value.emplace(std::invoke(f));
+            }
+        } catch (...) {
+            mine->error = std::current_exception();  // null while exit_goroutine() passes; it goes on when this block ends
+        }
+    }
+
+    // The flight with this key, in a goroutine of its own if it has to be made. Null: there is none, and `may_start`
+    // false.
+    template <class F>
+    std::shared_ptr<flight> board(const Key& key, F&& f, bool may_start) {
+        detail::check_function(f, "dunlin::singleflight::call");
+        if (!may_start) return flights_->find(key);
+        auto [mine, first] = flights_->join(key);
+        if (!first) return mine;
+        try {
+            go([flights = flights_, key, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
+                fly(*flights, key, mine, f);
+            });
+        } catch (...) {
+            mine->error = std::current_exception();
+            flights_->land(key, mine);
+            throw;
+        }
+        return mine;
+    }
+
+    static detail::wait_outcome wait(flight& f, const detail::wait_limit& limit, const std::source_location& where) {
+        return f.landed.wait(detail::future_reason, &limit, where);
+    }
+
+    std::shared_ptr<table> flights_;
+};
+
+}  // namespace dunlin

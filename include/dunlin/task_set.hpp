@@ -1,0 +1,229 @@
+// task_set.hpp - goroutines that belong together, and their results as they end.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include <dunlin/condition_variable.hpp>
+#include <dunlin/context.hpp>
+#include <dunlin/mutex.hpp>
+#include <dunlin/task.hpp>
+
+namespace dunlin {
+
+/// Goroutines that belong together, whose results are had in the order in which they end: the fastest first, and each
+/// exception by itself. A T may be moved only; task_set<void> gives bool for "one has ended".
+///
+/// From goroutines and plain threads, all members at any time; several may take results, each gets others. The
+/// destructor waits for all members, and drops the results that nobody has taken.
+/// Order     Everything that a member did happens before the return of the next() that gets its result.
+/// Errors    An exception of a member comes out of the next() that takes it; it does not end the others: that is for
+///           cancel() to do. (In a task_group the first one cancels.)
+/// Cost      That of a task_group's member, an allocation for the result, and a lock.
+/// Source    tokio::task::JoinSet.
+template <class T>
+class task_set {
+    using stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+    static_assert(std::is_void_v<T> || (std::is_object_v<T> && std::is_move_constructible_v<T>),
+        "the result of a task_set's members is void or an object that can be moved: use a pointer for a reference");
+
+public:
+    /// What next() gives: the result, and nullopt if there is none; for void a bool.
+    using result = std::conditional_t<std::is_void_v<T>, bool, std::optional<stored>>;
+
+    task_set() = default;
+    /// The set's context is derived from `parent`.
+    explicit task_set(const dunlin::context& parent) : members_(parent) {}
+    task_set(const task_set&) = delete;
+    task_set& operator=(const task_set&) = delete;
+    ~task_set() = default;
+
+    /// Starts a member. With a limit it waits for a place, see task_group::set_limit(): places are those of members
+    /// that run, not of results that wait to be taken.
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    void go(F&& f, Args&&... args) {
+        begin([&](auto&& call) { members_.go(std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
+    }
+    /// The same if there is a place now. False: nothing was started, and f and its arguments were copied or moved from.
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    bool try_go(F&& f, Args&&... args) {
+        bool started = false;
+        begin([&](auto&& call) { started = members_.try_go(std::move(call)); }, std::forward<F>(f),
+              std::forward<Args>(args)...);
+        return started;
+    }
+    /// go(); the wait for a place ends when `ctx` is done, with context_cancelled.
+    template <class F, class... Args>
+        requires detail::goroutine_function<F, Args...>
+    void go(const dunlin::context& ctx, F&& f, Args&&... args) {
+        begin([&](auto&& call) { members_.go(ctx, std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
+    }
+    /// As task_group::set_limit(). Results that have not been taken are no members.
+    void set_limit(std::size_t n) {
+        bool idle;
+        {
+            const std::scoped_lock lock(mutex_);
+            idle = running_ == 0;
+        }
+        if (idle) members_.wait();  // they are at their very end
+        members_.set_limit(n);
+    }
+
+    /// The result of the member that ended first of those whose results have not been taken; waits for one to end.
+    /// nullopt (false) when there are no members, and no results.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Throws    What the member threw; goroutine_exited if it ended by exit_goroutine(). The result is taken then.
+    result next(std::source_location where = std::source_location::current()) {
+        std::unique_lock lock(mutex_);
+        while (!ready()) ended_.wait(lock, where);
+        return take(lock);
+    }
+    /// The same until `ctx` is done: throws context_cancelled then, and no result was taken. What is there is had all
+    /// the same.
+    result next(const dunlin::context& ctx, std::source_location where = std::source_location::current()) {
+        std::unique_lock lock(mutex_);
+        ended_.wait(lock, ctx, [this] { return ready(); }, where);
+        return take(lock);
+    }
+    /// The same for `d` at most. nullopt (false) then; empty() says whether there is anything to wait for.
+    template <class Rep, class Period>
+    result next_for(const std::chrono::duration<Rep, Period>& d,
+                    std::source_location where = std::source_location::current()) {
+        std::unique_lock lock(mutex_);
+        if (!ended_.wait_for(lock, d, [this] { return ready(); }, where)) return result();
+        return take(lock);
+    }
+    /// The same until `t`.
+    template <class Clock, class Duration>
+    result next_until(const std::chrono::time_point<Clock, Duration>& t,
+                      std::source_location where = std::source_location::current()) {
+        std::unique_lock lock(mutex_);
+        if (!ended_.wait_until(lock, t, [this] { return ready(); }, where)) return result();
+        return take(lock);
+    }
+    /// The same for a member that has ended.
+    result try_next() {
+        std::unique_lock lock(mutex_);
+        if (first_ == nullptr) return result();
+        return take(lock);
+    }
+
+    /// Members that run, and results that have not been taken.
+    std::size_t size() const {
+        const std::scoped_lock lock(mutex_);
+        return running_ + results_;
+    }
+    bool empty() const { return size() == 0; }
+
+    /// Cancelled by cancel(), and with the parent. Members look at it.
+    dunlin::context context() const { return members_.context(); }
+    /// Asks the members to stop.
+    void cancel() const { members_.cancel(); }
+
+private:
+    struct outcome {
+        std::exception_ptr error;
+        std::optional<stored> value;
+        std::unique_ptr<outcome> next;
+    };
+
+    // Starts a member by start(call). Throws: there is none.
+    template <class Start, class F, class... Args>
+    void begin(Start start, F&& f, Args&&... args) {
+        detail::check_function(f, "dunlin::task_set::go");
+        struct member {
+            task_set* set;
+            std::unique_ptr<outcome> mine;
+            detail::call_of<F, Args...> run;
+
+            member(task_set* s, F&& fn, Args&&... values)
+                : set(s),
+                  mine(std::make_unique<outcome>()),
+                  run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {
+                set->one_more();
+            }
+            member(member&& other) : set(other.set), mine(std::move(other.mine)), run(std::move(other.run)) {}
+            // It has not been started, or was not moved on: its place is given back.
+            ~member() {
+                if (mine != nullptr) set->one_less();
+            }
+            void operator()() {
+                std::unique_ptr<outcome> to = std::move(mine);
+                struct ending {
+                    task_set* set;
+                    std::unique_ptr<outcome>& to;
+                    ~ending() { set->one_ended(std::move(to)); }
+                } const at_end{set, to};
+                try {
+                    if constexpr (std::is_void_v<T>) {
+                        static_cast<void>(run());
+                        to->value.emplace();
+                    } else {
+                        to->value.emplace(run());
+                    }
+                } catch (...) {
+                    to->error = std::current_exception();  // null while exit_goroutine() passes
+                }
+            }
+        };
+        start(member(this, std::forward<F>(f), std::forward<Args>(args)...));
+    }
+
+    void one_more() {
+        const std::scoped_lock lock(mutex_);
+        ++running_;
+    }
+    void one_less() {
+        const std::scoped_lock lock(mutex_);
+        if (--running_ == 0) ended_.notify_all();
+    }
+    void one_ended(std::unique_ptr<outcome> o) {
+        const std::scoped_lock lock(mutex_);
+        outcome* const last = o.get();
+        (last_ != nullptr ? last_->next : first_) = std::move(o);
+        last_ = last;
+        ++results_;
+        // The last one ends the waits of those, too, for whom nothing is left.
+        --running_ == 0 ? ended_.notify_all() : ended_.notify_one();
+    }
+
+    // Under the lock.
+    bool ready() const noexcept { return first_ != nullptr || running_ == 0; }
+    result take(std::unique_lock<mutex>& lock) {
+        if (first_ == nullptr) return result();
+        const std::unique_ptr<outcome> o = std::move(first_);
+        first_ = std::move(o->next);
+        if (first_ == nullptr) last_ = nullptr;
+        --results_;
+        lock.unlock();
+        if (o->error) std::rethrow_exception(o->error);
+        if (!o->value) throw goroutine_exited();
+        if constexpr (std::is_void_v<T>) {
+            return true;
+        } else {
+            return std::move(o->value);
+        }
+    }
+
+    mutable mutex mutex_;
+    condition_variable ended_;
+    std::unique_ptr<outcome> first_;  // mutex_: in the order of their ends
+    outcome* last_ = nullptr;         // mutex_
+    std::size_t running_ = 0;         // mutex_
+    std::size_t results_ = 0;         // mutex_
+    task_group members_;              // last: its destructor waits for those who use the rest
+};
+
+}  // namespace dunlin

@@ -1,0 +1,165 @@
+// watch.hpp - a value that changes, and those who want to know.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/chan.hpp>
+#include <dunlin/detail/publisher.hpp>
+#include <dunlin/error.hpp>
+
+namespace dunlin {
+
+namespace detail {
+
+// The place of a follower is the version that it has received last.
+template <class T>
+class watch_state : public publisher {
+public:
+    explicit watch_state(std::shared_ptr<const T> first) : current(std::move(first)) {}
+
+    reading<T> read(follower& f) noexcept {
+        const locked guard(*this);
+        if (f.place == head) return {closed ? channel_status::closed : channel_status::would_block};
+        f.place = head;
+        settle(f);
+        return {channel_status::ok, current};
+    }
+    void unread(follower& f) noexcept {
+        const locked guard(*this);
+        --f.place;
+        settle(f);
+    }
+    std::shared_ptr<const T> snapshot() const {
+        const locked guard(*this);
+        return current;
+    }
+
+    // `next` is the old value afterwards: the last reference to it goes when the lock is free. False: it is closed, or
+    // the value is not `expected` (null: any) any more.
+    bool replace(std::shared_ptr<const T>& next, const T* expected) noexcept {
+        const locked guard(*this);
+        if (closed || (expected != nullptr && expected != current.get())) return false;
+        std::swap(current, next);
+        publish();
+        return true;
+    }
+
+private:
+    std::shared_ptr<const T> current;  // lock; never null
+};
+
+template <class T>
+struct watch_end {
+    std::shared_ptr<watch_state<T>> state;
+    ~watch_end() { state->close(); }
+};
+
+}  // namespace detail
+
+/// Follows a watch: what its value is, and when it has changed. It receives the latest value, not each: who is slow
+/// misses what was replaced meanwhile. A copy has seen what the original has.
+///
+/// One thread or goroutine at a time may use a receiver; each wants one of its own.
+/// Select    on_recv(receiver, handler); the handler takes std::optional<T>, T, or nothing.
+template <class T>
+class watch_receiver : public detail::following<detail::watch_state<T>, T> {
+    using base = detail::following<detail::watch_state<T>, T>;
+
+public:
+    watch_receiver(const watch_receiver&) = default;
+    watch_receiver(watch_receiver&&) noexcept = default;
+    watch_receiver& operator=(watch_receiver other) noexcept {
+        base::operator=(std::move(other));
+        return *this;
+    }
+    ~watch_receiver() = default;
+
+    /// The value now, which counts as not received. Throws what copying T throws.
+    T get() const { return *snapshot(); }
+    /// The same without a copy: it stays as it is, whatever is sent meanwhile.
+    std::shared_ptr<const T> snapshot() const { return this->state().snapshot(); }
+    /// Is there a value that it has not received?
+    bool has_changed() const { return this->state().behind(this->cell()) != 0; }
+
+private:
+    template <class U>
+    friend class watch;
+    explicit watch_receiver(std::shared_ptr<detail::watch_state<T>> s) : base(std::move(s)) {}
+};
+
+/// A value that changes, and those who want to know: configuration, a state, a leader. A counted handle: copies are the
+/// same. It is closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
+///
+/// T is copied for those who receive it, outside of any lock; a large one stands better behind a std::shared_ptr.
+/// Order     What happens before a send happens before the return of the receives that get its value, or a later one.
+/// Cost      A send is an allocation, a lock, and a send on a channel for each receiver that had the value before.
+/// Source    tokio::sync::watch.
+template <class T>
+class watch {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T> && std::is_copy_constructible_v<T>,
+        "the value of a watch is copied for each that receives it: use a std::shared_ptr for what cannot be copied");
+
+public:
+    /// Throws what moving T throws; std::bad_alloc.
+    explicit watch(T first)
+        : end_(std::make_shared<detail::watch_end<T>>(
+              std::make_shared<detail::watch_state<T>>(std::make_shared<const T>(std::move(first))))) {}
+
+    /// A receiver, which has seen the value that there is now. Legal when it is closed. Throws std::bad_alloc.
+    watch_receiver<T> subscribe() const { return watch_receiver<T>(end_->state); }
+
+    /// Replaces the value and wakes the receivers. Does not block; without receivers the value is replaced all the
+    /// same.
+    /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Nothing has changed then.
+    void send(T value) const {
+        std::shared_ptr<const T> next = std::make_shared<const T>(std::move(value));
+        if (!state().replace(next, nullptr)) throw channel_closed("send on closed channel");
+    }
+    /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
+    /// and nobody woken. Returns whether it was. When another was quicker, f is called again, with a copy of what that
+    /// one has left: so f does nothing but change its argument. Does not block.
+    /// Throws    channel_closed; what f and copying T throw; nothing has changed then.
+    template <class F>
+        requires std::invocable<F&, T&>
+    bool modify(F&& f) const {
+        for (;;) {
+            const std::shared_ptr<const T> before = snapshot();
+            auto changed = std::make_shared<T>(*before);
+            if constexpr (std::is_same_v<std::invoke_result_t<F&, T&>, bool>) {
+                if (!std::invoke(f, *changed)) return false;
+            } else {
+                static_cast<void>(std::invoke(f, *changed));
+            }
+            std::shared_ptr<const T> next = std::move(changed);
+            if (state().replace(next, before.get())) return true;
+            if (closed()) throw channel_closed("send on closed channel");
+        }
+    }
+
+    /// The value now. Throws what copying T throws.
+    T get() const { return *snapshot(); }
+    std::shared_ptr<const T> snapshot() const { return state().snapshot(); }
+
+    /// No more values: receivers get the last one if they have not had it, and then nullopt.
+    /// Throws    channel_closed if it is closed already.
+    void close() const {
+        if (!state().close()) throw channel_closed("close of closed channel");
+    }
+    bool closed() const noexcept { return state().is_closed(); }
+    /// Receivers that there are now.
+    std::size_t receiver_count() const noexcept { return state().followers(); }
+
+private:
+    detail::watch_state<T>& state() const noexcept { return *end_->state; }
+
+    std::shared_ptr<detail::watch_end<T>> end_;
+};
+
+}  // namespace dunlin

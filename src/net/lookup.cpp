@@ -1,0 +1,275 @@
+#include "net/lookup.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <netdb.h>
+#include <new>
+#include <sys/socket.h>
+#include <utility>
+
+#include <dunlin/blocking.hpp>
+#include <dunlin/chan.hpp>
+#include <dunlin/go.hpp>
+
+#include "park/waiter.h"
+#include "platform/clock.h"
+#include "platform/lock.h"
+#include "poll/netpoll.h"
+
+namespace dunlin::net {
+
+namespace {
+
+constexpr std::ptrdiff_t places = 64;
+constexpr int most_unwanted = 192;
+
+struct flight : std::enable_shared_from_this<flight> {
+    explicit flight(question q) : asked(std::move(q)) {}
+    const question asked;
+    const chan<char> over{0};      // closes
+    answer found;                  // constant once `done`
+    int waiters = 0;               // lock, as all that follows
+    bool has_place = true;
+    bool done = false, lost = false;
+    std::shared_ptr<flight> next;  // in the table
+};
+using flight_ptr = std::shared_ptr<flight>;
+
+// A second close is no mistake here: whoever closed it first may have been frozen before it had.
+void close_once(const chan<char>& c) {
+    try {
+        c.close();
+    } catch (const channel_closed&) {
+    }
+}
+
+class table {
+public:
+    // Null: nobody asks that. Else the caller is one of its waiters.
+    flight_ptr join(const question& q) noexcept {
+        const section mine(lock_);
+        return join_here(q);
+    }
+    // The flight to wait for: `fresh`, or an equal one that was faster.
+    flight_ptr begin(const flight_ptr& fresh) noexcept {
+        const section mine(lock_);
+        if (flight_ptr f = join_here(fresh->asked)) return f;
+        fresh->waiters = 1;
+        fresh->next = std::move(first_);
+        first_ = fresh;
+        return fresh;
+    }
+    void leave(const flight_ptr& f) noexcept {
+        {
+            const section mine(lock_);
+            if (--f->waiters != 0 || f->done || !f->has_place || unwanted_ == most_unwanted) return;
+            f->has_place = false;
+            ++unwanted_;
+        }
+        give_place_back();
+    }
+    void finish(const flight_ptr& f, answer a) {
+        {
+            const section mine(lock_);
+            if (!f->lost) f->found = std::move(a), f->done = true;
+        }
+        close_once(f->over);
+        bool had_place;
+        flight_ptr gone;  // freed without the lock
+        {
+            const section mine(lock_);
+            flight_ptr* at = &first_;
+            while (*at != nullptr && *at != f) at = &(*at)->next;
+            if (*at != nullptr) gone = std::exchange(*at, std::move(f->next));
+            had_place = f->has_place;
+            if (!had_place) --unwanted_;
+        }
+        if (had_place) give_place_back();
+    }
+
+    detail::wait_outcome take_place(const wait_limit* limit) {
+        char place = 0;
+        return detail::channel_send(detail::handle_access::core(places_), &place, limit, std::source_location::current());
+    }
+    void give_place_back() noexcept { static_cast<void>(places_.try_recv()); }
+
+    bool is_done(const flight_ptr& f) noexcept {
+        const section mine(lock_);
+        return f->done;
+    }
+
+    // All goroutines stand still.
+    void end_of_run() {
+        flight_ptr all;
+        {
+            const std::scoped_lock guard(lock_);
+            for (flight* f = first_.get(); f != nullptr; f = f->next.get()) f->lost = !f->done;
+            all = std::move(first_);
+        }
+        close_once(places_);
+        for (const flight* f = all.get(); f != nullptr; f = f->next.get()) close_once(f->over);
+    }
+
+private:
+    using lock_type = platform::ranked_lock<platform::lock_rank::registry>;
+    struct section {
+        explicit section(lock_type& lock) noexcept : guard(lock) {}
+        park::runtime_section inside;
+        std::scoped_lock<lock_type> guard;
+    };
+    flight_ptr join_here(const question& q) noexcept {
+        flight* f = first_.get();
+        while (f != nullptr && f->asked != q) f = f->next.get();
+        if (f == nullptr) return nullptr;
+        ++f->waiters;
+        return f->shared_from_this();
+    }
+
+    const chan<char> places_{places};  // one is taken for each element
+    lock_type lock_;
+    flight_ptr first_;  // lock
+    int unwanted_ = 0;  // lock: flights without a place
+};
+
+// The goroutines of a run() that has ended hold on to the table that they knew.
+class table_of_run {
+public:
+    std::shared_ptr<table> get() {
+        auto fresh = std::make_shared<table>();  // outside of the lock: it may throw
+        park::runtime_section inside;
+        const std::scoped_lock guard(lock_);
+        if (current_ == nullptr) current_.swap(fresh);
+        return current_;
+    }
+    void forget() noexcept {
+        std::shared_ptr<table> last;
+        {
+            const std::scoped_lock guard(lock_);
+            last.swap(current_);
+        }
+        if (last != nullptr) last->end_of_run();
+    }
+
+private:
+    platform::ranked_lock<platform::lock_rank::registry> lock_;
+    std::shared_ptr<table> current_;  // lock
+};
+
+// Never destroyed: look-ups may go on when the program ends.
+constinit union never_destroyed {
+    table_of_run value;
+    constexpr never_destroyed() : value() {}
+    ~never_destroyed() {}
+} the_tables;
+
+// Not inlined: it reads errno.
+[[gnu::noinline]] std::error_code error_of(int result) noexcept {
+    switch (result) {
+    case EAI_SYSTEM: return system_error_code(errno);
+    case EAI_AGAIN: return std::make_error_code(std::errc::resource_unavailable_try_again);
+    case EAI_MEMORY: return std::make_error_code(std::errc::not_enough_memory);
+    case EAI_SERVICE: return errc::bad_address;
+    default: return errc::host_not_found;
+    }
+}
+
+// A look-up takes a thread: nothing that could succeed at once. None is begun for a caller that would not wait for it.
+std::error_code over_already(const wait_limit& limit) noexcept {
+    if (limit.done != nullptr) {
+        if (const std::error_code ec = detail::error_of_node(limit.done)) return ec;
+    }
+    return limit.deadline_ns <= platform::now_ns() ? std::make_error_code(std::errc::timed_out) : std::error_code();
+}
+
+bool is_limited(const wait_limit* limit) noexcept { return limit != nullptr && (limit->deadline_ns != wait_limit::never || limit->done != nullptr); }
+
+std::error_code error_of(detail::wait_outcome end, const wait_limit* limit) noexcept {
+    return end == detail::wait_outcome::cancelled ? detail::error_of_node(limit->done) : std::make_error_code(std::errc::timed_out);
+}
+
+void ask(const std::shared_ptr<table>& t, const flight_ptr& f) noexcept {
+    answer a;
+    try {
+        a = blocking([&f] { return ask_the_system(f->asked, 0); });
+    } catch (const std::bad_alloc&) {
+        a.error = std::make_error_code(std::errc::not_enough_memory);
+    }
+    t->finish(f, std::move(a));
+}
+
+// The place is the flight's, or given back.
+flight_ptr take_off(const std::shared_ptr<table>& t, const question& q, bool in_a_goroutine) {
+    flight_ptr f, fresh;
+    try {
+        fresh = std::make_shared<flight>(q);
+        f = t->begin(fresh);
+    } catch (...) {
+        t->give_place_back();
+        throw;
+    }
+    if (f != fresh) {
+        t->give_place_back();
+        return f;
+    }
+    if (!in_a_goroutine) {
+        ask(t, f);
+        return f;
+    }
+    try {
+        go([t, f] { ask(t, f); });
+    } catch (...) {
+        t->finish(f, {{}, std::make_error_code(std::errc::not_enough_memory)});
+    }
+    return f;
+}
+
+}  // namespace
+
+answer ask_the_system(const question& q, int flags) {
+    addrinfo hints{};
+    hints.ai_family = q.family;
+    hints.ai_socktype = q.type;
+    hints.ai_flags = (q.passive ? AI_PASSIVE : 0) | flags;
+    addrinfo* list = nullptr;
+    answer a;
+    if (const int result = getaddrinfo(q.host.c_str(), q.port.empty() ? "0" : q.port.c_str(), &hints, &list); result != 0) {
+        a.error = error_of(result);
+        return a;
+    }
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+    for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
+        const address found = address::from_native(i->ai_addr, i->ai_addrlen);
+        if (std::find(a.addresses.begin(), a.addresses.end(), found) == a.addresses.end()) a.addresses.push_back(found);
+    }
+    if (a.addresses.empty()) a.error = errc::host_not_found;
+    return a;
+}
+
+answer look_up(const question& q, const wait_limit* limit) {
+    if (!is_limited(limit)) {
+        limit = nullptr;
+    } else if (const std::error_code ec = over_already(*limit)) {
+        return {{}, ec};
+    }
+    netpoll::at_end_of_run([]() noexcept { the_tables.value.forget(); });
+    for (;;) {
+        const std::shared_ptr<table> t = the_tables.value.get();
+        flight_ptr f = t->join(q);
+        if (f == nullptr) {
+            const detail::wait_outcome end = t->take_place(limit);
+            if (end == detail::wait_outcome::closed) continue;  // the run has ended: a plain thread
+            if (end != detail::wait_outcome::ok) return {{}, error_of(end, limit)};
+            f = take_off(t, q, limit != nullptr);
+        }
+        detail::element_slot<char> never;
+        const detail::wait_outcome end = detail::channel_receive(detail::handle_access::core(f->over), &never.value, limit, std::source_location::current());
+        if (end != detail::wait_outcome::closed) {
+            t->leave(f);
+            return {{}, error_of(end, limit)};
+        }
+        if (t->is_done(f)) return f->found;
+    }
+}
+
+}  // namespace dunlin::net

@@ -1,0 +1,77 @@
+// alike.h - goroutines of a report that are alike: in the same state, with the same stack, made at the same place, of
+// the same name and labels. A server's ten thousand connections are one paragraph so.
+//
+// Memory     The world stands still, or the program is about to end: the heap may be locked by whoever was stopped. So it
+//            is mapped, some 100 bytes a goroutine; if there is none, each goroutine is alone.
+// Alike      are those whose keys are equal, 64 bits each made of all that is compared.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "sched/types.h"
+
+namespace dunlin::observe {
+
+// Mixes what is compared.
+class likeness {
+public:
+    void add(std::uint64_t value) noexcept {
+        key_ = (key_ ^ value) * 0x9e3779b97f4a7c15;
+        key_ ^= key_ >> 32;
+    }
+    void add(const void* address) noexcept { add(reinterpret_cast<std::uintptr_t>(address)); }
+    void add(std::string_view text) noexcept {
+        add(text.size());
+        for (const char c : text) add(static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
+    }
+    std::uint64_t key() const noexcept { return key_; }
+
+private:
+    std::uint64_t key_ = 0x243f6a8885a308d3;
+};
+
+class alike {
+public:
+    explicit alike(std::size_t at_most) noexcept;
+    ~alike();
+    alike(const alike&) = delete;
+    alike& operator=(const alike&) = delete;
+
+    // False: there is no memory.
+    bool usable() const noexcept { return members_ != nullptr; }
+    // More than `at_most` are dropped.
+    void add(const sched::goroutine& g, std::uint64_t key) noexcept;
+
+    // Those of a group in the order in which they were added; `in_group` is right in the first.
+    struct member {
+        const sched::goroutine* g;
+        const member* next;  // null: the last one
+        std::uint32_t in_group;
+        bool first;
+    };
+    // f(member) for the first one of each group.
+    template <class F>
+    void for_each_group(F f) const noexcept {
+        for (std::size_t i = 0; i < used_; ++i) {
+            if (members_[i].first) f(members_[i]);
+        }
+    }
+
+private:
+    struct group {
+        std::uint64_t key;
+        member* first;  // null: the place is free
+        member* last;
+    };
+
+    std::byte* memory_ = nullptr;
+    std::size_t bytes_ = 0;
+    member* members_ = nullptr;
+    std::size_t room_ = 0, used_ = 0;
+    group* groups_ = nullptr;
+    std::size_t mask_ = 0;
+};
+
+}  // namespace dunlin::observe

@@ -1,0 +1,109 @@
+// publisher.cpp - the part of dunlin/detail/publisher.hpp that does not depend on the values' type.
+//
+// Order      This lock before those of the channels of news, on which sends and receives are made under it.
+// Tests      tests/sync/notify_watch_broadcast_test.cpp
+#include <dunlin/detail/publisher.hpp>
+
+#include <new>
+
+#include "park/waiter.h"
+#include "platform/lock.h"
+
+namespace dunlin::detail {
+
+namespace {
+
+using object_lock = platform::ranked_lock<platform::lock_rank::object>;
+
+object_lock& lock_in(unsigned char* storage) noexcept { return *std::launder(reinterpret_cast<object_lock*>(storage)); }
+
+}  // namespace
+
+publisher::publisher() noexcept {
+    static_assert(sizeof(object_lock) <= sizeof lock_ && alignof(object_lock) <= 8);
+    static_assert(std::is_trivially_destructible_v<object_lock>);
+    ::new (lock_) object_lock;
+}
+
+publisher::locked::locked(const publisher& p) noexcept : publisher_(p) {
+    static_assert(sizeof(park::runtime_section) <= sizeof section_ && alignof(park::runtime_section) <= 8);
+    ::new (section_) park::runtime_section;
+    lock_in(publisher_.lock_).lock();
+}
+
+publisher::locked::~locked() {
+    lock_in(publisher_.lock_).unlock();
+    std::launder(reinterpret_cast<park::runtime_section*>(section_))->~runtime_section();
+}
+
+void publisher::publish() noexcept {
+    const std::uint64_t before = head++;
+    for (follower* f = first_; f != nullptr; f = f->next) {
+        if (f->place == before) f->news.try_send(std::monostate());
+    }
+}
+
+void publisher::settle(follower& f) const noexcept {
+    if (closed) return;
+    if (f.place == head) {
+        f.news.try_recv();
+    } else {
+        f.news.try_send(std::monostate());
+    }
+}
+
+bool publisher::close() noexcept {
+    const locked guard(*this);
+    if (std::exchange(closed, true)) return false;
+    for (follower* f = first_; f != nullptr; f = f->next) f->news.close();
+    return true;
+}
+
+void publisher::link(follower& f) noexcept {
+    if (closed) {
+        f.news.close();
+    } else {
+        settle(f);
+    }
+    f.prev = nullptr;
+    f.next = first_;
+    if (first_ != nullptr) first_->prev = &f;
+    first_ = &f;
+    ++followers_;
+}
+
+void publisher::attach_at_head(follower& f) noexcept {
+    const locked guard(*this);
+    f.place = head;
+    link(f);
+}
+
+void publisher::attach_beside(follower& f, const follower& other) noexcept {
+    const locked guard(*this);
+    f.place = other.place;
+    link(f);
+}
+
+void publisher::detach(follower& f) noexcept {
+    const locked guard(*this);
+    (f.prev != nullptr ? f.prev->next : first_) = f.next;
+    if (f.next != nullptr) f.next->prev = f.prev;
+    --followers_;
+}
+
+bool publisher::is_closed() const noexcept {
+    const locked guard(*this);
+    return closed;
+}
+
+std::size_t publisher::followers() const noexcept {
+    const locked guard(*this);
+    return followers_;
+}
+
+std::uint64_t publisher::behind(const follower& f) const noexcept {
+    const locked guard(*this);
+    return head - f.place;
+}
+
+}  // namespace dunlin::detail

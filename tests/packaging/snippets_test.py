@@ -1,0 +1,198 @@
+"""Every piece of code in README, docs/*.md and the docstrings of the headers compiles, and runs.
+
+Usage: snippets_test.py SOURCE SCRATCH COMPILER LAUNCHER LIBRARY...   LIBRARY...: what the linker is given
+
+All become one translation unit: each fragment a function, with what stands around it in FRAMES; each program one too. A piece
+without a frame is a fault. What a program prints is what stands in the block after it.
+"""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+
+# How a piece begins -> what stands before it, what after it, and what in it is replaced. Fragments run in goroutines.
+FRAMES = {
+    # README.md
+    "dunlin::chan<std::string> lines(16);": (
+        "dunlin::chan<std::string> replies(1); const std::string answer = \"42\";",
+        "check(replies.recv() == \"42\");", {}),
+    "auto listener = dunlin::net::listen(\"tcp\", \":8080\");": (
+        # The server's loop has no end: it stays behind when the clients have had their replies.
+        "const std::string address = free_address(); auto clients = dunlin::spawn([=] { be_clients(address); });"
+        "dunlin::go([address] {", "}); clients.get();", {'":8080"': "address", "30s": "300ms"}),
+    "run_options{.stack_size = dunlin::dense_stack_size}": ("auto o = dunlin::", "; check(o.stack_size == 239 * 1024);", {}),
+    "run_options{.at_end = dunlin::leftovers::wait}": ("auto o = dunlin::", "; check(o.at_end != dunlin::leftovers::stop);", {}),
+    # docs/libraries.md
+    "dunlin::os_thread_lock wired;": ("", "", {}),
+    # docstrings
+    "for (std::unique_ptr<X> p : c)": (
+        "using X = int; dunlin::chan<std::unique_ptr<X>> c(1); c.send(std::make_unique<X>(7)); c.close(); int sum = 0;",
+        "{ sum += *p; }\ncheck(sum == 7);", {}),
+    "auto [ctx, cancel] = with_cancel(parent);": (
+        "using namespace dunlin; const context parent = context::background();", "cancel(); check(ctx.is_done());", {}),
+    "auto ctx = with_cancel(parent); ctx.cancel();": (
+        "using namespace dunlin; const context parent = context::background();", "check(ctx.is_done());", {}),
+    "auto [r, w] = dunlin::fs::pipe();": ("", "w.write_all(\"x\"); char c; check(r.read_some(&c, 1) == 1);", {}),
+    "go_options{.name = \"reader\"}": ("auto o = dunlin::", "; check(o.name == \"reader\");", {}),
+    "process_environment{{\"HOME\", \"/\"}}": ("const auto e = dunlin::", "; check(!e.empty());", {}),
+    "select(on_send(c, std::move(v)), ...)": (
+        "using namespace dunlin; chan<std::string> c; std::string v = \"back\";", "; check(v == \"back\");", {"...": "otherwise()"}),
+    "auto s = on_send(c, std::move(v))": (
+        "using namespace dunlin; chan<std::string> c; std::string v = \"kept\";", "; check(s.value() == \"kept\");", {}),
+    "for (int s : signal_channel({SIGINT, SIGTERM}))": (
+        "using dunlin::signal_channel; dunlin::go([] { dunlin::sleep_for(50ms); kill(getpid(), SIGTERM); });",
+        "{ check(s == SIGTERM); break; }", {}),
+    "ec == std::errc::timed_out": (
+        "const auto ec = std::make_error_code(std::errc::timed_out); const bool is_so = ", "; check(is_so);", {}),
+    "ec == errc::peer_silent": (
+        "using namespace dunlin; const std::error_code ec = errc::peer_silent; const bool is_so = ",
+        "; check(is_so && ec == std::errc::timed_out);", {}),
+    "dunlin::with_stop_token(ctx, token)": (
+        "const dunlin::context ctx = dunlin::context::background(); std::stop_source source; const auto token = source.get_token();"
+        "const auto both = ", "; source.request_stop(); check(both.is_done());", {}),
+    "while (!ready()) n.wait();": (
+        "dunlin::notify n; std::atomic<bool> is{false}; const auto ready = [&] { return is.load(); };"
+        "dunlin::go([&] { is = true; n.notify_one(); });", "check(ready());", {}),
+    "select({on_recv(a), on_send(b, v)})": (
+        "using namespace dunlin; chan<int> a, b(1); const int v = 1;", "; check(b.recv() == 1);", {}),
+    "ctx = group.context()": ("dunlin::task_group group; const auto ", "; group.cancel(); check(ctx.is_done());", {}),
+}
+# Not code: settings, calls that are only named; and what needs libraries that programs may have or not (examples/ has those).
+NOT_CODE = re.compile(r"[A-Z_]+=.*|\w+\(\w*\)|[\w:.]+\(\)")
+ELSEWHERE = ("include/dunlin/asio.hpp", "include/dunlin/tls.hpp", "include/dunlin/detail/")
+
+PREAMBLE = r"""
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <dunlin/dunlin.hpp>
+using namespace std::chrono_literals;
+static void check_that(bool so, const char* what) {
+    if (so) return;
+    std::fprintf(stderr, "not so: %s\n", what);
+    std::_Exit(1);
+}
+#define check(...) check_that(static_cast<bool>(__VA_ARGS__), #__VA_ARGS__)
+static std::string free_address() { return dunlin::net::listen("tcp", "127.0.0.1:0").local_address().to_string(); }
+static dunlin::net::stream reach(const std::string& address) {
+    for (;;) {
+        std::error_code not_yet;
+        auto s = dunlin::net::dial("tcp", address, 5s, not_yet);
+        if (!not_yet) return s;
+        dunlin::sleep_for(10ms);
+    }
+}
+static void expect_echo(const std::string& address) {
+    auto s = reach(address);
+    char reply[5];
+    s.write_all("hello", 5);
+    s.read_exactly(reply);
+    check(std::memcmp(reply, "hello", 5) == 0);
+}
+// One that resets its connection, one that says nothing: the server is there for the next one.
+[[maybe_unused]] static void be_clients(const std::string& address) {
+    expect_echo(address);
+    {
+        auto s = reach(address);
+        s.write_all("x", 1);
+        const linger reset{1, 0};
+        setsockopt(s.native_handle(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
+    expect_echo(address);
+    auto silent = reach(address);
+    char nothing;
+    std::error_code ec;
+    check(silent.read_some(&nothing, 1, ec) == 0);
+    expect_echo(address);
+}
+"""
+
+
+def docstrings(text):
+    lines = []
+    for line in text.split("\n"):
+        found = re.match(r"\s*///<?\s?(.*)|.*///<\s?(.*)", line)
+        lines.append((found[1] or found[2] or "") if found else "")
+    return "\n".join(lines)
+
+
+def pieces(source):
+    """(file, code, what it prints or None)"""
+    markdown = ["README.md"] + sorted(os.path.relpath(p, source) for p in glob.glob(os.path.join(source, "docs", "*.md")))
+    headers = sorted(os.path.relpath(p, source) for p in glob.glob(os.path.join(source, "include", "**", "*.hpp"), recursive=True))
+    for name in markdown + headers:
+        with open(os.path.join(source, name), encoding="utf-8") as file:
+            text = file.read()
+        if name.endswith(".md"):
+            fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, flags=re.M | re.S)
+            for i, (language, code) in enumerate(fences):
+                if language == "cpp":
+                    prints = fences[i + 1][1] if i + 1 < len(fences) and fences[i + 1][0] == "" and "main()" in code else None
+                    yield name, code, prints
+            if name != "README.md":
+                continue
+            text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S)
+        elif name.startswith(ELSEWHERE):
+            continue
+        else:
+            text = docstrings(text)
+        for span in re.findall(r"`([^`]+)`", text):
+            span = " ".join(span.split())
+            if re.search(r"[({;]|[^T]=", span) and not NOT_CODE.fullmatch(span):
+                if re.match(r"[\w:<>]+ ?[\w ]*[({=]|auto \[|for ", span) and not span.startswith("BUILD_"):
+                    yield name, span, None
+
+
+def main():
+    source, scratch, compiler, launcher, *libraries = sys.argv[1:]
+    os.makedirs(scratch, exist_ok=True)
+    includes, bodies, runs, printed, faults, used = [], [], [], [], 0, set()
+    for number, (name, code, prints) in enumerate(pieces(source)):
+        if re.search(r"^int main\(", code, re.M):
+            includes += re.findall(r"^#include.*\n", code, flags=re.M)
+            body = re.sub(r"^#include.*\n", "", code, flags=re.M).replace("int main()", "static int program()")
+            bodies.append(f"namespace piece_{number} {{ // {name}\n{body}}}\n")
+            runs.append(f"    check(piece_{number}::program() == 0);")
+            printed.append(prints or "")
+            continue
+        frame = next((f for begin, f in FRAMES.items() if code.strip().startswith(begin)), None)
+        if frame is None:
+            print(f"{name}: no frame (FRAMES in this file) for: {code.strip().splitlines()[0]}")
+            faults += 1
+            continue
+        used.add(next(begin for begin in FRAMES if code.strip().startswith(begin)))
+        before, after, replaced = frame
+        for old, new in replaced.items():
+            if old not in code:
+                print(f"{name}: {old} is not in: {code.strip().splitlines()[0]}")
+                faults += 1
+            code = code.replace(old, new)
+        bodies.append(f"static void piece_{number}() {{ // {name}\n{before}\n{code}\n{after}\n}}\n")
+        runs.append(f"    dunlin::run([] {{ piece_{number}(); }});")
+    for begin in sorted(set(FRAMES) - used):
+        print(f"a frame that nothing stands in: {begin}")
+        faults += 1
+    if faults or len(bodies) < 10:
+        print(f"{len(bodies)} pieces, {faults} faults")
+        return 1
+
+    program = os.path.join(scratch, "snippets")
+    with open(program + ".cpp", "w", encoding="utf-8") as file:
+        file.write("".join(includes) + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
+    command = ([launcher] if launcher else []) + [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused", "-I" + os.path.join(source, "include")]
+    subprocess.run(command + ["-c", program + ".cpp", "-o", program + ".o"], check=True)
+    subprocess.run([compiler, program + ".o", "-o", program, *libraries, "-pthread", "-ldl"], check=True)
+    done = subprocess.run([program], stdout=subprocess.PIPE, text=True, timeout=100)
+    print(f"{len(bodies)} pieces, status {done.returncode}, printed:\n{done.stdout}", end="")
+    if done.stdout != "".join(printed):
+        print("expected:\n" + "".join(printed))
+    return 0 if done.returncode == 0 and done.stdout == "".join(printed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

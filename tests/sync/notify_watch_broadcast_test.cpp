@@ -1,0 +1,402 @@
+// notify, watch and broadcast: what happens is told to one, to all, or as the latest value.
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dunlin/dunlin.hpp>
+
+#include "support/runtime_test.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using dunlin::channel_status;
+using dunlin::context;
+using dunlin::context_cancelled;
+using dunlin::on_recv;
+using dunlin::otherwise;
+using dunlin::select;
+
+class Notify : public support::each_p {};
+EACH_P(Notify);
+class Watch : public support::each_p {};
+EACH_P(Watch);
+class Broadcast : public support::each_p {};
+EACH_P(Broadcast);
+
+dunlin::cancellable done_context() {
+    auto ctx = dunlin::with_cancel({});
+    ctx.cancel();
+    return ctx;
+}
+
+// ---- notify -----------------------------------------------------------------------------------------------------
+
+TEST_P(Notify, OnePermitIsStoredHoweverManyAreGiven) {
+    run([] {
+        const dunlin::notify n;
+        EXPECT_FALSE(n.try_wait());
+        n.notify_one();
+        n.notify_one();
+        n.wait();
+        EXPECT_FALSE(n.try_wait());
+        EXPECT_FALSE(n.wait_for(1ms));
+        EXPECT_FALSE(n.wait_until(std::chrono::system_clock::now() + 1ms));
+        n.notify_one();
+        EXPECT_TRUE(n.wait_for(-1s)) << "a permit that is there is taken, though the time be past";
+        n.notify_one();
+        n.wait(done_context());
+        EXPECT_THROW(n.wait(done_context()), context_cancelled);
+        const dunlin::notify copy = n;
+        EXPECT_EQ(copy, n);
+        copy.notify_one();
+        EXPECT_EQ(select(on_recv(n.channel()), otherwise()), 0u);
+        EXPECT_EQ(select(on_recv(n.channel()), otherwise()), 1u);
+    });
+}
+
+TEST_P(Notify, AllThatWaitAreWokenAndNothingIsStored) {
+    run([] {
+        const dunlin::notify n;
+        n.notify_waiters();
+        EXPECT_FALSE(n.try_wait());
+        const dunlin::chan<int> waiting(100);
+        std::vector<std::thread> threads;
+        dunlin::task_group group;
+        std::atomic<int> woken{0};
+        const auto body = [&] {
+            waiting.send(1);
+            n.wait();
+            ++woken;
+        };
+        for (int i = 0; i < 8; ++i) group.go(body);
+        group.go([&] { EXPECT_EQ(select(on_recv(n.channel(), [&] { ++woken; }), dunlin::on_timeout(1h)), 0u); });
+        for (int i = 0; i < 2; ++i) threads.emplace_back(body);
+        for (int i = 0; i < 10; ++i) static_cast<void>(waiting.recv());
+        while (woken != 11) {
+            n.notify_waiters();
+            dunlin::yield();
+        }
+        group.wait();
+        for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
+        EXPECT_FALSE(n.try_wait());
+    });
+}
+
+// Each item is found by somebody: the state first, then the notify.
+TEST_P(Notify, NoChangeIsMissed) {
+    run([] {
+        const dunlin::notify n;
+        std::atomic<int> items{0}, taken{0};
+        const int total = support::rounds(4000);
+        dunlin::task_group group;
+        for (int w = 0; w < 3; ++w) {
+            group.go([&, w] {
+                while (taken < total) {
+                    int have = items;
+                    while (have > 0 && !items.compare_exchange_weak(have, have - 1)) {}
+                    if (have > 0) {
+                        if (++taken == total) n.notify_one();  // the next one may go home
+                        if (have > 1) n.notify_one();
+                        continue;
+                    }
+                    if (w == 0) {
+                        static_cast<void>(n.wait_for(1h));
+                    } else {
+                        n.wait();
+                    }
+                }
+                n.notify_one();
+            });
+        }
+        for (int i = 0; i < total; ++i) {
+            ++items;
+            n.notify_one();
+            if (i % 64 == 0) dunlin::yield();
+        }
+        group.wait();
+        EXPECT_EQ(taken, total);
+    });
+}
+
+// A waiter that gives up at the same moment leaves the permit to another, or to the store.
+TEST_P(Notify, APermitIsNotLostWithAWaiterThatGivesUp) {
+    run([] {
+        for (int round = 0; round < support::rounds(400); ++round) {
+            const dunlin::notify n;
+            auto ctx = dunlin::with_cancel({});
+            auto waiter = dunlin::spawn([&] {
+                try {
+                    n.wait(ctx);
+                    return 1;
+                } catch (const context_cancelled&) {
+                    return 0;
+                }
+            });
+            auto timed = dunlin::spawn([&] { return n.wait_for(std::chrono::microseconds(round % 60)) ? 1 : 0; });
+            if (round % 2) dunlin::yield();
+            n.notify_one();
+            ctx.cancel();
+            ASSERT_EQ(waiter.get() + timed.get() + (n.try_wait() ? 1 : 0), 1);
+        }
+    });
+}
+
+// ---- watch ------------------------------------------------------------------------------------------------------
+
+TEST_P(Watch, AReceiverGetsTheLatestValueOnce) {
+    run([] {
+        const dunlin::watch<std::string> w("first");
+        auto rx = w.subscribe();
+        EXPECT_EQ(rx.get(), "first");
+        EXPECT_FALSE(rx.has_changed());
+        EXPECT_EQ(rx.try_recv().status(), channel_status::would_block);
+        w.send("second");
+        w.send("third");
+        EXPECT_TRUE(rx.has_changed());
+        auto copy = rx;
+        EXPECT_EQ(rx.recv(), "third");
+        EXPECT_FALSE(rx.has_changed());
+        EXPECT_TRUE(copy.has_changed()) << "a copy has seen what the original had";
+        EXPECT_EQ(*copy.try_recv(), "third");
+        EXPECT_FALSE(rx.recv_for(1ms));
+        EXPECT_FALSE(rx.recv_until(std::chrono::system_clock::now() + 1ms));
+        EXPECT_THROW(rx.recv(done_context()), context_cancelled);
+        w.send("fourth");
+        EXPECT_EQ(rx.recv(done_context()), "fourth");
+        const auto before = w.snapshot();
+        EXPECT_TRUE(w.modify([](std::string& s) { s += "+"; }));
+        EXPECT_EQ(*before, "fourth");
+        EXPECT_EQ(rx.recv_for(-1s), "fourth+");
+        EXPECT_FALSE(w.modify([](std::string&) { return false; }));
+        EXPECT_THROW(w.modify([](std::string& s) { s += "?"; throw 1; }), int);
+        EXPECT_EQ(w.get(), "fourth+");
+        EXPECT_FALSE(rx.has_changed());
+        EXPECT_EQ(w.receiver_count(), 2u);
+        copy = std::move(rx);
+        EXPECT_EQ(w.receiver_count(), 1u);
+        EXPECT_THROW(rx.recv(), std::logic_error);
+    });
+}
+
+TEST_P(Watch, TheLastValueComesBeforeTheEnd) {
+    run([] {
+        auto w = std::make_unique<dunlin::watch<int>>(1);
+        auto seen = w->subscribe(), unseen = seen;
+        w->send(2);
+        EXPECT_EQ(seen.recv(), 2);
+        auto waiter = dunlin::spawn([rx = seen]() mutable { return rx.recv(); });
+        dunlin::yield();
+        w.reset();
+        EXPECT_EQ(waiter.get(), std::nullopt);
+        EXPECT_EQ(seen.recv(), std::nullopt);
+        EXPECT_TRUE(seen.closed());
+        EXPECT_EQ(unseen.recv_for(0s), 2);
+        EXPECT_EQ(unseen.try_recv().status(), channel_status::closed);
+        EXPECT_EQ(unseen.recv_for(1h).status(), channel_status::closed);
+        EXPECT_EQ(unseen.get(), 2);
+        const dunlin::watch<int> again(1);
+        again.close();
+        EXPECT_THROW(again.close(), dunlin::channel_closed);
+        EXPECT_THROW(again.send(2), dunlin::channel_closed);
+        EXPECT_THROW(again.modify([](int& v) { ++v; }), dunlin::channel_closed);
+        EXPECT_EQ(again.subscribe().recv(), std::nullopt);
+    });
+}
+
+TEST_P(Watch, StandsInSelectLikeAChannel) {
+    run([] {
+        const dunlin::watch<int> w(0);
+        auto rx = w.subscribe();
+        EXPECT_EQ(select(on_recv(rx), otherwise()), 1u);
+        w.send(1);
+        w.send(2);
+        int got = 0;
+        EXPECT_EQ(select(on_recv(rx, [&](int v) { got = v; }), otherwise()), 0u);
+        EXPECT_EQ(got, 2);
+        EXPECT_EQ(select(on_recv(rx), otherwise()), 1u) << "received is received";
+        w.send(3);
+        EXPECT_EQ(rx.recv(), 3);
+        EXPECT_EQ(select(on_recv(rx), otherwise()), 1u) << "by whichever way";
+        auto sender = dunlin::spawn([&] { w.send(4); });
+        std::vector<dunlin::select_case> list;
+        list.emplace_back(on_recv(rx, [&](std::optional<int> v) { got = *v; }));
+        EXPECT_EQ(select(list), 0u);
+        EXPECT_EQ(got, 4);
+        sender.get();
+        w.close();
+        EXPECT_EQ(select(on_recv(rx, [&](std::optional<int> v) { got = v ? 1 : 0; }), otherwise()), 0u);
+        EXPECT_EQ(got, 0);
+        EXPECT_THROW(select(on_recv(rx, [](int) {})), dunlin::channel_closed);
+    });
+}
+
+// Values only grow, the last one arrives at each, and modify() loses none.
+TEST_P(Watch, ManySendersAndReceivers) {
+    run([] {
+        const dunlin::watch<long> w(0);
+        const long each = support::rounds(1000);
+        dunlin::task_group group;
+        std::vector<std::thread> threads;
+        const auto follow = [&](dunlin::watch_receiver<long> rx) {
+            long last = 0;
+            while (last < 3 * each) {
+                const auto v = rx.recv();
+                ASSERT_TRUE(v);
+                ASSERT_GT(*v, last);
+                last = *v;
+            }
+        };
+        for (int i = 0; i < 4; ++i) group.go(follow, w.subscribe());
+        group.go([&, rx = w.subscribe()]() mutable {
+            for (long last = 0; last < 3 * each;) select(on_recv(rx, [&](long v) { last = v; }), dunlin::on_timeout(1h));
+        });
+        threads.emplace_back(follow, w.subscribe());
+        for (int i = 0; i < 3; ++i) {
+            group.go([&] {
+                for (long k = 0; k < each; ++k) w.modify([](long& v) { ++v; });
+            });
+        }
+        group.wait();
+        for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
+        EXPECT_EQ(w.get(), 3 * each);
+        EXPECT_EQ(w.receiver_count(), 0u);
+    });
+}
+
+// ---- broadcast --------------------------------------------------------------------------------------------------
+
+TEST_P(Broadcast, EachReceiverGetsEachValueInOrder) {
+    run([] {
+        const dunlin::broadcast<std::string> b(4);
+        EXPECT_EQ(b.send("nobody"), 0u);
+        auto one = b.subscribe();
+        EXPECT_EQ(b.send("a"), 1u);
+        auto two = b.subscribe();
+        EXPECT_EQ(b.send("b"), 2u);
+        EXPECT_EQ(one.len(), 2u);
+        EXPECT_EQ(one.recv(), "a");
+        auto copy = one;
+        EXPECT_EQ(one.recv(done_context()), "b");
+        EXPECT_EQ(two.recv_for(-1s), "b");
+        EXPECT_EQ(copy.try_recv(), "b");
+        EXPECT_THROW(one.recv(done_context()), context_cancelled);
+        EXPECT_EQ(two.recv_for(1ms).status(), channel_status::would_block);
+        EXPECT_EQ(two.recv_until(std::chrono::system_clock::now() + 1ms).status(), channel_status::would_block);
+        EXPECT_EQ(b.send("c"), 3u);
+        b.close();
+        EXPECT_THROW(b.send("d"), dunlin::channel_closed);
+        EXPECT_THROW(b.close(), dunlin::channel_closed);
+        EXPECT_EQ(one.recv(), "c");
+        EXPECT_EQ(one.recv(), std::nullopt);
+        EXPECT_EQ(one.try_recv().status(), channel_status::closed);
+        int seen = 0;
+        select(on_recv(two, [&](const std::string& s) { seen += s == "c"; }));
+        select(on_recv(two, [&](const std::optional<std::string>& s) { seen += !s; }));
+        EXPECT_EQ(seen, 2);
+        EXPECT_THROW(dunlin::broadcast<int>(0), std::invalid_argument);
+        EXPECT_EQ(b.subscribe().recv(), std::nullopt);
+    });
+}
+
+TEST_P(Broadcast, OneThatIsTooSlowIsToldHowManyItHasMissed) {
+    run([] {
+        const dunlin::broadcast<int> b(3);
+        auto slow = b.subscribe(), fast = slow;
+        for (int i = 0; i < 10; ++i) {
+            b.send(i);
+            EXPECT_EQ(fast.recv(), i);
+        }
+        try {
+            slow.recv();
+            ADD_FAILURE();
+        } catch (const dunlin::broadcast_lagged& e) {
+            EXPECT_EQ(e.missed(), 7u);
+            EXPECT_STREQ(e.what(), "dunlin::broadcast: the receiver was too slow and has missed 7 values");
+        }
+        EXPECT_EQ(slow.recv(), 7);
+        for (int i = 10; i < 14; ++i) b.send(i);
+        EXPECT_THROW(select(on_recv(slow)), dunlin::broadcast_lagged);
+        int next = 11;
+        while (select(on_recv(slow, [&](int v) { EXPECT_EQ(v, next++); }), otherwise()) == 0) {}
+        EXPECT_EQ(next, 14);
+    });
+}
+
+struct throws_when_copied {
+    int v;
+    inline static std::atomic<int> throws{0};
+    explicit throws_when_copied(int x) : v(x) {}
+    throws_when_copied(const throws_when_copied& o) : v(o.v) {
+        if (throws > 0 && throws-- > 0) throw std::runtime_error("copy");
+    }
+};
+
+TEST_P(Broadcast, AValueThatCannotBeCopiedNowIsReceivedLater) {
+    run([] {
+        const dunlin::broadcast<throws_when_copied> b(2);
+        auto rx = b.subscribe();
+        b.send(throws_when_copied(1));
+        b.send(throws_when_copied(2));
+        throws_when_copied::throws = 1;
+        EXPECT_THROW(rx.recv(), std::runtime_error);
+        EXPECT_EQ(select(on_recv(rx, [](const throws_when_copied& x) { EXPECT_EQ(x.v, 1); }), otherwise()), 0u);
+        EXPECT_EQ(rx.recv()->v, 2);
+        const dunlin::watch<throws_when_copied> w(throws_when_copied(3));
+        auto follower = w.subscribe();
+        w.send(throws_when_copied(4));
+        throws_when_copied::throws = 1;
+        EXPECT_THROW(follower.recv(), std::runtime_error);
+        EXPECT_TRUE(follower.has_changed());
+        EXPECT_EQ(select(on_recv(follower, [](const throws_when_copied& x) { EXPECT_EQ(x.v, 4); }), otherwise()), 0u);
+        throws_when_copied::throws = 0;
+    });
+}
+
+// What was sent is received or missed, in order, each once, by goroutines and threads, recv() and select() in turn.
+TEST_P(Broadcast, NothingIsLostWithoutAWord) {
+    run([] {
+        const dunlin::broadcast<int> b(16);
+        const int total = support::rounds(5000);
+        const auto follow = [total](dunlin::broadcast_receiver<int> rx) {
+            std::uint64_t received = 0, missed = 0;
+            int last = -1;
+            const auto take = [&](int v) {
+                ASSERT_GT(v, last);
+                last = v;
+                ++received;
+            };
+            for (int i = 0;; ++i) {
+                try {
+                    bool ended = false;
+                    if (i % 2) {
+                        select(on_recv(rx, [&](std::optional<int> v) { v ? take(*v) : void(ended = true); }),
+                               dunlin::on_timeout(1h));
+                    } else {
+                        const auto v = rx.recv();
+                        v ? take(*v) : void(ended = true);
+                    }
+                    if (ended) break;
+                } catch (const dunlin::broadcast_lagged& e) {
+                    missed += e.missed();
+                }
+            }
+            EXPECT_EQ(received + missed, static_cast<std::uint64_t>(total));
+        };
+        dunlin::task_group group;
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 3; ++i) group.go(follow, b.subscribe());
+        for (int i = 0; i < 2; ++i) threads.emplace_back(follow, b.subscribe());
+        for (int i = 0; i < total; ++i) {
+            b.send(i);
+            if (i % 8 == 0) dunlin::yield();
+        }
+        b.close();
+        group.wait();
+        for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
+        EXPECT_EQ(b.receiver_count(), 0u);
+    });
+}
+
+}  // namespace

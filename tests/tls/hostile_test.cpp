@@ -1,0 +1,378 @@
+// hostile_test.cpp - peers that flood, fall silent, send garbage or a byte at a time; and what a server can do while it runs: other certificates, other keys.
+#include <csignal>
+#include <malloc.h>
+#include <thread>
+#include <vector>
+
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <dunlin/net.hpp>
+#include <dunlin/tls.hpp>
+
+#include "parse/corpus.h"
+#include "support/runtime_test.h"
+#include "tls/certificates.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using tls_test::identity;
+using tls_test::localhost;
+using tls_test::the_authority;
+
+namespace net = dunlin::net;
+namespace tls = dunlin::tls;
+
+tls::config server_config() { return tls::config::server_from_memory(localhost().certificate, localhost().key); }
+tls::config client_config() {
+    auto c = tls::config::client();
+    c.trust_from_memory(the_authority().ca.certificate);
+    return c;
+}
+
+// A client that is OpenSSL alone, on a thread, over one end of a socket pair: it does what ours would not.
+class raw_client {
+public:
+    template <class Body>
+    explicit raw_client(Body body) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("no pair");
+        mine_ = ends[0];
+        server_end = net::stream::adopt(ends[1]);
+        const int small = 4096;
+        setsockopt(mine_, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+        thread_ = std::thread([this, body] {
+            sigset_t pipe_only;
+            sigemptyset(&pipe_only);
+            sigaddset(&pipe_only, SIGPIPE);
+            pthread_sigmask(SIG_BLOCK, &pipe_only, nullptr);
+            SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+            SSL* s = SSL_new(context);
+            SSL_set_fd(s, mine_);
+            if (SSL_connect(s) == 1) body(s);
+            SSL_free(s);
+            SSL_CTX_free(context);
+        });
+    }
+    ~raw_client() {
+        server_end.close();
+        thread_.join();
+        close(mine_);
+    }
+    static bool ask_for_new_keys(SSL* s) { return SSL_key_update(s, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(s) == 1; }
+
+    net::stream server_end;
+
+private:
+    int mine_;
+    std::thread thread_;
+};
+
+class TlsHostile : public support::each_p {};
+EACH_P(TlsHostile);
+
+// ---- floods ------------------------------------------------------------------------------------------------------------------------------
+
+// The peer reads nothing, so a writer is stuck; what it demands is answered for a while only.
+void expect_flood(void (*client)(SSL*)) {
+    raw_client peer(client);
+    tls::stream s = tls::server(std::move(peer.server_end), server_config());
+    s.handshake();
+    dunlin::wait_group wg;
+    wg.go([&] {
+        std::error_code ec;
+        s.write_all(std::string(8 << 20, 'x'), ec);
+    });
+    std::error_code ec;
+    char c[100];
+    while (!ec) s.read_some(c, ec);
+    EXPECT_EQ(ec, tls::errc::flood) << ec.message();
+    s.read_some(c, ec);
+    EXPECT_EQ(ec, tls::errc::flood) << "for good";
+    s.close();
+    wg.wait();
+}
+
+TEST_P(TlsHostile, AFloodOfKeyUpdatesEndsTheConnection) {
+    run([] {
+        expect_flood([](SSL* s) {
+            while (raw_client::ask_for_new_keys(s)) {}
+        });
+    });
+}
+
+TEST_P(TlsHostile, AFloodWithALittleDataInBetweenEndsItToo) {
+    run([] {
+        expect_flood([](SSL* s) {
+            do {
+                for (int i = 0; i < 20; ++i) raw_client::ask_for_new_keys(s);
+            } while (SSL_write(s, "x", 1) == 1);
+        });
+    });
+}
+
+// Whoever reads much and says nothing may ask for new keys as often as it likes.
+TEST_P(TlsHostile, KeyUpdatesBesideDataAreNoFlood) {
+    run([] {
+        constexpr int rounds = 4000;
+        raw_client peer([](SSL* s) {
+            char block[1000];
+            for (int i = 0; i < rounds; ++i) {
+                std::size_t all = 0, n = 0;
+                while (all < sizeof block && SSL_read_ex(s, block + all, sizeof block - all, &n) == 1) all += n;
+                if (!raw_client::ask_for_new_keys(s)) return;
+            }
+            SSL_write(s, "done", 4);
+        });
+        tls::stream s = tls::server(std::move(peer.server_end), server_config());
+        dunlin::wait_group wg;
+        s.handshake();
+        wg.go([&] {
+            char c[4];
+            std::error_code ec;
+            EXPECT_EQ(s.read_exactly(c, ec), 4u) << ec.message();
+        });
+        const std::string block(1000, 'x');
+        for (int i = 0; i < rounds; ++i) s.write_all(block);
+        wg.wait();
+    });
+}
+
+// ---- those that are slow, silent, or mad -------------------------------------------------------------------------------------------------
+
+TEST_P(TlsHostile, HalfAHandshakeHoldsUpNobodyElse) {
+    run([] {
+        auto l = tls::listen("tcp", "127.0.0.1:0", server_config());
+        const std::string to = l.local_address();
+        dunlin::wait_group wg;
+        std::atomic<int> given_up{0}, served{0};
+        wg.go([&] {
+            std::error_code ec;
+            while (auto s = l.accept(ec)) {
+                wg.go([&, s = std::move(s)]() mutable {
+                    std::error_code failed;
+                    s.set_deadline(2s);
+                    s.handshake(failed);
+                    if (failed == std::errc::timed_out) ++given_up;
+                    s.clear_deadline(failed);
+                    if (s.write_all("hello", failed) == 5) ++served;
+                });
+            }
+        });
+        // The beginning of a ClientHello.
+        const std::string half("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+        std::vector<net::stream> silent;
+        constexpr int many = 50;
+        for (int i = 0; i < many; ++i) {
+            silent.push_back(net::dial("tcp", to));
+            silent.back().write_all(half.data(), static_cast<std::size_t>(i) % (half.size() + 1));
+        }
+        auto good = tls::dial("tcp", to, client_config());
+        char c[5];
+        EXPECT_EQ(good.read_exactly(c), 5u);
+        support::eventually([&] { return given_up == many; });
+        EXPECT_EQ(served, 1);
+        l.close();
+        wg.wait();
+    });
+}
+
+TEST_P(TlsHostile, GarbageIsRefused) {
+    run([] {
+        const tls::config sc = server_config(), cc = client_config();
+        // A handshake that is true to its beginning breaks off here all the same.
+        parse::over_corpus("tls", 50, [&](const std::string& garbage) {
+            for (const bool as_server : {true, false}) {
+                auto [a, b] = net::stream_pair();
+                a.write_all(garbage);
+                a.close_write();
+                std::error_code ec;
+                tls::stream s = as_server ? tls::server(std::move(b), sc) : tls::client(std::move(b), "localhost", cc);
+                s.handshake(ec);
+                EXPECT_TRUE(ec);
+            }
+        });
+    });
+}
+
+TEST_P(TlsHostile, AByteAtATimeIsEnough) {
+    run([] {
+        auto [client_end, a] = net::stream_pair();
+        auto [server_end, b] = net::stream_pair();
+        dunlin::wait_group wg;
+        const auto pass = [](net::stream& from, net::stream& to) {
+            std::error_code ec;
+            for (char c; !ec && from.read_some(&c, 1, ec) == 1;) to.write_all(&c, 1, ec);
+            to.close_write(ec);
+        };
+        wg.go([&, &x = a, &y = b] { pass(x, y); });
+        wg.go([&, &x = a, &y = b] { pass(y, x); });
+        wg.go([&, s = tls::server(std::move(server_end), server_config())]() mutable {
+            char c[3000];
+            EXPECT_EQ(s.read_exactly(c), sizeof c);
+            s.write_all(dunlin::const_buffer(c, sizeof c));
+        });
+        auto client = tls::client(std::move(client_end), "localhost", client_config());
+        client.write_all(std::string(3000, 'x'));
+        char c[3000];
+        EXPECT_EQ(client.read_exactly(c), sizeof c);
+        client.close();
+        wg.wait();
+    });
+}
+
+// ---- what a connection holds, and how it ends --------------------------------------------------------------------------------------------
+
+TEST_P(TlsHostile, AnIdleConnectionHoldsNoBuffers) {
+    run([] {
+        constexpr std::size_t pairs = 20, size = 100'000;
+        std::vector<tls::stream> clients, servers;
+        for (std::size_t i = 0; i < pairs; ++i) {
+            auto [a, b] = net::stream_pair();
+            clients.push_back(tls::client(std::move(a), "localhost", client_config()));
+            servers.push_back(tls::server(std::move(b), server_config()));
+            auto served = dunlin::spawn([&] { servers.back().handshake(); });
+            clients.back().handshake();
+            served.get();
+        }
+        const auto in_use = [] { return static_cast<long>(mallinfo2().uordblks + mallinfo2().hblkhd); };
+        const long before = in_use();
+        std::string text(size, 'x');
+        for (std::size_t i = 0; i < pairs; ++i) {
+            auto written = dunlin::spawn([&] { servers[i].write_all(text); });
+            clients[i].read_exactly(text);
+            written.get();
+        }
+        EXPECT_LT((in_use() - before) / static_cast<long>(pairs), 8192) << "bytes for each pair; a record's buffer has 16 KiB";
+    });
+}
+
+TEST_P(TlsHostile, CloseKeepsAShorterDeadline) {
+    run([] {
+        auto [a, b] = net::stream_pair();
+        const int number = a.native_handle();
+        auto client = tls::client(std::move(a), "localhost", client_config());
+        auto server = tls::server(std::move(b), server_config());
+        auto served = dunlin::spawn([&] { server.handshake(); });
+        client.handshake();
+        served.get();
+        // There is no room for the close_notify.
+        const std::string block(1 << 16, 'f');
+        for (const std::size_t size : {block.size(), std::size_t{1}}) {
+            while (send(number, block.data(), size, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {}
+        }
+        const auto begin = dunlin::clock::now();
+        client.set_write_deadline(20ms);
+        client.close();
+        EXPECT_LT(dunlin::clock::now() - begin, 4s) << "5 s are what close() waits by itself";
+    });
+}
+
+// ---- changes while it runs ---------------------------------------------------------------------------------------------------------------
+
+TEST_P(TlsHostile, ACertificateIsReplacedWhileTheListenerRuns) {
+    run([] {
+        const identity first = the_authority().make(), second = the_authority().make(), third = the_authority().make();
+        auto sc = tls::config::server_from_memory(first.certificate, first.key);
+        auto l = tls::listen("tcp", "127.0.0.1:0", sc);
+        const std::string to = l.local_address();
+        dunlin::wait_group wg;
+        wg.go([&] {
+            std::error_code ec;
+            while (auto s = l.accept(ec)) {
+                wg.go([s = std::move(s)]() mutable {
+                    char c;
+                    std::error_code failed;
+                    while (s.read_some(&c, 1, failed) == 1) s.write_all(&c, 1, failed);
+                });
+            }
+        });
+        auto old = tls::dial("tcp", to, client_config());
+        EXPECT_EQ(old.peer_certificate(), first.certificate);
+        sc.replace_certificate_from_memory(second.certificate, second.key);
+        EXPECT_EQ(tls::dial("tcp", to, client_config()).peer_certificate(), second.certificate);
+        EXPECT_THROW(sc.replace_certificate_from_memory(third.certificate, first.key), dunlin::io_error);
+        EXPECT_THROW(sc.replace_certificate("/nowhere/c.pem", "/nowhere/k.pem"), dunlin::io_error);
+        EXPECT_EQ(tls::dial("tcp", to, client_config()).peer_certificate(), second.certificate) << "what cannot be had changes nothing";
+        old.write_all("x");
+        char c;
+        EXPECT_EQ(old.read_some(&c, 1), 1u);
+        old.close();
+
+        // Others dial all the while.
+        std::atomic<bool> stop{false};
+        dunlin::wait_group dialer;
+        dialer.go([&] {
+            while (!stop) {
+                const std::string shown = tls::dial("tcp", to, client_config()).peer_certificate();
+                EXPECT_TRUE(shown == second.certificate || shown == third.certificate);
+            }
+        });
+        for (int i = 0; i < 20; ++i) {
+            const identity& next = i % 2 == 0 ? third : second;
+            sc.replace_certificate_from_memory(next.certificate, next.key);
+            dunlin::sleep_for(1ms);
+        }
+        stop = true;
+        dialer.wait();
+        l.close();
+        wg.wait();
+    });
+}
+
+using session_ptr = std::shared_ptr<SSL_SESSION>;
+
+// A connection, resuming `before` if there is one. Its session, and whether it was resumed.
+std::pair<session_ptr, bool> visit(const tls::config& sc, const tls::config& cc, const session_ptr& before) {
+    auto [a, b] = net::stream_pair();
+    auto served = dunlin::spawn([&, s = tls::server(std::move(b), sc)]() mutable {
+        s.write_all("x");
+        s.close();
+    });
+    auto client = tls::client(std::move(a), "localhost", cc);
+    if (before != nullptr) SSL_set_session(client.native_handle(), before.get());
+    char c[2];
+    std::error_code ec;
+    client.read_exactly(c, ec);  // to the end: the tickets have come
+    served.get();
+    return {session_ptr(SSL_get1_session(client.native_handle()), SSL_SESSION_free), SSL_session_reused(client.native_handle()) == 1};
+}
+
+TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
+    run([] {
+        for (const bool old_version : {false, true}) {
+            const auto server_with_keys_for = [&](std::chrono::nanoseconds period) {
+                auto sc = server_config();
+                sc.session_tickets(1, period);
+                if (old_version) SSL_CTX_set_max_proto_version(sc.native_handle(), TLS1_2_VERSION);
+                return sc;
+            };
+            auto client = client_config();
+            SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
+            const auto lasting = server_with_keys_for(1h);
+            EXPECT_TRUE(visit(lasting, client, visit(lasting, client, nullptr).first).second);
+            EXPECT_FALSE(visit(server_with_keys_for(1h), client, visit(lasting, client, nullptr).first).second) << "each config has its own";
+
+            const auto hasty = server_with_keys_for(1ms);
+            const session_ptr s = visit(hasty, client, nullptr).first;
+            dunlin::sleep_for(10ms);
+            EXPECT_FALSE(visit(hasty, client, s).second) << "its key is forgotten";
+
+            // In its second period a key is still known. Only what was measured to be within it is looked at.
+            constexpr auto period = 400ms;
+            const auto short_lived = server_with_keys_for(period);
+            const auto begin = std::chrono::steady_clock::now();
+            const session_ptr previous = visit(short_lived, client, nullptr).first;
+            dunlin::sleep_for(period + 50ms);
+            const bool resumed = visit(short_lived, client, previous).second;
+            const bool in_time = std::chrono::steady_clock::now() - begin < 2 * period;
+            EXPECT_TRUE(resumed || !in_time);
+        }
+        EXPECT_THROW(server_config().session_tickets(1, 0s), std::invalid_argument);
+    });
+}
+
+}  // namespace

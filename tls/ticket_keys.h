@@ -1,0 +1,49 @@
+// ticket_keys.h - the keys that session tickets are encrypted with, and their succession.
+//
+// Problem    Who learns the key of a ticket can read what was sent under it (TLS 1.2) and pass for its owner. OpenSSL makes one key and keeps it for as long as
+//            the process runs.
+// Protocol   The current key encrypts. When it has served for `period` it becomes the previous one, which still decrypts (the client then gets a new ticket),
+//            and is forgotten one period later. The succession is looked at whenever a ticket is made or shown, so that a server with nobody to serve
+//            keeps its keys, and who comes too late makes a whole handshake.
+// Threads    Called inside OpenSSL, where nothing may park: a std::mutex, held for some copies.
+// Source     Go's crypto/tls: a new key each day, seven of them valid.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <mutex>
+
+#include <openssl/ssl.h>
+
+namespace dunlin::tls {
+
+class ticket_keys {
+public:
+    ticket_keys() noexcept = default;
+    ~ticket_keys();
+    ticket_keys(const ticket_keys&) = delete;
+    ticket_keys& operator=(const ticket_keys&) = delete;
+
+    // From then on the tickets of this context are made with these keys. Throws std::bad_alloc.
+    void serve(SSL_CTX* context, std::chrono::nanoseconds period);
+
+private:
+    struct key {
+        std::array<unsigned char, 16> name;
+        std::array<unsigned char, 32> cipher, mac;
+    };
+    enum class verdict { failed = -1, unknown = 0, current = 1, previous = 2 };  // as OpenSSL wants them
+
+    static int choose(SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt);
+    bool succeed(std::chrono::steady_clock::time_point now);
+    verdict current(key& k);
+    verdict named(const unsigned char* name, key& k);
+
+    std::mutex lock_;
+    std::chrono::nanoseconds period_{};                // lock_
+    std::chrono::steady_clock::time_point changed_{};  // lock_
+    key current_{}, previous_{};                       // lock_
+    bool has_current_ = false, has_previous_ = false;  // lock_
+};
+
+}  // namespace dunlin::tls
