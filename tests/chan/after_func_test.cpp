@@ -337,6 +337,7 @@ TEST_F(PlainThreadAfterFunc, PendingOnesAreForgottenWhenRunReturns) {
     std::atomic<int> runs{0};
     std::optional<timer> t;
     std::vector<timer> many;
+    const auto begin = std::chrono::steady_clock::now();
     dunlin::run({.max_procs = 4}, [&] {
         t.emplace(after_func(1h, [&] { runs.fetch_add(1); }));
         dunlin::wait_group wg;  // in the heap of whichever processor
@@ -347,6 +348,7 @@ TEST_F(PlainThreadAfterFunc, PendingOnesAreForgottenWhenRunReturns) {
         wg.wait();
         for (int i = 0; i < 100; ++i) many.push_back(std::move(*made.recv()));
     });
+    const bool in_time = std::chrono::steady_clock::now() - begin < 20ms;
     const int ran_inside = runs.load();  // a busy machine may have taken more than 20 ms
     dunlin::run({.max_procs = 4}, [] { dunlin::sleep_for(40ms); });
     EXPECT_EQ(runs.load(), ran_inside);
@@ -357,7 +359,11 @@ TEST_F(PlainThreadAfterFunc, PendingOnesAreForgottenWhenRunReturns) {
         wait_for(runs, ran_inside + 1);
         int were_pending = 0;
         for (timer& one : many) were_pending += one.reset(100us) ? 1 : 0;
-        EXPECT_EQ(were_pending, 100 - ran_inside);
+        // One that was due when run() returned may have started a goroutine, which was then forgotten before it ran.
+        EXPECT_LE(were_pending, 100 - ran_inside);
+        if (in_time) {
+            EXPECT_EQ(were_pending, 100);
+        }
         wait_for(runs, ran_inside + 101);
     });
     EXPECT_EQ(runs.load(), ran_inside + 101);
