@@ -10,6 +10,19 @@ install(TARGETS dunlin EXPORT dunlinTargets
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/dunlin" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
     FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.ipp")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# For debuggers: `source` and `settings set` lines name the first two; the program finds the third beside it or in share/dunlin.
+set(debuggers "${PROJECT_SOURCE_DIR}/tools/debuggers")
+install(FILES "${debuggers}/dunlin_gdb.py" "${debuggers}/dunlin_lldb.py" "${debuggers}/dunlin_goroutines.py"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/dunlin")
+install(PROGRAMS "${debuggers}/dunlin-core" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(BUILD_SHARED_LIBS)
+    # gdb loads it by itself with the library, where it is installed with the same prefix as gdb.
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/gdb-auto-load.py.in" "${PROJECT_BINARY_DIR}/gdb-auto-load.py" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/gdb-auto-load.py" DESTINATION "${CMAKE_INSTALL_DATADIR}/gdb/auto-load${CMAKE_INSTALL_FULL_LIBDIR}"
+        RENAME "libdunlin.so.${PROJECT_VERSION}-gdb.py")
+endif()
+
 install(EXPORT dunlinTargets NAMESPACE dunlin:: DESTINATION "${package_dir}")
 
 if(TARGET dunlin_tls)
@@ -19,6 +32,15 @@ if(TARGET dunlin_tls)
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
     install(EXPORT dunlinTlsTargets NAMESPACE dunlin:: DESTINATION "${package_dir}")
+endif()
+
+if(TARGET dunlin_nats)
+    install(TARGETS dunlin_nats EXPORT dunlinNatsTargets
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(EXPORT dunlinNatsTargets NAMESPACE dunlin:: DESTINATION "${package_dir}")
+    install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindDunlinLibnats.cmake" DESTINATION "${package_dir}")
 endif()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/dunlinConfig.cmake.in" "${PROJECT_BINARY_DIR}/dunlinConfig.cmake"
@@ -35,6 +57,10 @@ install(FILES "${PROJECT_BINARY_DIR}/dunlin.pc" DESTINATION "${CMAKE_INSTALL_LIB
 if(TARGET dunlin_tls)
     configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-tls.pc.in" "${PROJECT_BINARY_DIR}/dunlin-tls.pc" @ONLY)
     install(FILES "${PROJECT_BINARY_DIR}/dunlin-tls.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()
+if(TARGET dunlin_nats)
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-nats.pc.in" "${PROJECT_BINARY_DIR}/dunlin-nats.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/dunlin-nats.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endif()
 
 # Removes what the last installation from this build has written.

@@ -1,4 +1,4 @@
-# What is made only where another library is installed: dunlin::tls (OpenSSL 3), and examples and tests that use it or Boost.Beast. The library itself needs none.
+# What is made only where another library is installed: dunlin::tls (OpenSSL 3), dunlin::nats (libnats), and examples and tests that use it or Boost.Beast. The library itself needs none.
 include_guard(GLOBAL)
 
 if(NOT DUNLIN_TLS MATCHES "^(ON|OFF|AUTO)$")
@@ -23,6 +23,28 @@ else()
     message(STATUS "dunlin: no OpenSSL 3 (libssl-dev), or DUNLIN_TLS is off: dunlin::tls is left out")
 endif()
 
+if(NOT DUNLIN_NATS MATCHES "^(ON|OFF|AUTO)$")
+    message(FATAL_ERROR "dunlin: DUNLIN_NATS=${DUNLIN_NATS}: expected ON, OFF or AUTO")
+endif()
+if(NOT DUNLIN_NATS STREQUAL "OFF" AND NOT CMAKE_CROSSCOMPILING)
+    find_package(DunlinLibnats 3.4 QUIET) # FindDunlinLibnats.cmake, which strangers need too
+endif()
+if(DUNLIN_NATS STREQUAL "ON" AND NOT DunlinLibnats_FOUND)
+    message(FATAL_ERROR "dunlin: DUNLIN_NATS is ON, and there is no libnats of version 3.4 or later (libnats-dev)")
+endif()
+if(DunlinLibnats_FOUND)
+    file(GLOB nats_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/nats/*.cpp")
+    dunlin_library(dunlin_nats "" "${nats_sources}")
+    add_library(dunlin::nats ALIAS dunlin_nats)
+    target_link_libraries(dunlin_nats PUBLIC dunlin PRIVATE DunlinLibnats::libnats)
+    set_target_properties(dunlin_nats PROPERTIES EXPORT_NAME nats VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
+        set_target_properties(dunlin_nats PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it
+    endif()
+else()
+    message(STATUS "dunlin: no libnats (libnats-dev), or DUNLIN_NATS is off: dunlin::nats is left out")
+endif()
+
 # Boost's headers, as targets see them; not its package, whose name changes from one version of CMake to the next.
 if((DUNLIN_BUILD_TESTS OR DUNLIN_BUILD_EXAMPLES) AND NOT CMAKE_CROSSCOMPILING)
     find_path(DUNLIN_BEAST_INCLUDE boost/beast/version.hpp)
@@ -44,6 +66,8 @@ function(dunlin_wants name possible libraries)
         set(wanted dunlin_beast)
     elseif(name MATCHES "^tls(_|$)")
         set(wanted dunlin_tls)
+    elseif(name MATCHES "^nats(_|$)")
+        set(wanted dunlin_nats)
     endif()
     set(${possible} TRUE PARENT_SCOPE)
     if(wanted AND NOT TARGET ${wanted})
@@ -55,6 +79,9 @@ function(dunlin_wants name possible libraries)
     endif()
     if(wanted STREQUAL "dunlin_tls")
         list(APPEND wanted OpenSSL::SSL OpenSSL::Crypto) # they make certificates with it
+    endif()
+    if(wanted STREQUAL "dunlin_nats")
+        list(APPEND wanted DunlinLibnats::libnats) # tests look at what libnats does alone
     endif()
     set(${libraries} ${wanted} PARENT_SCOPE)
 endfunction()

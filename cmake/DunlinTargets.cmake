@@ -50,6 +50,9 @@ endif()
 function(dunlin_source_files out)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
     file(GLOB_RECURSE assembly CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.S")
+    if(NOT DUNLIN_SIM)
+        list(FILTER sources EXCLUDE REGEX "/src/sim/")
+    endif()
     list(FILTER assembly INCLUDE REGEX "_${DUNLIN_CPU}\\.S$")
     set(${out} ${sources} ${assembly} PARENT_SCOPE)
 endfunction()
@@ -62,6 +65,9 @@ function(dunlin_library name kind sources)
         PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
         PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_compile_options(${name} PRIVATE ${DUNLIN_WARNINGS} ${DUNLIN_OPTIMISATION} -fno-omit-frame-pointer)
+    if(DUNLIN_SIM)
+        target_compile_definitions(${name} PUBLIC DUNLIN_SIM=1) # whoever uses it sees the same atomic variables
+    endif()
     # Whoever links an instrumented library must be instrumented too.
     target_compile_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
     target_link_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
@@ -72,6 +78,16 @@ function(dunlin_library name kind sources)
         POSITION_INDEPENDENT_CODE ON
         CXX_VISIBILITY_PRESET hidden
         VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+# Compiles the files of the library several at a time. Those that are named here have names of their own that a neighbour has too: each is compiled by
+# itself (a new one is told by the compiler: "redefinition of", "conflicts with").
+function(dunlin_compile_together name)
+    set(alone chan/timed_call io/byte_stream net/listener net/packet platform/mortal_lock platform/usable sched/hand_off sched/monitor sched/processor
+        sched/sample)
+    list(TRANSFORM alone REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/\\1.cpp")
+    set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
 # A program of ours, linked with the library as a stranger's would be.

@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/dunlin.hpp>
 
 #include "chan/timed_call.h"
@@ -31,6 +32,7 @@
 #include "sched/crash.h"
 #include "sched/deadlock.h"
 #include "sched/freeze.h"
+#include "sched/global_queue.h"
 #include "sched/goroutine.h"
 #include "sched/hooks.h"
 #include "sched/lifetime.h"
@@ -157,7 +159,7 @@ struct main_call {
     void* frame;
 };
 
-std::atomic<std::uint32_t> main_done{0};
+platform::atomic<std::uint32_t> main_done{0};
 
 void main_entry(void* raw) {
     const main_call call = *static_cast<main_call*>(raw);
@@ -296,6 +298,39 @@ void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* gro
     }
     g->group.store(g->flags & sched::goroutine::own_stack ? nullptr : group, std::memory_order_relaxed);
     sched::start_goroutine(g);
+}
+
+static sched::goroutine_list list_of(const new_goroutines& l) noexcept {
+    sched::goroutine_list list;
+    list.head = l.first != nullptr ? of(l.first) : nullptr;
+    list.tail = l.last != nullptr ? of(l.last) : nullptr;
+    list.size = l.count;
+    return list;
+}
+
+static void note(new_goroutines& l, const sched::goroutine_list& list) noexcept {
+    l = {reinterpret_cast<goroutine_handle*>(list.head), reinterpret_cast<goroutine_handle*>(list.tail), list.size};
+}
+
+void add_to(new_goroutines& l, new_goroutine n, void (*entry)(void*), const void* group) noexcept {
+    sched::goroutine* g = of(n.g);
+    g->entry = entry;
+    g->group.store(g->flags & sched::goroutine::own_stack ? nullptr : group, std::memory_order_relaxed);
+    sched::goroutine_list list = list_of(l);
+    list.push_back(g);
+    note(l, list);
+}
+
+new_goroutine take_off(new_goroutines& l) noexcept {
+    sched::goroutine_list list = list_of(l);
+    sched::goroutine* g = list.pop_front();
+    note(l, list);
+    return {reinterpret_cast<goroutine_handle*>(g), g->frame()};
+}
+
+void start_all(const new_goroutines& l) noexcept {
+    sched::goroutine_list list = list_of(l);
+    sched::start_goroutines(list);
 }
 
 void discard(new_goroutine n) noexcept { sched::discard_goroutine(of(n.g)); }

@@ -25,7 +25,6 @@
 #endif
 
 #include <array>
-#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -35,6 +34,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/io.hpp>
 
 #if DUNLIN_DETAIL_BOOST_ASIO
@@ -80,8 +80,8 @@ public:
 private:
     explicit asio_category(const std::error_category& c) noexcept : standard_(c) {}
     ~asio_category() = default;
-    static std::atomic<const asio_category*>& list() noexcept {
-        static std::atomic<const asio_category*> first{nullptr};
+    static platform::atomic<const asio_category*>& list() noexcept {
+        static platform::atomic<const asio_category*> first{nullptr};
         return first;
     }
 

@@ -3,13 +3,13 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {
@@ -42,7 +42,7 @@ private:
     [[noreturn]] static void throw_bad_count(std::ptrdiff_t expected);
     std::uint64_t take_arrivals(std::ptrdiff_t n) noexcept;
 
-    std::atomic<std::uint64_t> word_;  // phase:32 | arrivals that are missing:32
+    platform::atomic<std::uint64_t> word_;  // phase:32 | arrivals that are missing:32
     std::uint32_t expected_;           // bucket's lock: in the next phase
 };
 

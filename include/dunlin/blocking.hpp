@@ -4,7 +4,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <concepts>
 #include <exception>
 #include <functional>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/spawn.hpp>
 
 namespace dunlin {
@@ -21,7 +21,7 @@ namespace detail {
 
 // What calls of one place have been like: hand the processor on at once, or wait and see.
 struct blocking_site {
-    std::atomic<unsigned char> score{0};
+    platform::atomic<unsigned char> score{0};
 };
 
 // From construction to destruction the goroutine is in a call that may block.

@@ -23,6 +23,7 @@ struct received_access;
 
 template <class T>
 class chan;
+#define DUNLIN_IS_NO_ELEMENT "a channel's elements are objects: use a pointer, or std::reference_wrapper"
 template <class T>
 class sender;
 template <class T>
@@ -76,7 +77,6 @@ namespace detail {
 
 template <class T>
 constexpr void check_element() {
-    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel's elements are objects: use a pointer, or std::reference_wrapper");
     static_assert(std::is_nothrow_move_constructible_v<T> || std::is_copy_constructible_v<T>,
         "a channel's elements must be movable without exceptions, or copyable (what may throw when it is moved is copied): "
         "wrap it in a std::unique_ptr");
@@ -161,6 +161,11 @@ public:
         T copy(value);
         return sent_as(send_with_deadline(copy, deadline_in(d), where));
     }
+    template <class Value, number N>
+    sent send_for(Value&&, N) const {
+        static_assert(has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return channel_status::would_block;
+    }
     /// The same until `t`.
     template <class Clock, class Duration>
     sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
@@ -222,7 +227,8 @@ public:
     receive_iterator() = default;
     receive_iterator(const Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
 
-    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works.
+    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. It has been received by then: if the loop's variable
+    /// throws when it is initialised, the value is lost. Where that matters: `for (T&& v : c)`, which initialises nothing.
     T&& operator*() const noexcept { return std::move(*value_); }
     receive_iterator& operator++() {
         value_.reset();
@@ -414,7 +420,7 @@ private:
 /// A T whose move may throw must be copyable instead. It is sent in a box, as a copy that the sender makes, and
 /// received as a copy of that: one allocation more, and nothing that may throw happens inside the channel. If the
 /// sender's copy throws, nothing was sent; `value` is as it was after each send, also one that went through. If the
-/// receiver's throws, the value is first in the channel again and the next receive, or whoever waits, gets it; also on
+/// receiver's throws, the value is first in the channel again and a receiver that waits, or else the next one, gets it; also on
 /// a channel that is closed.
 template <class T>
 class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
@@ -441,6 +447,26 @@ private:
     friend class receiver<T>;
     explicit chan(detail::chan_handle h) noexcept : handle_(std::move(h)) {}
     detail::chan_handle handle_;
+};
+
+// What cannot be sent: one line is said of it, and not all that would fail inside.
+template <class T>
+    requires(!std::is_object_v<T> || std::is_const_v<T>)
+class chan<T> {
+public:
+    chan() = default;
+    explicit chan(std::ptrdiff_t) {}
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>, DUNLIN_IS_NO_ELEMENT);
+};
+template <class T>
+    requires(!std::is_object_v<T> || std::is_const_v<T>)
+class sender<T> {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>, DUNLIN_IS_NO_ELEMENT);
+};
+template <class T>
+    requires(!std::is_object_v<T> || std::is_const_v<T>)
+class receiver<T> {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>, DUNLIN_IS_NO_ELEMENT);
 };
 
 namespace detail {

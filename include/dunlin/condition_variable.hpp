@@ -189,6 +189,11 @@ public:
     cv_status wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, this->after(detail::deadline_in(d)), where);
     }
+    template <class Lock, detail::number N, class... Rest>
+    cv_status wait_for(Lock&, N, Rest&&...) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return {};
+    }
     template <class Lock, class Rep, class Period, class Predicate>
         requires detail::condition<Predicate>
     bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
@@ -241,6 +246,11 @@ public:
     template <class Rep, class Period>
     cv_status wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return wait_to(lock, after(detail::deadline_in(d)), where);
+    }
+    template <detail::number N, class... Rest>
+    cv_status wait_for(lock_type&, N, Rest&&...) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return {};
     }
     template <class Rep, class Period, detail::condition Predicate>
     bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {

@@ -48,6 +48,11 @@ public:
         std::source_location where = std::source_location::current()) const {
         return wait_until_ns(deadline_in(d), where);
     }
+    template <number N>
+    future_status wait_for(N) const {
+        static_assert(has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return {};
+    }
     template <class Clock, class Duration>
     future_status wait_until(const std::chrono::time_point<Clock, Duration>& t,
         std::source_location where = std::source_location::current()) const {
@@ -234,6 +239,8 @@ private:
 
 }  // namespace detail
 
+#define DUNLIN_CANNOT_BE_THE_RESULT "dunlin::promise: the value cannot become the result's type (what cannot be copied: std::move)"
+
 /// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the
 /// future gets broken_promise.
 template <class T>
@@ -258,6 +265,11 @@ public:
     {
         this->set(false, std::addressof(value));
     }
+    template <class U>
+        requires(!std::is_convertible_v<U, T>)
+    void set_value(U&&) {
+        static_assert(std::is_convertible_v<U, T>, DUNLIN_CANNOT_BE_THE_RESULT);
+    }
     /// Sets it now, and wakes those who wait for it when the calling goroutine has ended: see
     /// set_exception_at_thread_exit(). Throws the same.
     void set_value_at_thread_exit(const T& value)
@@ -274,6 +286,11 @@ public:
         requires std::is_lvalue_reference_v<T>
     {
         this->set(true, std::addressof(value));
+    }
+    template <class U>
+        requires(!std::is_convertible_v<U, T>)
+    void set_value_at_thread_exit(U&&) {
+        static_assert(std::is_convertible_v<U, T>, DUNLIN_CANNOT_BE_THE_RESULT);
     }
 
     void swap(promise& other) noexcept { this->swap_with(other); }

@@ -57,6 +57,9 @@ concept byte_range = std::ranges::contiguous_range<R> && std::ranges::sized_rang
 template <class R>
 concept writable_byte_range = byte_range<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
+// As for durations (clock.hpp): one line is said, and not all that a number is not.
+#define DUNLIN_IS_NO_BUFFER "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
+
 }  // namespace detail
 
 /// Where to read to: a span of bytes or chars, a vector, array or string (its present size), or an address and a size. A view: it owns nothing.
@@ -67,6 +70,10 @@ public:
     template <detail::writable_byte_range R>
         requires(!std::same_as<std::remove_cvref_t<R>, mutable_buffer>)
     constexpr mutable_buffer(R&& r) noexcept : data_(std::ranges::data(r)), size_(std::ranges::size(r)) {}
+    template <detail::number N>
+    constexpr mutable_buffer(N) noexcept {
+        static_assert(!detail::number<N>, DUNLIN_IS_NO_BUFFER);
+    }
 
     constexpr void* data() const noexcept { return data_; }
     constexpr std::size_t size() const noexcept { return size_; }
@@ -95,6 +102,10 @@ public:
         requires(!std::convertible_to<R, std::string_view> && !std::same_as<std::remove_cvref_t<R>, const_buffer> &&
                  !std::same_as<std::remove_cvref_t<R>, mutable_buffer>)
     constexpr const_buffer(R&& r) noexcept : data_(std::ranges::data(r)), size_(std::ranges::size(r)) {}
+    template <detail::number N>
+    constexpr const_buffer(N) noexcept {
+        static_assert(!detail::number<N>, DUNLIN_IS_NO_BUFFER);
+    }
 
     constexpr const void* data() const noexcept { return data_; }
     constexpr std::size_t size() const noexcept { return size_; }

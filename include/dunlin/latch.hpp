@@ -44,6 +44,11 @@ public:
     bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
         return counter_.wait_limited({detail::deadline_in(d), nullptr}, detail::latch_reason, where) == detail::wait_outcome::ok;
     }
+    template <detail::number N>
+    bool wait_for(N) const {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
         return detail::wait_on_clock(

@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <source_location>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {
@@ -57,6 +57,11 @@ public:
     bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return try_lock() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
+    template <detail::number N>
+    bool try_lock_for(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
@@ -97,12 +102,12 @@ private:
     static void look_for_waiters(const void* address) noexcept;
 
     // locked | somebody was taken off the queue and told to try, and has not come yet.
-    std::atomic<std::uint32_t> word_{0};
-    std::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: in which run that was
+    platform::atomic<std::uint32_t> word_{0};
+    platform::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: in which run that was
     // The holder's: a goroutine's number, or a plain thread's mark; 0 while it is free. Cleared before the release of word_, so nobody who is not
     // the holder ever reads itself here after a failed take().
-    std::atomic<std::uint64_t> owner_{0};
-    std::atomic<std::int64_t> since_ns_{0};  // the holder's; coarse
+    platform::atomic<std::uint64_t> owner_{0};
+    platform::atomic<std::int64_t> since_ns_{0};  // the holder's; coarse
 };
 
 /// std has two; here every mutex can be waited for with a limit.
@@ -130,6 +135,11 @@ public:
     template <class Rep, class Period>
     bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return again() || first(mutex_.try_lock_for(d, where));
+    }
+    template <detail::number N>
+    bool try_lock_for(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
     }
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {

@@ -4,7 +4,6 @@
 #include <dunlin/config.hpp>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/io.hpp>
 
 namespace dunlin::net {
@@ -140,7 +140,7 @@ private:
     friend struct listener_access;
     stream accept_one(detail::io_limit limit, const where_type& w);
 
-    std::atomic<bool> has_path_{false};  // of a Unix socket, to be removed by the first close()
+    platform::atomic<bool> has_path_{false};  // of a Unix socket, to be removed by the first close()
     std::string path_;
 };
 
@@ -290,6 +290,11 @@ stream dial(std::string_view network, std::string_view address, const std::chron
         ec = std::make_error_code(std::errc::invalid_argument);
         return {};
     }
+}
+template <detail::number N, class... Rest>
+stream dial(std::string_view, std::string_view, N, Rest&&...) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return {};
 }
 template <class... Rest>
 stream dial(std::string_view network, const address& a, Rest&&... rest) {

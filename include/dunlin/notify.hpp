@@ -60,7 +60,7 @@ public:
     /// Takes the permit if it is there now.
     bool try_wait() const noexcept { return permit_.try_recv().has_value(); }
 
-    /// What wait() receives from, for select(). Whoever receives has taken the permit.
+    /// What wait() receives from, for select(). The receiver has taken the permit.
     receiver<std::monostate> channel() const noexcept { return permit_; }
 
     /// The same object?

@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <exception>
@@ -15,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/detail/spawn.hpp>
 #include <dunlin/mutex.hpp>
@@ -121,7 +121,7 @@ private:
     }
 
     mutex mutex_;  // held while a function runs
-    std::atomic<bool> done_{false};
+    platform::atomic<bool> done_{false};
 };
 
 /// retry_once_flag::call() in std's spelling.

@@ -1,4 +1,4 @@
-// packaged_task.hpp - a function whose result goes to a future, whoever calls it.
+// packaged_task.hpp - a function whose result goes to a future.
 #pragma once
 
 #include <dunlin/config.hpp>

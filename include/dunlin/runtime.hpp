@@ -53,12 +53,12 @@ struct hand_off_stats {
     std::uint64_t from_blocking = 0;    ///< processors that the monitor took from a blocking() that lasted
     std::uint64_t from_blocked = 0;     ///< from threads that slept in the kernel unannounced
     std::uint64_t from_hogs = 0;        ///< from goroutines that had used up their time slice
-    std::uint64_t urgent = 0;           ///< of these, before its end, for somebody just woken
+    std::uint64_t urgent = 0;           ///< of these, before its end, for a goroutine just woken: lent, mostly
     std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
     std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
     std::size_t preempted_now = 0;      ///< of these, now
     std::uint64_t thaws = 0;            ///< let go on without a processor, because others seemed to wait for a lock of theirs
-    std::uint64_t given_back = 0;       ///< idle processors given to threads that computed without one
+    std::uint64_t given_back = 0;       ///< idle or lent processors given to threads that computed without one
     std::uint64_t returns_idle = 0;     ///< goroutines that came to the runtime without a processor and found an idle or offered one
     std::uint64_t returns_queued = 0;   ///< that found none, and queued
     std::uint64_t threads_ended = 0;    ///< threads given back because they had nothing to do
@@ -109,12 +109,34 @@ struct runtime_stats {
 DUNLIN_API runtime_stats stats();
 
 /// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that are alike in all of it, in name
-/// and labels are one paragraph, "and 999 like it", with the shortest and the longest wait. Of one that computes, or was preempted, the
-/// stack too: its thread is asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the kernel
+/// and labels are one paragraph, "and 999 like it", with the shortest and the longest wait; the longest waits come first. Of one that computes,
+/// or was preempted, the stack too: its thread is asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose
+/// thread sleeps in the kernel
 /// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
 /// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
 /// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside `blocking()` or `no_preempt`.
 /// Stops the world while it looks, 4 ms for those that compute at most; names and lines are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
+
+/// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "groups": [...], "groups_left_out": N,
+/// "goroutines_left_out": N}`. A group, of those that are alike, has `count`, `ids` (a hundred at most), `state`, `created_at` and `stack` (an array
+/// of `{"pc", "function", "at"}`, innermost first, empty if it is not known), and where there is one `name`, `labels`, `reason`, `shortest_wait_ns`,
+/// `longest_wait_ns`, `waits_at`, `object` (the mutex that is waited for), `holder` (the goroutine that has it), `locked_to_thread`, `in_place`,
+/// `asleep_in_kernel_at`. New members may come in any version.
+enum class dump_format : unsigned char { text, json };
+
+struct dump_options {
+    dump_format format = dump_format::text;
+    /// Those with the longest waits, and of the others how many.
+    std::size_t paragraphs = 1000;
+};
+
+/// dump(out) is the one with dump_options().
+DUNLIN_API void dump(std::ostream& out, const dump_options& options);
+
+/// Writes how many goroutines have which stack, in the format of pprof (not compressed), for `go tool pprof`, speedscope and their like. Samples have the
+/// goroutines' labels, and two more: `state` (what dumps say: "running", "chan receive") and, of those that have one, `name`.
+/// Which stacks are known: as for dump(). Stops the world while it looks, as dump(). From goroutines and plain threads. Throws std::bad_alloc.
+DUNLIN_API void goroutine_profile(std::ostream& out);
 
 }  // namespace dunlin::runtime

@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +10,14 @@
 #include <source_location>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {
+
+namespace park {
+class lot_bucket;
+}
 
 namespace detail {
 
@@ -37,9 +41,10 @@ private:
     [[noreturn]] void throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const;
     bool settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept;
     bool try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept;
+    bool release_one(park::lot_bucket& b, std::ptrdiff_t most) noexcept;
     static void hand_out(const void* address) noexcept;
 
-    std::atomic<std::ptrdiff_t> permits_;
+    platform::atomic<std::ptrdiff_t> permits_;
 };
 
 DUNLIN_API void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most);  // throws
@@ -83,6 +88,11 @@ public:
     template <class Rep, class Period>
     bool try_acquire_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return core_.try_acquire() || acquire_until(detail::deadline_in(d), where);
+    }
+    template <detail::number N>
+    bool try_acquire_for(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
     }
     template <class Clock, class Duration>
     bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {

@@ -3,13 +3,13 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <shared_mutex>
 #include <source_location>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin {
@@ -48,6 +48,11 @@ public:
     bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return try_lock() || wait_until(writer, detail::deadline_in(d), where);
     }
+    template <detail::number N>
+    bool try_lock_for(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
@@ -77,6 +82,11 @@ public:
     template <class Rep, class Period>
     bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         return try_lock_shared() || wait_until(reader, detail::deadline_in(d), where);
+    }
+    template <detail::number N>
+    bool try_lock_shared_for(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
     }
     template <class Clock, class Duration>
     bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
@@ -112,7 +122,7 @@ private:
     void unlock_shared_slow();
     struct queue;
 
-    std::atomic<std::uint32_t> word_{0};
+    platform::atomic<std::uint32_t> word_{0};
 };
 
 using shared_timed_mutex = shared_mutex;

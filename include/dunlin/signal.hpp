@@ -19,7 +19,7 @@ namespace dunlin {
 ///
 /// From the call on these signals no longer do what they did (end the program, say). Several channels each get them. The channel has room for `capacity`
 /// signals; what comes while it is full is lost. When all handles of the channel are gone it gets nothing more, and when that was the last for a
-/// signal, the signal does again what it did before (unless somebody else has installed a handler since).
+/// signal, the signal does again what it did before (unless another handler has been installed since).
 /// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its signals; so a goroutine that does so is
 ///           no deadlock. Which thread a signal interrupts is the kernel's choice; a signal that all threads block reaches nobody.
 /// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one that preempts goroutines; io_error;
@@ -48,7 +48,7 @@ private:
 ///     serve(ctx);
 /// err() is errc::cancelled then, and cause() a signal_received. From its making on these signals no longer do what
 /// they did. stop(), or its end, gives them back: each does again what it did before, unless another signal_context or
-/// signal_channel wants it, or somebody else has installed a handler since. The second Ctrl-C ends the program if
+/// signal_channel wants it, or another handler has been installed since. The second Ctrl-C ends the program if
 /// stop() is called after the first.
 ///
 /// One thread or goroutine at a time may use the object; the contexts derived from it, and copies of it as a context,

@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include <dunlin/context.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/wait_group.hpp>
 #include <dunlin/weighted_semaphore.hpp>
@@ -170,6 +170,11 @@ public:
     bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
         require("wait_for");
         return detail::join_limited(handle_, {detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
+    }
+    template <detail::number N>
+    bool wait_for(N) const {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
     }
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
@@ -329,6 +334,36 @@ public:
         static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F, Args...>) start(&options, std::forward<F>(f), std::forward<Args>(args)...);
     }
+    /// Starts n members that run f(0) to f(n - 1), each with its own copy of f: n calls of go(), but counted and published once, and one thread woken at most.
+    /// With set_limit() they are started one after the other, as places become free.
+    /// Blocks    Nothing; with a limit the goroutine (a plain thread on a plain thread).
+    /// Throws    std::bad_alloc, and what copying f throws: none of them has been started then (with a limit: those before it have been). Whatever go() throws.
+    template <class F>
+    [[gnu::always_inline]] void go_n(std::size_t n, const F& f) {
+        static_assert(detail::fits<const F&, std::size_t>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<const F&, std::size_t>) {
+            detail::check_function(f, "dunlin::task_group::go_n");
+            if (places_ != nullptr) [[unlikely]] {
+                for (std::size_t i = 0; i < n; ++i) start(nullptr, f, i);
+                return;
+            }
+            using body = member<detail::call_of<const F&, std::size_t>>;
+            static_assert(alignof(body) <= 64, "a goroutine's function may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
+            made_members<body> made;
+            for (std::size_t i = 0; i < n; ++i) {
+                const detail::new_goroutine g = detail::make(sizeof(body), alignof(body), nullptr, std::source_location());
+                try {
+                    ::new (g.frame) body(this, f, i);
+                } catch (...) {
+                    detail::discard(g);
+                    throw;
+                }
+                detail::add_to(made.list, g, body::entry, &members_);
+            }
+            members_.add_some(static_cast<std::uint32_t>(n));
+            detail::start_all(std::exchange(made.list, {}));
+        }
+    }
     void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
 
     /// Starts a member if that is possible without waiting for a place. False: f was not touched.
@@ -402,28 +437,43 @@ private:
             group->members_.done();
         }
     };
+    // What a member runs, in the goroutine's own storage.
+    template <class Call>
+    struct member {
+        task_group* group;
+        Call run;
+        template <class... Values>
+        explicit member(task_group* g, Values&&... values) : group(g), run(std::in_place, std::forward<Values>(values)...) {}
+        static void entry(void* raw) {
+            task_group* group = static_cast<member*>(raw)->group;
+            member_guard leave{group};
+            detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
+            try {
+                static_cast<void>(static_cast<member*>(raw)->run());
+            } catch (...) {
+                group->failed(std::current_exception());
+            }
+        }
+    };
+    // Members that are made and not yet started; those that are left are destroyed, and never ran.
+    template <class Body>
+    struct made_members {
+        detail::new_goroutines list;
+        ~made_members() {
+            while (list.count != 0) {
+                const detail::new_goroutine n = detail::take_off(list);
+                static_cast<Body*>(n.frame)->~Body();
+                detail::discard(n);
+            }
+        }
+    };
     template <class F, class... Args>
     [[gnu::always_inline]] void start_in_place(const go_options* options, F&& f, Args&&... args) {
-        using call = detail::call_of<F, Args...>;
-        struct member {
-            task_group* group;
-            call run;
-            member(task_group* g, F&& fn, Args&&... values) : group(g), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
-            static void entry(void* raw) {
-                task_group* group = static_cast<member*>(raw)->group;
-                member_guard leave{group};
-                detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
-                try {
-                    static_cast<void>(static_cast<member*>(raw)->run());
-                } catch (...) {
-                    group->failed(std::current_exception());
-                }
-            }
-        };
+        using body = member<detail::call_of<F, Args...>>;
         members_.add_one();
         try {
             detail::check_function(f, "dunlin::task_group::go");
-            detail::launch<member>(options, std::source_location(), detail::end_kind::detached, &members_, member::entry, this, std::forward<F>(f),
+            detail::launch<body>(options, std::source_location(), detail::end_kind::detached, &members_, body::entry, this, std::forward<F>(f),
                                    std::forward<Args>(args)...);
         } catch (...) {
             const member_guard not_started{this};
@@ -435,7 +485,7 @@ private:
     struct locked;
 
     detail::group_counter members_;
-    std::atomic<bool> has_error_{false};                     // lock_ to write; wait() looks when all members have ended
+    platform::atomic<bool> has_error_{false};                     // lock_ to write; wait() looks when all members have ended
     alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
     std::exception_ptr error_;                               // lock_: the first
     std::unique_ptr<weighted_semaphore> places_;             // changes while there are no members; null: no limit

@@ -13,6 +13,7 @@
 
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/spawn.hpp>
 
 namespace dunlin {
@@ -49,7 +50,7 @@ public:
 
 private:
     friend struct timed_call_access;
-    std::atomic<std::uint32_t> references_{1};
+    platform::atomic<std::uint32_t> references_{1};
     alignas(8) unsigned char entry_[56];  // timer::timer_entry and more; src/chan/timed_call.cpp
 };
 

@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <source_location>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/go.hpp>
 
@@ -33,6 +33,7 @@ public:
     static constexpr std::uint32_t most_added = INT32_MAX;
     void add(std::int64_t n);
     void add_one() noexcept { word_.fetch_add(1, std::memory_order_relaxed); }
+    void add_some(std::uint32_t n) noexcept { word_.fetch_add(n, std::memory_order_relaxed); }  // members as well
     void done() noexcept {
         // The common case here; what it pairs with is said in add_slow().
         std::uint64_t word = word_.load(std::memory_order_relaxed);
@@ -72,7 +73,7 @@ private:
     bool finish(std::int64_t n) noexcept;
     wait_outcome wait_in_queue(const wait_limit* limit, unsigned char reason, const std::source_location& where);
 
-    std::atomic<std::uint64_t> word_{one_reference};
+    platform::atomic<std::uint64_t> word_{one_reference};
 };
 
 // Of sched::wait_reason; checked in src/sync/group_counter.cpp.
@@ -124,6 +125,11 @@ public:
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
         return counter_->wait_limited({detail::deadline_in(d), nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok;
+    }
+    template <detail::number N>
+    bool wait_for(N) const {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
     }
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {

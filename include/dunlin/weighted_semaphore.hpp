@@ -28,8 +28,8 @@ public:
 /// It may be destroyed as soon as nobody waits for it, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
 /// Fairness  First come, first served: nobody is passed, so that one who wants many is not kept waiting for ever by
-///           those who want few. While somebody waits try_acquire() takes nothing, though there be permits.
-/// Misuse    Destruction while somebody waits ends the process with a report.
+///           those who want few. While there are waiters try_acquire() takes nothing, though there be permits.
+/// Misuse    Destruction while there are waiters ends the process with a report.
 /// Cost      A lock for each call; no allocation but for a deadline. (counting_semaphore, which takes one at a time,
 ///           has no lock while there are permits.)
 /// Source    Go's golang.org/x/sync/semaphore.Weighted; tokio::sync::Semaphore for close().

@@ -17,6 +17,7 @@
 
 #include <cstring>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 #include "park/biased_lock.h"
@@ -136,8 +137,8 @@ private:
     // In the order of their use: a send that meets its receiver needs the first line only.
     const element_type& type_;           // constant
     park::wait_queue receivers_;         // lock
-    std::atomic<std::size_t> count_{0};  // lock to write
-    std::atomic<bool> closed_{false};    // lock to write. Release, for closed()
+    platform::atomic<std::size_t> count_{0};  // lock to write
+    platform::atomic<bool> closed_{false};    // lock to write. Release, for closed()
     channel_kind kind_;                  // constant
     park::wait_queue senders_;           // lock
     const std::size_t capacity_;         // constant

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include <dunlin/context.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/timer.hpp>
 
 #include "chan/core.h"
@@ -75,7 +76,7 @@ struct stop_link {
     context_node* node;           // lock; null: it is gone
     const std::stop_token token;
     std::optional<std::stop_callback<request>> callback;
-    std::atomic<bool> through{false};  // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
+    platform::atomic<bool> through{false};  // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
 };
 static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
@@ -117,7 +118,7 @@ public:
     // The first that is not forgotten, as far as is known.
     const deadline& valid_deadline() const noexcept;
     std::exception_ptr deadline_cause;     // constant
-    std::atomic<int> err{0};               // lock to write: an errc. Release publishes `cause`
+    platform::atomic<int> err{0};               // lock to write: an errc. Release publishes `cause`
     std::exception_ptr cause;              // lock to write, before err
 
 private:

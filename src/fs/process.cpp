@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <dunlin/blocking.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/process.hpp>
 
 #include "fs/pipe.h"
@@ -41,7 +42,7 @@
 
 namespace dunlin {
 
-std::atomic<bool> fs::use_pidfd{true};
+platform::atomic<bool> fs::use_pidfd{true};
 
 struct process::state final : fs::watched {
     std::string name;  // constant

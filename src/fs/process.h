@@ -1,11 +1,12 @@
 // process.h - for tests: how the ends of children are learnt.
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 
 namespace dunlin::fs {
 
 // False: as on a kernel without pidfd_open. Relaxed: set before children are started.
-extern std::atomic<bool> use_pidfd;
+extern platform::atomic<bool> use_pidfd;
 
 }  // namespace dunlin::fs

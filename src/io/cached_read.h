@@ -1,7 +1,8 @@
 // cached_read.h - a read of a file that takes what is in the page cache and never waits for the disk.
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cerrno>
 #include <cstddef>
 #include <sys/uio.h>
@@ -15,7 +16,7 @@
 
 namespace dunlin::io {
 
-inline std::atomic<bool> has_nowait{true};  // the kernel has preadv2 and this flag. A hint: several may find out that it has not
+inline platform::atomic<bool> has_nowait{true};  // the kernel has preadv2 and this flag. A hint: several may find out that it has not
 
 inline constexpr long at_position = -1;  // an offset: where the file is, which moves on
 

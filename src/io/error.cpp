@@ -2,6 +2,7 @@
 #include <new>
 #include <utility>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/io.hpp>
 
 #include "io/describe.h"
@@ -17,7 +18,7 @@ namespace detail {
 
 namespace {
 
-std::atomic<std::string (*)(io_descriptor*)> describe_socket{nullptr};
+platform::atomic<std::string (*)(io_descriptor*)> describe_socket{nullptr};
 
 struct text_name final : netpoll::descriptor_name {
     std::string text;

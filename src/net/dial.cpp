@@ -13,6 +13,7 @@
 
 #include <dunlin/chan.hpp>
 #include <dunlin/context.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/net.hpp>
 
@@ -188,7 +189,7 @@ wait_limit limit_in(std::chrono::nanoseconds timeout) { return {detail::deadline
 
 }  // namespace
 
-constinit std::atomic<void (*)() noexcept> when_connected{nullptr};
+constinit platform::atomic<void (*)() noexcept> when_connected{nullptr};
 
 io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
     const std::source_location& where) {

@@ -36,7 +36,7 @@ struct flight : std::enable_shared_from_this<flight> {
 };
 using flight_ptr = std::shared_ptr<flight>;
 
-// A second close is no mistake here: whoever closed it first may have been frozen before it had.
+// A second close is no mistake here: the goroutine that closed it first may have been frozen before it had.
 void close_once(const chan<char>& c) {
     try {
         c.close();

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/net.hpp>
 
 #include "io/operation.h"
@@ -82,7 +82,7 @@ inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, un
     std::string_view detail = {});
 
 // For tests: called when a connection has been made and nobody knows it yet.
-extern std::atomic<void (*)() noexcept> when_connected;
+extern platform::atomic<void (*)() noexcept> when_connected;
 
 // Connects a socket to one address. Null and `ec`.
 io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,

@@ -49,14 +49,16 @@ public:
         const sched::goroutine* g;
         const member* next;  // null: the last one
         std::uint32_t in_group;
-        bool first;
+        std::int64_t since_ns;  // in the first: the longest wait of the group began then; never: none waits
     };
+    static constexpr std::int64_t never = INT64_MAX;
+
+    // The groups in the order of their longest waits, those that do not wait last. Before it: in the order in which they were added.
+    void sort() noexcept;
     // f(member) for the first one of each group.
     template <class F>
     void for_each_group(F f) const noexcept {
-        for (std::size_t i = 0; i < used_; ++i) {
-            if (members_[i].first) f(members_[i]);
-        }
+        for (std::size_t i = 0; i < firsts_used_; ++i) f(*firsts_[i]);
     }
 
 private:
@@ -69,7 +71,8 @@ private:
     std::byte* memory_ = nullptr;
     std::size_t bytes_ = 0;
     member* members_ = nullptr;
-    std::size_t room_ = 0, used_ = 0;
+    const member** firsts_ = nullptr;  // of each group
+    std::size_t room_ = 0, used_ = 0, firsts_used_ = 0;
     group* groups_ = nullptr;
     std::size_t mask_ = 0;
 };

@@ -8,6 +8,8 @@
 #include <dunlin/runtime.hpp>
 
 #include "observe/alike.h"
+#include "observe/collect.h"
+#include "observe/dump_json.h"
 #include "observe/page.h"
 #include "observe/report.h"
 #include "park/lot.h"
@@ -30,27 +32,8 @@ using sched::goroutine;
 using sched::goroutine_state;
 using sched::the_scheduler;
 
-bool alive(const goroutine& g) noexcept {
-    const goroutine_state state = g.state.load(std::memory_order_acquire);
-    return state != goroutine_state::dead && state != goroutine_state::frozen;
-}
-
 constexpr std::int64_t worth_saying_ns = 1'000'000;
 constexpr std::uint32_t named_of_a_group = 16;
-
-// Of a goroutine and those that are alike.
-struct waited {
-    std::int64_t shortest_ns, longest_ns;
-
-    explicit waited(const alike::member* m) noexcept : shortest_ns(INT64_MAX), longest_ns(0) {
-        const std::int64_t now = platform::now_ns();
-        for (; m != nullptr; m = m->next) {
-            const std::int64_t ns = m->g->waits_since_ns != 0 ? now - m->g->waits_since_ns : 0;
-            shortest_ns = std::min(shortest_ns, ns);
-            longest_ns = std::max(longest_ns, ns);
-        }
-    }
-};
 
 // "    and 999 like it: 8, 9, 10 and 996 more"
 void write_others(platform::text_writer& out, const alike::member& first) noexcept {
@@ -96,67 +79,19 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
     }
 }
 
-int searches_left = 0;  // one report at a time: the world is stopped
-
-// The mutex that it waits for, null if it is something else. A search for each: only so many.
-const void* mutex_of(const goroutine& g) noexcept {
-    if (g.state.load(std::memory_order_acquire) != goroutine_state::waiting) return nullptr;
-    if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::mutex_lock || searches_left == 0) return nullptr;
-    --searches_left;
-    return park::object_waited_for(&g);
-}
-
 // Whoever waits for a mutex would like to know whom to ask.
 void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
     if (const void* mutex = mutex_of(g)) detail::mutex_holder::print(out, mutex);
 }
 
-bool has_trace(const goroutine& g) noexcept {
-    const goroutine_state state = g.state.load(std::memory_order_acquire);
-    const bool stopped = state == goroutine_state::waiting || state == goroutine_state::runnable;
-    const bool in_place_parent = g.reason.load(std::memory_order_relaxed) == sched::wait_reason::in_place_join;
-    return stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
-}
-
-// The caller's own, that of a parked goroutine, or of one that computes.
-stack::trace trace_of(const goroutine& g, const sched::samples& samples) noexcept {
-    if (has_trace(g)) return stack::capture_trace(g.context);
-    return &g == sched::current_goroutine() ? stack::capture_trace() : samples.of(g);
-}
-
-// A lock that a std::lock_guard takes is called from a header of the C++ library: whoever made the guard is meant.
 void write_wait_place(page& to, const goroutine& g) noexcept {
-    const std::string_view file = g.waits_at.line() != 0 ? g.waits_at.file_name() : "";
-    const bool in_library = file.find("/include/c++/") != file.npos || file.find("/c++/v1/") != file.npos;
-    if (in_library && has_trace(g)) return to.place_of_program(stack::capture_trace(g.context), g.waits_at);
+    if (locked_by_library(g)) return to.place_of_program(stack::capture_trace(g.context), g.waits_at);
     sched::print_where(to.text(), g.waits_at);
 }
 
 void write_creation_place(page& to, const goroutine& g) noexcept {
     if (const void* code = g.created_at.code()) return to.symbol(code);
     sched::print_where(to.text(), g.created_at.location());
-}
-
-std::uint64_t key_of(const goroutine& g, const sched::samples& samples) noexcept {
-    likeness l;
-    const goroutine_state state = g.state.load(std::memory_order_acquire);
-    l.add(static_cast<std::uint64_t>(state));
-    l.add(static_cast<std::uint64_t>(g.reason.load(std::memory_order_relaxed)));
-    l.add(static_cast<std::uint64_t>(g.flags & (goroutine::in_place | goroutine::locked)));
-    l.add(std::bit_cast<std::uint64_t>(g.created_at));
-    const stack::trace frames = trace_of(g, samples);
-    for (std::size_t i = 0; i < frames.size; ++i) l.add(frames.pc[i]);
-    // One on a processor whose stack is not known is like no other.
-    if (frames.size == 0 && g.stack != nullptr && state != goroutine_state::waiting) l.add(&g);
-    if (state == goroutine_state::waiting) {
-        l.add(std::bit_cast<std::uint64_t>(g.waits_at));
-        l.add(mutex_of(g));
-    }
-    if (g.extra != nullptr) {
-        l.add(std::string_view(g.extra->name));
-        for (const auto& [key, value] : g.extra->labels) l.add(std::string_view(key)), l.add(std::string_view(value));
-    }
-    return l.key();
 }
 
 void write_group(page& to, const alike::member& first, const sched::samples& samples) noexcept {
@@ -190,11 +125,11 @@ struct counts {
 
 }  // namespace
 
-void write_goroutines(page& to) noexcept {
-    searches_left = 1000;
+void write_goroutines(page& to, std::size_t at_most) noexcept {
+    allow_searches(1000);
     const sched::samples samples;
     const goroutine* self = sched::current_goroutine();
-    const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, true}, samples); };
+    const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, alike::never}, samples); };
     const auto for_each_other = [&](auto f) {
         sched::for_each_descriptor([&](const goroutine& g) {
             if (&g != self && alive(g)) f(g);
@@ -206,8 +141,21 @@ void write_goroutines(page& to) noexcept {
     alike groups(others);
     if (!groups.usable()) return for_each_other(alone);
     for_each_other([&](const goroutine& g) { groups.add(g, key_of(g, samples)); });
-    searches_left = 1000;
-    groups.for_each_group([&](const alike::member& first) { write_group(to, first, samples); });
+    allow_searches(1000);
+    groups.sort();
+    std::size_t written = 0, left = 0, left_goroutines = 0;
+    groups.for_each_group([&](const alike::member& first) {
+        if (written == at_most) {
+            ++left;
+            left_goroutines += first.in_group;
+            return;
+        }
+        ++written;
+        write_group(to, first, samples);
+    });
+    if (left != 0) {
+        to.text() << "... and " << left << (left == 1 ? " paragraph" : " paragraphs") << " of " << left_goroutines << " goroutines that wait less long\n\n";
+    }
 }
 
 void report_deadlock() noexcept {
@@ -227,7 +175,7 @@ void report_deadlock() noexcept {
             if (c.starved != 0) out << c.starved << " of them wait for memory for a stack\n";
             out << '\n';
             page through(out);
-            write_goroutines(through);
+            write_goroutines(through, everything);
         }
     }
     platform::end_process(2);
@@ -242,7 +190,7 @@ void report_leaks() noexcept {
         if (left != 0) {
             out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are") << " left when run() returns:\n\n";
             page through(out);
-            write_goroutines(through);
+            write_goroutines(through, everything);
         }
     }
     sched::start_world();
@@ -297,14 +245,14 @@ void write_cycle(page& to, std::size_t count, const mutex_wait& from, const sche
     if (shortest_ns < long_wait_ns || !is_new_cycle(smallest)) return;
     to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: a deadlock, if none of them gives up\n\n";
     do {
-        write_group(to, {w->g, nullptr, 1, true}, samples);
+        write_group(to, {w->g, nullptr, 1, alike::never}, samples);
         w = find_wait(count, w->holder);
     } while (w != &from);
 }
 
 void write_cycles(page& to) noexcept {
     const sched::samples samples;
-    searches_left = 2 * static_cast<int>(mutex_waits_at_most);
+    allow_searches(2 * static_cast<int>(mutex_waits_at_most));
     std::size_t count = 0;
     sched::for_each_descriptor([&](const goroutine& g) {
         if (count == mutex_waits_at_most) return;
@@ -340,7 +288,10 @@ void report_later(void (*write)(page& to) noexcept) noexcept {
 
 }  // namespace
 
-void dump_to_stderr() noexcept { report_later(write_goroutines); }
+void dump_to_stderr(bool as_json) noexcept {
+    report_later(as_json ? [](page& to) noexcept { write_json(to, runtime::dump_options().paragraphs); }
+                         : [](page& to) noexcept { write_goroutines(to, runtime::dump_options().paragraphs); });
+}
 
 void report_mutex_cycles() noexcept { report_later(write_cycles); }
 
@@ -348,15 +299,21 @@ void report_mutex_cycles() noexcept { report_later(write_cycles); }
 
 namespace dunlin::runtime {
 
-void dump(std::ostream& stream) {
+void dump(std::ostream& stream, const dump_options& options) {
     sched::start_runtime();
     observe::page page;
     page.reserve(sched::live_goroutines());
     // The stream may be anything, even one that waits for a goroutine: it is written when the world goes on.
     sched::stop_world();
-    observe::write_goroutines(page);
+    if (options.format == dump_format::json) {
+        observe::write_json(page, options.paragraphs);
+    } else {
+        observe::write_goroutines(page, options.paragraphs);
+    }
     sched::start_world();
     stream << page.finish();
 }
+
+void dump(std::ostream& stream) { dump(stream, dump_options()); }
 
 }  // namespace dunlin::runtime

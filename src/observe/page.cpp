@@ -4,6 +4,8 @@
 #include <new>
 #include <string_view>
 
+#include "observe/dump_json.h"
+#include "observe/frames.h"
 #include "sched/crash.h"
 
 namespace dunlin::observe {
@@ -23,12 +25,48 @@ void page::reserve(std::size_t goroutines) noexcept {
     }
 }
 
-void page::symbol(const void* pc) noexcept {
+namespace {
+
+stack::trace only(const void* pc) noexcept {
     stack::trace one;
     one.pc[0] = const_cast<void*>(pc);
     one.size = 1;
-    add(kind::symbol, one, {});
+    return one;
 }
+
+// What `print` prints, as a JSON string.
+template <class F>
+void quoted(platform::text_writer& out, F print) noexcept {
+    std::string text;
+    {
+        platform::text_writer into(text);
+        print(into);
+    }
+    write_json_string(out, text);
+}
+
+void print_json_trace(platform::text_writer& out, const stack::trace& frames) noexcept {
+    out << '[';
+    bool another = false;
+    for_each_frame(frames, [&](const shown_frame& f) {
+        out << (another ? ", {\"pc\": " : "{\"pc\": ");
+        write_json_string(out, f.pc);
+        out << ", \"function\": ";
+        write_json_string(out, f.function);
+        if (!f.place.empty()) {
+            out << ", \"at\": ";
+            write_json_string(out, f.place);
+        }
+        out << '}';
+        another = true;
+    });
+    out << ']';
+}
+
+}  // namespace
+
+void page::symbol(const void* pc) noexcept { add(kind::symbol, only(pc), {}); }
+void page::json_symbol(const void* pc) noexcept { add(kind::json_symbol, only(pc), {}); }
 
 void page::add(kind what, const stack::trace& frames, std::source_location otherwise) noexcept {
     if (!later_) return print(out_, what, frames, otherwise);
@@ -47,6 +85,13 @@ void page::print(platform::text_writer& out, kind what, const stack::trace& fram
     case kind::symbol: return stack::print_symbol(out, frames.pc[0]);
     case kind::place_of_program:
         if (!stack::print_first_of_program(out, frames)) sched::print_where(out, otherwise);
+        return;
+    case kind::json_stack: return print_json_trace(out, frames);
+    case kind::json_symbol:
+    case kind::json_place: {
+        const kind as_text = what == kind::json_symbol ? kind::symbol : kind::place_of_program;
+        return quoted(out, [&](platform::text_writer& into) { print(into, as_text, frames, otherwise); });
+    }
     }
 }
 

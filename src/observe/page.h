@@ -30,11 +30,16 @@ public:
     // The first of the frames that is the program's own; `otherwise` if none is.
     void place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept { add(kind::place_of_program, frames, otherwise); }
 
+    // The same three as JSON: an array of frames, a string, a string. Not of a page that is written through.
+    void json_stack(const stack::trace& frames) noexcept { add(kind::json_stack, frames, {}); }
+    void json_symbol(const void* pc) noexcept;
+    void json_place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept { add(kind::json_place, frames, otherwise); }
+
     // The whole text. Not of a page that is written through.
     std::string finish();
 
 private:
-    enum class kind : std::uint8_t { stack, symbol, place_of_program };
+    enum class kind : std::uint8_t { stack, symbol, place_of_program, json_stack, json_symbol, json_place };
     struct item {
         std::size_t text_before;  // where in the text it stands
         std::size_t first;        // of its frames

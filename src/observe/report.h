@@ -1,14 +1,18 @@
 // report.h - what the runtime tells about itself: dumps, the deadlock report, the leak report, schedtrace.
 #pragma once
 
+#include <cstddef>
+
 #include "platform/text.h"
 
 namespace dunlin::observe {
 
 class page;
 
-// Every goroutine, one paragraph for those that are alike, the current one first. The world must be stopped (or dead).
-void write_goroutines(page& to) noexcept;
+// Every goroutine, one paragraph for those that are alike, the current one first, then the longest waits; of more than `at_most` paragraphs
+// only how many. The world must be stopped (or dead).
+inline constexpr std::size_t everything = ~std::size_t{0};
+void write_goroutines(page& to, std::size_t at_most) noexcept;
 
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;
@@ -16,12 +20,12 @@ void write_goroutines(page& to) noexcept;
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 
-// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT. What these ask for, and what the monitor asks for by itself,
+// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json. What these ask for, and what the monitor asks for by itself,
 // is printed by the thread maker's thread.
 void read_debug_settings();
 
 // A dump to stderr, as runtime::dump().
-void dump_to_stderr() noexcept;
+void dump_to_stderr(bool as_json) noexcept;
 
 // Goroutines that wait for mutexes which they hold themselves, in a circle, and have done so for a second: each circle
 // once. Stops the world.

@@ -1,5 +1,5 @@
 // schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of Go's GODEBUG of the same name; and
-// dumpsignal=QUIT: a dump when the signal comes.
+// dumpsignal=QUIT[,dumpformat=json]: a dump when the signal comes.
 #include <cerrno>
 #include <csignal>
 #include <string>
@@ -20,6 +20,7 @@ using sched::the_scheduler;
 
 std::int64_t started_ns = 0;
 bool detail_wanted = false;
+bool dumps_as_json = false;
 
 void write_processors(platform::text_writer& out) noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
@@ -74,7 +75,7 @@ void print() {
         platform::text_writer out(2);
         write_trace(out, detail_wanted);
     }
-    if (wanted & sched::report_dump) dump_to_stderr();
+    if (wanted & sched::report_dump) dump_to_stderr(dumps_as_json);
     if (wanted & sched::report_long_waits) report_mutex_cycles();
 }
 
@@ -143,8 +144,11 @@ void read_debug_settings() {
         } else if (key == "scheddetail" && value && *value <= 1) {
             detail_wanted = *value == 1;
         } else if (key == "dumpsignal" && equals != item.npos && dump_at_signal(item.substr(equals + 1))) {
+        } else if (key == "dumpformat" && equals != item.npos && (item.substr(equals + 1) == "json" || item.substr(equals + 1) == "text")) {
+            dumps_as_json = item.substr(equals + 1) == "json";
         } else {
-            platform::complain("DUNLIN_DEBUG", item, "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP)");
+            platform::complain("DUNLIN_DEBUG", item,
+                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, dumpformat=text or json)");
         }
     }
     sched::set_reporter(print);

@@ -1,8 +1,10 @@
 #include "park/biased_lock.h"
 
-#include <sched.h>
+#include <dunlin/detail/atomic.hpp>
 
 #include "platform/cpu.h"
+#include "platform/simulated.h"
+#include "platform/thread.h"
 #include "platform/usable.h"
 
 namespace dunlin::park {
@@ -13,16 +15,16 @@ constexpr std::uint32_t growth = 16;
 constexpr std::uint32_t most_wanted = std::uint32_t{1} << 30;
 
 // Biases of birth that had to be taken away, in this process. Relaxed: a measure.
-constinit std::atomic<std::uint32_t> births_taken_away{0};
+constinit platform::atomic<std::uint32_t> births_taken_away{0};
 
 void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcept {
     for (const auto& section : p->sections) {
         for (int i = 0; section.load(std::memory_order_acquire) == lock; ++i) {
-            if (i < 1000) {
+            if (i < platform::looks(1000)) {
                 platform::pause();
             } else {
                 platform::check_usable();
-                sched_yield();  // the kernel has stopped it in there
+                platform::give_turn_away();  // the kernel has stopped it in there
             }
         }
     }

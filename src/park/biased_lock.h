@@ -8,7 +8,7 @@
 //            B1  section = this                       R1  take the lock below (mortal_lock.h)
 //            B2  light barrier                        R2  bias_ is another processor Q: bias_ = null
 //            B3  bias_ == P: in                       R3  heavy barrier (membarrier: every thread executes a fence)
-//                else section = null, enter otherwise R4  wait while one of Q's sections is this one
+//            B4  else section = null, enter otherwise R4  wait while one of Q's sections is this one
 //            leave: section = null (release)          leave: unlock the lock below
 // Proof      R3 is a fence in the thread on Q too. If it falls after B1, R4 sees the section, and waits for its end, whose release it acquires. If it falls
 //            before B1, B3 comes after it and sees the null of R2. While bias_ is P, nobody else is in: R4 has passed for them or R1 excludes them;
@@ -27,7 +27,8 @@
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/membarrier.h"
@@ -58,7 +59,8 @@ public:
                 ++p->operations;
                 platform::light_barrier();                                         // B2
                 if (bias_.load(std::memory_order_relaxed) == p) [[likely]] return;  // B3
-                p->sections[place].store(nullptr, std::memory_order_relaxed);
+                // Release, as B1: R4 may meet this one instead of the null that ended the section before.
+                p->sections[place].store(nullptr, std::memory_order_release);  // B4
             }
         }
         lock_slow(m);
@@ -95,7 +97,7 @@ private:
 
     static constexpr std::uint32_t born = ~std::uint32_t{0};  // on_end_ of one that was born with its bias and still has it
 
-    std::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
+    platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
     platform::mortal_lock lock_;
     sched::processor* last_ = nullptr;              // lock_: who came last
     std::uint32_t on_end_ = 0;                      // lock_: how often

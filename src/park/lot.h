@@ -21,7 +21,8 @@
 // Tests      tests/sync/, tests/model/mutex_model_test.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "park/waiter.h"
@@ -41,7 +42,7 @@ struct lot_node : wait_node {
     const lot_kind kind;
     bool granted = false;                // the waker: the waiter has what it waits for
     bool starving = false;               // mutex: it has waited so long that the next unlock hands over to it
-    std::atomic<std::uint8_t> state{0};  // condition variable: see there
+    platform::atomic<std::uint8_t> state{0};  // condition variable: see there
     std::uint64_t value = 0;             // mutex: the waiter's mark as an owner; barrier: the phase it waits for
 
     // Of the front of a queue, under the bucket's lock.
@@ -55,14 +56,14 @@ public:
     constexpr lot_bucket() noexcept = default;
 
     platform::ranked_lock<platform::lock_rank::lot> lock;
-    std::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
-    std::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
+    platform::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
+    platform::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
     std::uint32_t idle_looks = 0;           // lock: how many of them in a row found nobody
 
     // All under the lock. ------------------------------------------------------------------------------------------------------------------
 
     void announce() noexcept { waiting.fetch_add(1, std::memory_order_seq_cst); }
-    void retract() noexcept { waiting.fetch_sub(1, std::memory_order_relaxed); }
+    void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }  // writers have the lock
 
     // Whoever has waited longest for it; null: nobody.
     lot_node* front(const void* address) noexcept;

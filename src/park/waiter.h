@@ -19,7 +19,8 @@
 //            somebody is about to wake it: wait().
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 #include <source_location>
 
@@ -136,8 +137,8 @@ public:
 private:
     sched::machine* machine_;
     sched::goroutine* goroutine_ = nullptr;
-    std::atomic<wait_node*> decided_{nullptr};
-    std::atomic<std::uint32_t> word_{0};
+    platform::atomic<wait_node*> decided_{nullptr};
+    platform::atomic<std::uint32_t> word_{0};
 };
 
 inline bool wait_node::claim() noexcept {

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <unistd.h>
 
+#include "platform/simulated.h"
+
 namespace dunlin::platform {
 
 void end_process(int status) noexcept {
@@ -16,6 +18,7 @@ void end_process(int status) noexcept {
 }
 
 void check_failed(const char* what, const char* file, int line) noexcept {
+    if (simulation* s = simulation_here()) s->failed(what);
     {
         text_writer out(STDERR_FILENO);
         out << "dunlin: internal error: " << what << " (" << file << ':' << line << ")\n"
@@ -25,6 +28,7 @@ void check_failed(const char* what, const char* file, int line) noexcept {
 }
 
 void fatal(std::string_view what) noexcept {
+    if (simulation* s = simulation_here()) s->failed(what);
     {
         text_writer out(STDERR_FILENO);
         out << "fatal: " << what << '\n';

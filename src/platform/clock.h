@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <ctime>
 
+#include "platform/simulated.h"
+
 namespace dunlin::platform {
 
 inline constexpr std::int64_t time_max = INT64_MAX;
 
 // Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
 inline std::int64_t now_ns() noexcept {
+    if (simulation* s = simulation_here()) return s->now_ns();
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "platform/simulated.h"
+
 namespace dunlin::platform {
 
 inline constexpr std::size_t cache_line = 64;
@@ -14,6 +16,7 @@ inline constexpr std::size_t false_sharing_range = 128;
 
 // Tells the CPU that this is a spin loop. About 25 ns on the machines measured, 1 ns on others: never count time with it.
 inline void pause() noexcept {
+    if (simulation* s = simulation_here()) return s->pause();
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)

@@ -3,7 +3,8 @@
 // Both calls are safe in signal handlers and in threads that do not belong to the runtime.
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 namespace dunlin::platform {
@@ -11,12 +12,12 @@ namespace dunlin::platform {
 inline constexpr std::int64_t no_deadline = 0;
 
 // Sleeps while `word` == `expected`. May return early (a signal, a stray wake): callers loop.
-void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
+void futex_wait(const platform::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
 
 // The same, until `deadline_ns` of the monotonic clock at the latest. Returns false when the deadline passed.
-bool futex_wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t deadline_ns) noexcept;
+bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t deadline_ns) noexcept;
 
 // Wakes at most `count` sleepers.
-void futex_wake(const std::atomic<std::uint32_t>& word, int count = 1) noexcept;
+void futex_wake(const platform::atomic<std::uint32_t>& word, int count = 1) noexcept;
 
 }  // namespace dunlin::platform

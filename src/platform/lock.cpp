@@ -5,7 +5,8 @@
 #include "platform/cpu.h"
 #include "platform/futex.h"
 #include "platform/membarrier.h"
-#include "platform/syscall.h"
+#include "platform/simulated.h"
+#include "platform/thread.h"
 #include "platform/usable.h"
 
 namespace dunlin::platform {
@@ -14,9 +15,9 @@ namespace {
 
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
-constexpr int spin_rounds = 100, enough_rounds = 20;  // enough where somebody sleeps already: only a section that is under way should end
-constexpr int turns_given_away = 8;
-constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
+constexpr int spin_rounds = looks(100), enough_rounds = looks(20);  // enough where a waiter sleeps already: only a section that is under way should end
+constexpr int turns_given_away = looks(8);
+constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = looks(8) * first_sleep_ns;
 
 }  // namespace
 
@@ -53,7 +54,7 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = 8'000'000;
             if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
             pause();
         }
-        raw_syscall(SYS_sched_yield);
+        give_turn_away();
     }
     lock_slow();
 }

@@ -40,7 +40,8 @@
 // Tests      tests/platform/lock_test.cpp, tests/model/lock_model_test.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/lock_check.h"
@@ -101,8 +102,8 @@ private:
     void wake_sleeper() noexcept;
     [[noreturn]] static void not_held() noexcept;
 
-    std::atomic<std::uint32_t> held_{0};     // any thread; see Data
-    std::atomic<std::uint32_t> waiters_{0};  // any thread
+    platform::atomic<std::uint32_t> held_{0};     // any thread; see Data
+    platform::atomic<std::uint32_t> waiters_{0};  // any thread
 };
 
 // What the runtime declares its locks as: one with its place in their order, which checking builds check (lock_check.h).

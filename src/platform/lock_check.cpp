@@ -2,7 +2,8 @@
 
 #if DUNLIN_CHECKING
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstddef>
 #include <iterator>
 
@@ -28,7 +29,7 @@ struct held_locks {
 };
 
 thread_local constinit held_locks mine{};
-constinit std::atomic<bool (*)()> stoppable_here{nullptr};
+constinit platform::atomic<bool (*)()> stoppable_here{nullptr};
 
 constexpr const char* names[] = {"start", "world", "registry", "object", "channel", "descriptors", "descriptor", "lot", "scheduler", "retake",
     "store", "trim", "arena", "leaf"};
@@ -106,7 +107,7 @@ void end_lock_checks() noexcept { mine.failed = true; }
 
 void watch_allocations() noexcept {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    static std::atomic<bool> watched{false};
+    static platform::atomic<bool> watched{false};
     if (watched.exchange(true, std::memory_order_relaxed)) return;
     __sanitizer_install_malloc_and_free_hooks([](const volatile void*, std::size_t) { look_at_allocation(); },
                                               [](const volatile void*) { look_at_allocation(); });

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <atomic>
+#include <source_location>
 
 #include "platform/cpu.h"
+#include "platform/simulated.h"
 
 namespace dunlin::platform {
 
@@ -21,7 +23,10 @@ DUNLIN_HIDDEN extern bool asymmetric_barriers;
 void init_barriers(bool allow = true) noexcept;
 
 // After the flag's store, before the load that must not pass it.
-inline void light_barrier() noexcept {
+inline void light_barrier(const std::source_location& where = std::source_location::current()) noexcept {
+    if (simulation* s = simulation_here()) {
+        return asymmetric_barriers ? s->light_barrier(where) : s->fence(std::memory_order_seq_cst, where);
+    }
     if (__builtin_expect(asymmetric_barriers, 1)) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
@@ -33,6 +38,14 @@ inline void light_barrier() noexcept {
     }
 }
 
-void heavy_barrier() noexcept;
+// heavy_barrier() where no simulation runs.
+void make_heavy_barrier() noexcept;
+
+inline void heavy_barrier(const std::source_location& where = std::source_location::current()) noexcept {
+    if (simulation* s = simulation_here()) {
+        return asymmetric_barriers ? s->heavy_barrier(where) : s->fence(std::memory_order_seq_cst, where);
+    }
+    make_heavy_barrier();
+}
 
 }  // namespace dunlin::platform

@@ -1,8 +1,9 @@
 #include "platform/memory.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -131,7 +132,7 @@ batching probe_batching() noexcept {
 }
 
 batching batching_here() noexcept {
-    static std::atomic<batching> known{batching::unknown};
+    static platform::atomic<batching> known{batching::unknown};
     // Relaxed: the value depends on nothing else, and two threads that both probe find the same.
     batching here = known.load(std::memory_order_relaxed);
     if (here == batching::unknown) {
@@ -281,7 +282,7 @@ guard_kind try_guards() noexcept {
 }  // namespace
 
 guard_kind probe_guards() noexcept {
-    static std::atomic<guard_kind> known{guard_kind::automatic};
+    static platform::atomic<guard_kind> known{guard_kind::automatic};
     // Relaxed: as in batching_here().
     guard_kind here = known.load(std::memory_order_relaxed);
     if (here == guard_kind::automatic) {

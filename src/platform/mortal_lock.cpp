@@ -6,13 +6,14 @@
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/futex.h"
+#include "platform/simulated.h"
 #include "platform/usable.h"
 
 namespace dunlin::platform {
 
 namespace {
 
-constexpr int first_spin_rounds = 100, longest_spin_rounds = 1600;  // the first as the futex_lock's (lock.cpp)
+constexpr int first_spin_rounds = looks(100), longest_spin_rounds = looks(1600);  // the first as the futex_lock's (lock.cpp)
 constexpr std::int64_t first_sleep_ns = 20'000;
 constexpr std::int64_t longest_sleep_ns = 1'000'000;
 

@@ -12,7 +12,8 @@
 // Tests      tests/platform/lock_test.cpp, tests/go/chan_stress_test.cpp (AChannelMayEndAsSoonAsItsLastValueIsThere)
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/lock_check.h"
@@ -57,7 +58,7 @@ private:
     void lock_slow() noexcept;
     [[noreturn]] static void not_held() noexcept;
 
-    std::atomic<std::uint32_t> held_{0};  // any thread
+    platform::atomic<std::uint32_t> held_{0};  // any thread
 };
 
 }  // namespace dunlin::platform

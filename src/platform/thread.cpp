@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "platform/memory.h"
+#include "platform/simulated.h"
 #include "platform/syscall.h"
 #include "platform/text.h"
 
@@ -46,6 +47,7 @@ void detail::begin_thread(const char* name) noexcept {
 }
 
 int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
+    if (simulation* s = simulation_here()) return s->start_thread(entry, argument);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -66,7 +68,15 @@ void remember_signal_mask() noexcept {
     mask_known = true;
 }
 
-pid_t thread_id() noexcept { return static_cast<pid_t>(raw_syscall(SYS_gettid)); }
+pid_t thread_id() noexcept {
+    if (simulation* s = simulation_here()) return s->thread_id();
+    return static_cast<pid_t>(raw_syscall(SYS_gettid));
+}
+
+void give_turn_away() noexcept {
+    if (simulation* s = simulation_here()) return s->pause();
+    raw_syscall(SYS_sched_yield);
+}
 
 bool is_main_thread() noexcept { return raw_syscall(SYS_gettid) == raw_syscall(SYS_getpid); }
 
@@ -150,17 +160,43 @@ int last_cpu(pid_t tid) noexcept {
     return at != nullptr ? static_cast<int>(std::strtol(at, nullptr, 10)) : -1;
 }
 
+// How long the thread (0: this one) may go on before another that waits for the CPU comes first; 0: the kernel's own.
+// To ask is a tenth of what it takes to set it.
+void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
+    // linux/sched/types.h, which cannot be included beside <sched.h>.
+    struct {
+        std::uint32_t size, policy;
+        std::uint64_t flags;
+        std::int32_t nice;
+        std::uint32_t priority;
+        std::uint64_t runtime, deadline, period;
+    } attributes{};
+    constexpr std::uint32_t other = 0;
+    if (raw_syscall(SYS_sched_getattr, tid, syscall_arg(&attributes), sizeof attributes, 0) != 0 || attributes.policy != other) return;
+    if (attributes.runtime == ns) return;
+    attributes.runtime = ns;
+    raw_syscall(SYS_sched_setattr, tid, syscall_arg(&attributes), 0);
+}
+
 }  // namespace
 
 void give_right_of_way(pid_t first, pid_t second) noexcept {
-    constexpr int word_bits = 8 * sizeof(unsigned long), words = 128;  // 8192 CPUs
+    // Out of use_leftover_time(), if it was in it: forbidden without privileges, and then it stays there.
     const sched_param none{};
-    raw_syscall(SYS_sched_setscheduler, second, SCHED_IDLE, syscall_arg(&none));
+    if (raw_syscall(SYS_sched_getscheduler, second) == SCHED_IDLE) raw_syscall(SYS_sched_setscheduler, second, SCHED_OTHER, syscall_arg(&none));
+    // A thread that wakes comes before one of longer turns, from Linux 6.12 on.
+    set_turn_ns(second, 100'000'000);
+    constexpr int word_bits = 8 * sizeof(unsigned long), words = 128;  // 8192 CPUs
     const int cpu = last_cpu(first);
     if (cpu < 0 || cpu >= words * word_bits) return;
     unsigned long one[words] = {};
     one[cpu / word_bits] = 1ul << (cpu % word_bits);
     raw_syscall(SYS_sched_setaffinity, second, sizeof one, syscall_arg(one));
+}
+
+void use_leftover_time(pid_t tid) noexcept {
+    const sched_param none{};
+    raw_syscall(SYS_sched_setscheduler, tid, SCHED_IDLE, syscall_arg(&none));
 }
 
 std::int64_t thread_cpu_ns(pid_t tid) noexcept {
@@ -192,34 +228,13 @@ int current_cpu() noexcept { return sched_getcpu(); }
 
 void use_exact_timers() noexcept { raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1); }
 
-namespace {
-
-// 0: the kernel's own. To ask is a tenth of what it takes to set it.
-void set_turn_ns(std::uint64_t ns) noexcept {
-    // linux/sched/types.h, which cannot be included beside <sched.h>.
-    struct {
-        std::uint32_t size, policy;
-        std::uint64_t flags;
-        std::int32_t nice;
-        std::uint32_t priority;
-        std::uint64_t runtime, deadline, period;
-    } attributes{};
-    constexpr std::uint32_t other = 0;
-    if (raw_syscall(SYS_sched_getattr, 0, syscall_arg(&attributes), sizeof attributes, 0) != 0 || attributes.policy != other) return;
-    if (attributes.runtime == ns) return;
-    attributes.runtime = ns;
-    raw_syscall(SYS_sched_setattr, 0, syscall_arg(&attributes), 0);
-}
-
-}  // namespace
-
-void use_short_turns() noexcept { set_turn_ns(100'000); }
+void use_short_turns() noexcept { set_turn_ns(0, 100'000); }
 
 ordinary_thread::ordinary_thread(bool ours) noexcept : ours_(ours) {
     if (!ours_) return;
     timer_slack_ns_ = raw_syscall(SYS_prctl, PR_GET_TIMERSLACK);
     raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 0);
-    set_turn_ns(0);
+    set_turn_ns(0, 0);
 }
 
 ordinary_thread::~ordinary_thread() {

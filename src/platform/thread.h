@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <sys/types.h>
 
+#include "platform/simulated.h"
+
 namespace dunlin::platform {
 
 struct thread_kind {
@@ -35,6 +37,15 @@ int start_thread(void* argument) noexcept {
 void remember_signal_mask() noexcept;
 
 pid_t thread_id() noexcept;
+// A number that no other thread has while this one lives.
+inline std::uintptr_t thread_mark() noexcept {
+    if (simulation* s = simulation_here()) return static_cast<std::uintptr_t>(s->thread_id());
+    static thread_local char here;
+    return reinterpret_cast<std::uintptr_t>(&here);
+}
+
+// The calling thread goes behind those that wait for its CPU.
+void give_turn_away() noexcept;
 int current_cpu() noexcept;  // a hint: it may be on another one by now
 bool is_main_thread() noexcept;
 
@@ -57,9 +68,13 @@ struct lock_wait {
 };
 lock_wait lock_waited_for(pid_t tid) noexcept;
 
-// From here on `second` runs only while `first`, which sleeps, does not want to, as far as the kernel lets that be arranged: on the CPU where `first` went
-// to sleep, with the lowest priority. It keeps both. `first` is not touched: what it starts when it wakes would inherit that.
+// From here on `second` runs on the CPU where `first`, which sleeps, went to sleep, and `first` comes before it there when
+// it wakes, as far as the kernel lets that be arranged. `second` keeps that. `first` is not touched: what it starts when it
+// wakes would inherit that.
 void give_right_of_way(pid_t first, pid_t second) noexcept;
+// From here on the thread has only the CPU time for which no other thread of the machine asks, and every thread that wakes
+// comes before it. It keeps that.
+void use_leftover_time(pid_t tid) noexcept;
 
 // CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
 std::int64_t thread_cpu_ns(pid_t tid) noexcept;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <dunlin/config.hpp>
+#include <dunlin/detail/atomic.hpp>
 
 #include "platform/check.h"
 #include "platform/text.h"
@@ -28,8 +29,8 @@ asm(R"(
 
 namespace dunlin::platform {
 
-constinit std::atomic<const char*> not_in_this_process{nullptr};
-constinit std::atomic<const char*> not_after_fork{nullptr};
+constinit platform::atomic<const char*> not_in_this_process{nullptr};
+constinit platform::atomic<const char*> not_after_fork{nullptr};
 
 [[gnu::noinline, gnu::cold]] void refuse(const char* why) noexcept { fatal(why); }
 
@@ -93,7 +94,7 @@ void print_copy(text_writer& out, const copy& c, const char* file) noexcept {
 }
 
 char refusal[1024];
-std::atomic<bool> refusal_written{false};
+platform::atomic<bool> refusal_written{false};
 
 void forbid_this(const copy* by) noexcept {
     if (refusal_written.exchange(true)) return;

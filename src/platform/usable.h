@@ -17,7 +17,8 @@
 // Rejected   docs/decisions/029-several-copies.md
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/cpu.h"
@@ -25,8 +26,8 @@
 namespace dunlin::platform {
 
 // Why not; null: it may. The texts stay for ever.
-DUNLIN_HIDDEN extern std::atomic<const char*> not_in_this_process;  // whatever is asked of it
-DUNLIN_HIDDEN extern std::atomic<const char*> not_after_fork;       // to start something, or to wait for something
+DUNLIN_HIDDEN extern platform::atomic<const char*> not_in_this_process;  // whatever is asked of it
+DUNLIN_HIDDEN extern platform::atomic<const char*> not_after_fork;       // to start something, or to wait for something
 
 // fatal(), with the reason.
 [[noreturn]] void refuse(const char* why) noexcept;
@@ -45,8 +46,8 @@ inline void check_usable() noexcept {
 // What other versions read of a copy, too: the layout is for ever.
 struct copy {
     std::uint32_t version;
-    std::atomic<std::uint32_t> in_use{0};
-    std::atomic<void (*)(const copy* by) noexcept> forbid{nullptr};
+    platform::atomic<std::uint32_t> in_use{0};
+    platform::atomic<void (*)(const copy* by) noexcept> forbid{nullptr};
 };
 
 // The runtime of this copy starts. Does not return if another's has.

@@ -1,5 +1,7 @@
 #include "poll/descriptor.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <cerrno>
 #include <mutex>
 #include <new>
@@ -186,7 +188,7 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
 namespace {
 
 // By plain threads, the monitor, and machines without a processor; the others count on their processor, without a locked instruction.
-std::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
+platform::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
 
 sched::processor* processor_here() noexcept {
     sched::machine* m = sched::current_machine();

@@ -22,7 +22,8 @@
 // Tests      tests/poll/, tests/go/net_*.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -140,10 +141,10 @@ public:
 private:
     friend struct record_store;
     struct side {
-        std::atomic<std::uint32_t> edges{1};    // written under the lock
-        std::atomic<std::uint32_t> drained{0};  // whoever has tried
-        std::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        std::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's.
+        platform::atomic<std::uint32_t> edges{1};    // written under the lock
+        platform::atomic<std::uint32_t> drained{0};  // whoever has tried
+        platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
+        platform::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's.
                                                          // Relaxed: for others it counts only if he is frozen, after he has stored it
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
@@ -167,18 +168,18 @@ private:
     void give_back_record() noexcept;
     void forget_frozen_here() noexcept;
 
-    inline static std::atomic<std::size_t> open_descriptors{0};
+    inline static platform::atomic<std::size_t> open_descriptors{0};
 
     gate gate_;
-    std::atomic<int> fd_{-1};
+    platform::atomic<int> fd_{-1};
     side side_[2];
     platform::ranked_lock<platform::lock_rank::descriptor> lock_;
-    std::atomic<bool> peer_closed_{false};  // poller, before it counts the edge
+    platform::atomic<bool> peer_closed_{false};  // poller, before it counts the edge
     bool short_is_drained_ = false;         // constant while open
     bool pollable_ = false;                 // constant while open
     bool fd_closed_ = false;                // lock
     std::uint16_t use_number_ = 0;          // lock: how often the record has been used, for the tag
-    std::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: who lets go last gives the record back
+    platform::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: who lets go last gives the record back
     park::wait_queue closers_;              // lock: in close()
     descriptor* next_free_ = nullptr;       // the store's
 };

@@ -8,9 +8,10 @@
 // Tests      tests/poll/epoll_test.cpp
 #pragma once
 
-#include <atomic>
 
 #include "poll/backend.h"
+
+#include <dunlin/detail/atomic.hpp>
 
 namespace dunlin::netpoll {
 
@@ -36,9 +37,9 @@ private:
 
     int epoll_ = -1;
     int interrupt_ = -1;
-    std::atomic<unsigned> published_{0};  // add() before wait(): the kernel's part of the order, for those who do not see it (the standard, ThreadSanitizer)
-    std::atomic<bool> has_pwait2_{true};
-    std::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
+    platform::atomic<unsigned> published_{0};  // add() before wait(): the kernel's part of the order, for the standard and ThreadSanitizer, which do not see it
+    platform::atomic<bool> has_pwait2_{true};
+    platform::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
 };
 
 }  // namespace dunlin::netpoll

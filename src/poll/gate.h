@@ -13,7 +13,8 @@
 // Tests      tests/poll/gate_test.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/check.h"
@@ -95,7 +96,7 @@ private:
         return w + one_use;
     }
 
-    std::atomic<std::uint32_t> word_{one_use};
+    platform::atomic<std::uint32_t> word_{one_use};
 };
 
 }  // namespace dunlin::netpoll

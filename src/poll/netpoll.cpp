@@ -1,5 +1,7 @@
 #include "poll/netpoll.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <cerrno>
 #include <mutex>
 #include <new>
@@ -15,9 +17,9 @@ namespace dunlin::netpoll {
 
 namespace {
 
-std::atomic<backend*> the_backend{nullptr};  // release/acquire publishes it; set once
+platform::atomic<backend*> the_backend{nullptr};  // release/acquire publishes it; set once
 platform::ranked_lock<platform::lock_rank::registry> making;
-std::atomic<void (*)() noexcept> also_forget{nullptr};
+platform::atomic<void (*)() noexcept> also_forget{nullptr};
 
 constexpr unsigned waiters_ahead = 4;
 
@@ -43,7 +45,7 @@ int start_polling() noexcept {
 
 void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forget, std::memory_order_relaxed); }
 
-constinit std::atomic<int> watches_refused{0};
+constinit platform::atomic<int> watches_refused{0};
 
 int watch(int fd, std::uint64_t tag) noexcept {
     if (watches_refused.load(std::memory_order_relaxed) > 0 && watches_refused.fetch_sub(1, std::memory_order_relaxed) > 0) [[unlikely]] return ENOSPC;

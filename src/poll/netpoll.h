@@ -3,9 +3,10 @@
 // Until the first descriptor is opened there is no epoll instance, and whoever sleeps for the timers sleeps on a futex (timer/timers.h).
 #pragma once
 
-#include <atomic>
 
 #include "timer/timers.h"
+
+#include <dunlin/detail/atomic.hpp>
 
 namespace dunlin::netpoll {
 
@@ -36,6 +37,6 @@ void at_end_of_run(void (*forget)() noexcept) noexcept;
 int watch(int fd, std::uint64_t tag) noexcept;
 void unwatch(int fd) noexcept;
 // For tests: so many watch() fail with ENOSPC, as they do beyond fs.epoll.max_user_watches.
-extern std::atomic<int> watches_refused;
+extern platform::atomic<int> watches_refused;
 
 }  // namespace dunlin::netpoll

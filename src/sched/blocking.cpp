@@ -14,6 +14,8 @@
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
 #include "sched/blocking.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <algorithm>
 
 #include "platform/clock.h"
@@ -45,20 +47,20 @@ void hand_on_at_once(machine* m) noexcept {
     offer_processor(p);
 }
 
-void learn(std::atomic<unsigned char>& score, bool lasted) noexcept {
+void learn(platform::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
     const int after = lasted ? std::min<int>(std::max(before, none_has_lasted) + 2, highest) : std::max<int>(before - 1, none_has_lasted);
     if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
 
-void learn_from_monitor(std::atomic<unsigned char>& score) noexcept {
+void learn_from_monitor(platform::atomic<unsigned char>& score) noexcept {
     the_scheduler.slow_place.store(nullptr, std::memory_order_relaxed);
     if (score.load(std::memory_order_relaxed) <= none_has_lasted) learn(score, true);
 }
 
 }  // namespace
 
-blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
+blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     blocking_entry entry;
     machine* m = current_machine();
     if (m == nullptr) return entry;
@@ -86,7 +88,7 @@ blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept {
     return entry;
 }
 
-void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry) noexcept {
+void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& entry) noexcept {
     machine* m = current_machine();
     if (m == nullptr) return;
     // Before it queues for a processor, which may take long: others are in this place meanwhile.

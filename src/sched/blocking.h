@@ -1,7 +1,8 @@
 // blocking.h - calls that a goroutine announces as blocking.
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "sched/types.h"
@@ -14,8 +15,8 @@ struct blocking_entry {
 };
 
 // The beginning and the end of a call. `score` remembers how long calls of this place take. Any thread; nothing on plain ones.
-blocking_entry begin_blocking(std::atomic<unsigned char>& score) noexcept;
-void end_blocking(std::atomic<unsigned char>& score, const blocking_entry& entry) noexcept;
+blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept;
+void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& entry) noexcept;
 
 // A no_preempt scope. begin: false if the goroutine is in one already, or this is a plain thread.
 bool begin_no_preempt() noexcept;

@@ -2,7 +2,8 @@
 // worst that can come of it is a shorter report).
 #include "sched/crash.h"
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdlib>
 #include <cxxabi.h>
 #include <exception>
@@ -25,8 +26,8 @@ constexpr std::int64_t report_patience_ns = 10'000'000'000;
 
 // The reporter: a goroutine's address, which may go to another thread in the what() of its exception; a thread's number
 // where there is none.
-std::atomic<std::uintptr_t> reporter{0};
-std::atomic<pid_t> ending{0};  // the reporter's thread, which is about to end the process by exit()
+platform::atomic<std::uintptr_t> reporter{0};
+platform::atomic<pid_t> ending{0};  // the reporter's thread, which is about to end the process by exit()
 
 std::uintptr_t caller() noexcept {
     if (const goroutine* g = current_goroutine()) return reinterpret_cast<std::uintptr_t>(g);
@@ -100,7 +101,7 @@ void let_reports_finish() noexcept {
     if (who == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
     if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
     // Unless the report itself hangs: what() may do anything.
-    std::atomic<std::uint32_t> never{0};
+    platform::atomic<std::uint32_t> never{0};
     const std::int64_t until = platform::now_ns() + report_patience_ns;
     while (platform::now_ns() < until) platform::futex_wait_until(never, 0, until);
     _exit(2);

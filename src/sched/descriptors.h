@@ -1,7 +1,8 @@
 // descriptors.h - walk over every goroutine descriptor ever made, for dumps and for the end of run().
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstddef>
 
 #include "sched/types.h"
@@ -9,12 +10,14 @@
 namespace dunlin::sched {
 
 struct descriptor_chunks {
+    static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
     static constexpr std::size_t max = 1 << 16;  // 65,536 chunks of 2 MiB: 700 million goroutines
-    std::atomic<std::size_t> count{0};
-    std::atomic<std::size_t> last_used{0};       // descriptors cut from the last chunk
-    std::atomic<goroutine*> at[max] = {};
+    platform::atomic<std::size_t> count{0};
+    platform::atomic<std::size_t> last_used{0};       // descriptors cut from the last chunk
+    platform::atomic<goroutine*> at[max] = {};
 };
 
+DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // pool.cpp alone changes it
 const descriptor_chunks& all_descriptors() noexcept;
 std::size_t descriptors_in_a_chunk() noexcept;
 

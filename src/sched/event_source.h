@@ -2,7 +2,8 @@
 //
 // The scheduler knows nothing of timers and sockets. runtime.cpp wires one object in; simulation will wire another.
 // Who polls  a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait, deliver), so that one thread
-//            sleeps for all timers and descriptors; the monitor, if in its last round nobody has (poll).
+//            sleeps for all timers and descriptors; the monitor, if in its last round nobody has (poll), and in that one's place (wait, deliver) while
+//            every processor is stuck.
 #pragma once
 
 #include <cstdint>

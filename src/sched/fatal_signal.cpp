@@ -7,7 +7,8 @@
 //            again (a trap), and for a signal that was sent and will not come again.
 // Faults     A stack that was overwritten leads the unwinder to addresses that do not exist. The handler of that fault
 //            leaves the walk; what was found until then is reported.
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
@@ -34,7 +35,7 @@ struct watched_signal {
     const char* name;
     bool of_memory;                    // ours whatever the program has: the faults that end a sample (sample.cpp)
     struct sigaction before = {};      // constant after the start
-    std::atomic<bool> used_up{false};  // SA_RESETHAND: it has been called
+    platform::atomic<bool> used_up{false};  // SA_RESETHAND: it has been called
 
     constexpr watched_signal(int n, const char* text, bool memory) noexcept : number(n), name(text), of_memory(memory) {}
     bool is_plain(sighandler_t h) const noexcept { return !(before.sa_flags & SA_SIGINFO) && before.sa_handler == h; }

@@ -10,12 +10,14 @@
 //            find_work      on the machine's own stack: all that, then
 //              5. poll: whoever's descriptor has become ready, unless somebody sleeps in the poller
 //              6. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
-//              7. a preempted goroutine gets the processor, on its own thread (preempt.h); else
+//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets it, on its own thread (preempt.h); else
 //                 watch for a few microseconds if another processor runs, since falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if nobody else does; else until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
 //            handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead of 10 with a CAS.
+#include <dunlin/detail/atomic.hpp>
+
 #include <algorithm>
 #include <utility>
 
@@ -443,6 +445,31 @@ goroutine* retire(machine* m, bool& all_idle) noexcept {
     return nullptr;
 }
 
+// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back. True: m has none any more.
+bool return_to_lender(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    processor* p = processor_of(m);
+    machine* lender = p->lender;
+    p->lender = nullptr;
+    const std::int64_t cpu_ns = platform::thread_cpu_ns(lender->tid);
+    s.lock.lock();
+    const bool may = lender->stray.load(std::memory_order_acquire) && lender->borrower == p && !lender->condemned.load(std::memory_order_relaxed) &&
+                     !s.stopping.load(std::memory_order_relaxed) && s.global.size() == 0;
+    if (may) {
+        lender->stray.store(false, std::memory_order_relaxed);
+        release_processor(m);
+        p->slice_used_ns = lender->slice_used_ns;
+        p->slice_over.store(0, std::memory_order_relaxed);
+        advance_tick(p);
+        lender->resumed_cpu_ns = cpu_ns;
+        lender->resumed_ns = platform::now_ns();
+        give(p, lender);  // last_p before p: enter_slow() compares them (machine.h, S3)
+        s.hand_offs.given_back.add();
+    }
+    s.lock.unlock();
+    return may;
+}
+
 // After R3 has found something; or, without a search, with something in hand: who comes for that wakes the monitor after he has delivered it.
 bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
@@ -460,7 +487,7 @@ bool come_back(machine* m, bool to_search = true) noexcept {
 
 // R2 and R3 (wake.h, J1). True: this machine has a processor again.
 bool search_again(machine* m) noexcept {
-    std::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
+    platform::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
     std::uint32_t others = 0;                                // J1
     while (!retirers.compare_exchange_weak(others, others == 0 ? 1 : 2, std::memory_order_seq_cst)) {
     }
@@ -598,7 +625,11 @@ goroutine* find_work(machine* m) noexcept {
             if (!g && may_spin(m)) {
                 start_spinning(m);
                 g = steal(m, p);
-                if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && watch_for_work(p)) continue;
+                if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && p->lender == nullptr && watch_for_work(p)) continue;
+            }
+            if (!g && DUNLIN_UNLIKELY(p->lender != nullptr)) {
+                stop_spinning(m);
+                if (return_to_lender(m)) continue;
             }
             if (!g && s.preempted_size.load(std::memory_order_relaxed) != 0) {
                 stop_spinning(m);

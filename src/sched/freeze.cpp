@@ -14,7 +14,8 @@
 //            Statically linked, libc cannot be told from the program: then nobody is frozen at all.
 #include "sched/freeze.h"
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <csignal>
 #include <utility>
 #include <unistd.h>
@@ -46,7 +47,7 @@ constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
 constexpr std::int64_t settled_ns = 2'000'000;
 
 struct sigaction previous;
-std::atomic<std::uint32_t> never{0};
+platform::atomic<std::uint32_t> never{0};
 
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     if (previous.sa_flags & SA_SIGINFO) {

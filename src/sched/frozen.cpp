@@ -1,5 +1,7 @@
 #include "sched/frozen.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <algorithm>
 
 #include "platform/clock.h"
@@ -23,6 +25,7 @@ constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
 constexpr std::int64_t sure_after_ns = 100 * ms;  // a lock that is only contended has changed its owner by then
 constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
 constexpr std::int64_t let_go_ns = 2000 * ms;
+constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether others want the owner's CPU
 
 // Found by the monitor, read by the thread maker.
 struct suspicion {
@@ -43,10 +46,11 @@ struct watch {
 };
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by its wish
-std::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
+platform::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
 machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what somebody waits for; its thread does not end
 suspicion gone_on;                      // thread maker: whose owner goes on
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
+std::int64_t owner_cpu_ns = 0;          // thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
 
 void order(machine* m, std::uint32_t what) noexcept {
     m->resume_word.store(what, std::memory_order_release);
@@ -121,6 +125,17 @@ void say_that_it_goes_on(const suspicion& found) noexcept {
 bool still_holds(const suspicion& found) noexcept {
     const platform::lock_wait wait = platform::lock_waited_for(found.waiter);
     return wait.lock == found.lock && wait.may_be_held_by(found.owner->tid);
+}
+
+// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has the
+// CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover time is
+// used here, which counts as idle.
+void lower_if_alone(std::int64_t now_ns) noexcept {
+    const std::int64_t since_ns = now_ns - (gone_on_until_ns - let_go_ns);
+    if (owner_cpu_ns < 0 || since_ns < alone_after_ns) return;
+    const std::int64_t used_ns = platform::thread_cpu_ns(gone_on.owner->tid) - owner_cpu_ns;
+    owner_cpu_ns = -1;
+    if (used_ns > since_ns - since_ns / 4) platform::use_leftover_time(gone_on.owner->tid);
 }
 
 }  // namespace
@@ -232,6 +247,7 @@ void let_owner_go() noexcept {
         return;
     }
     platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
+    owner_cpu_ns = platform::thread_cpu_ns(gone_on.owner->tid);
     order(gone_on.owner, resume_order::without_processor);
     gone_on_until_ns = platform::now_ns() + let_go_ns;
 }
@@ -239,7 +255,11 @@ void let_owner_go() noexcept {
 bool owner_goes_on() noexcept {
     scheduler& s = the_scheduler;
     if (gone_on_until_ns == 0) return false;
-    if (platform::now_ns() < gone_on_until_ns && still_holds(gone_on)) return true;
+    const std::int64_t now_ns = platform::now_ns();
+    if (now_ns < gone_on_until_ns && still_holds(gone_on)) {
+        lower_if_alone(now_ns);
+        return true;
+    }
     gone_on_until_ns = 0;
     s.lock.lock();
     if (gone_on.owner->condemned) gone_on.owner->freeze_asked.store(true, std::memory_order_release);

@@ -8,8 +8,10 @@
 //            runs a goroutine sleeps for a mutex or a read-write lock of glibc's whose owner (or writer) is one of those kept. If it still does a tenth
 //            of a second later, the thread maker says so on stderr and lets the owner go on until it has given the lock back, for two seconds at a
 //            time; then the owner is frozen again.
-//            From there on the owner has the lowest priority, and the CPU on which the waiter went to sleep: the kernel gives that to the waiter when the
-//            lock is given back, and an owner that takes it again at once does not come first each time. An owner's thread keeps both, so it ends
+//            From there on the owner has the CPU on which the waiter went to sleep, where the waiter comes first when the
+//            lock is given back: an owner that takes it again at once would win each time. Where no other thread wants
+//            that CPU the owner also has the lowest priority; where others do it would never get as far as the unlock
+//            with that. An owner's thread keeps both, so it ends
 //            with its goroutine. Of more than `most_looks` goroutines each look sees the next ones, so that every one has its turn.
 // Orders     A thread that stands still sleeps on resume_word (types.h), as a preempted one does.
 // Not seen   Readers that hold a read-write lock, and a function-local static that is being initialised: nothing says which thread that is.

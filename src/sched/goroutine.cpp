@@ -35,6 +35,8 @@
 //    goes on, or gives its stack back and leaves without saving anything, since there is nothing to come back to.
 #include "sched/goroutine.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <new>
 #include <sched.h>
 #include <stdexcept>
@@ -105,6 +107,12 @@ void free_parts(goroutine* g) noexcept {
         delete g->extra;
         g->extra = nullptr;
     }
+}
+
+// The descriptor of one that has ended goes back to the pool, by p's owner inside the runtime.
+[[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
+    put_descriptor(p, g);
 }
 
 // The machine, entered, if this thread is one that runs a goroutine; else null.
@@ -246,13 +254,6 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
 }
 
-// g, which has begun a turn on m, has marks.
-[[gnu::noinline, gnu::cold]] void note_marks(machine* m, goroutine* g) noexcept {
-    processor* p = processor_of(m);
-    if (g->marks.stamped() != 0) note_wait(p, g);
-    if (g->marks.lingers() != 0) p->looks_at_push = true;
-}
-
 // Runnable -> running for a goroutine that has a context. Only the address is returned, for the switch.
 [[gnu::always_inline]] inline const stack::context* take_over(machine* m, goroutine* g) noexcept {
     transition<goroutine_state::runnable, goroutine_state::running>(g->state);
@@ -299,7 +300,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     if (DUNLIN_UNLIKELY(!self->comes_back_plain())) {
         if (!self->exceptions.empty()) *m->exceptions = self->exceptions;
         self->exceptions = {};
-        if (self->marks.any()) note_marks(m, self);
+        if (self->marks.any()) note_marks(processor_of(m), self);
     }
     return m;
 }
@@ -337,8 +338,7 @@ namespace {
         if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;
     }
-    if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
-    put_descriptor(p, g);
+    put_back(p, g);
 }
 
 // Leaves a stack on which nothing remains to be done. `next` has a context or is null.
@@ -384,7 +384,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             g->stack = mine;
             take_over(m, g);
         }
-        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(m, g);
+        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
         g->group.store(nullptr, std::memory_order_relaxed);  // begun: nobody may run it in place any more
         *m->error_number = 0;
         leave(m);
@@ -434,7 +434,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     child->flags |= goroutine::in_place;
     child->group.store(nullptr, std::memory_order_relaxed);  // begun
     take_over(m, child);
-    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(m, child);
+    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(processor_of(m), child);
     processor_of(m)->counts.in_place_joins.add();
     *m->error_number = 0;
     leave(m);
@@ -614,8 +614,7 @@ void release_goroutine(goroutine* g) noexcept {
 }
 
 void put_back_inside_runtime(goroutine* g) noexcept {
-    if (g->extra != nullptr || (g->flags & goroutine::heap_frame)) free_parts(g);
-    put_descriptor(processor_of(current_machine()), g);
+    put_back(processor_of(current_machine()), g);
 }
 
 // ---- the machine's own stack ---------------------------------------------------------------------------------------------------------
@@ -704,7 +703,7 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept { switch_from_schedu
     }
 }
 
-void illegal_transition(const std::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept {
+void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept {
     const auto* g = reinterpret_cast<const goroutine*>(reinterpret_cast<const char*>(&where) - offsetof(goroutine, state));
     hooks.illegal_transition(g, from, to);
     __builtin_unreachable();

@@ -177,6 +177,9 @@ void push_global(goroutine* g) noexcept;
     leave(m);
 }
 
+// All of the list, in order, as start_goroutine() for each: but what is published with one step is told of once, S2 and S3 of wake.h.
+void start_goroutines(goroutine_list& list) noexcept;
+
 // pool.cpp: stacks, per processor; descriptors: pool.h.
 stack::slot* take_stack(processor* p) noexcept;  // null: no memory
 void put_stack(processor* p, stack::slot* s) noexcept;

@@ -5,14 +5,24 @@
 //            machine has come to the scheduler since the last look. If so all is well. If not, it is stuck, and:
 //              in blocking()             taken at the second look if somebody waits, after 10 ms if nobody does (so that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
-//              computing                 taken when it has computed 10 ms while somebody waits, or 1 ms if somebody has just been woken:
-//                                        by a timer that is due here, or from outside while all processors were stuck
+//              computing                 taken when it has computed 10 ms while somebody waits; lent as soon as it has had the processor for 0.2 ms if
+//                                        another has just been woken: by a timer that is due here, or from outside while all processors were stuck
 //            Taking is the handshake of machine.h: no signal, no help. The thread goes on as a stray.
 // Hand on    To an idle machine if anybody is runnable; else to a preempted goroutine's machine; if there is no idle machine to a
 //            preempted one all the same (nobody may be kept waiting for a new thread, see preempt.h); else to the idle list. New threads are made
 //            by the thread maker, in advance.
 // Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What sleeps is looked at
 //            less and less often.
+// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to wake it again. So the processor is
+//            taken as ever, for an idle machine, and the thread computes on: the kernel sees to the two of them. The machine that finds nothing more
+//            to run gives the processor back (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
+//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the rest of its slice as one that was
+//            stopped early. So more goroutines than processors compute for 0.2 ms at most, and one that computes has half of the time at least: it
+//            has the processor for as long before it is lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
+//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the scheduler lock, under which alone
+//            `stray` is cleared. Is it clear, the thread has come to the runtime, or stands still in the handler, and has, or will be
+//            given, another processor. Is it set, and `borrower` is not this processor, it has lost another one since, perhaps to a
+//            call in which it sleeps. Else it computes, and the steps are those of give_back().
 // Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs + others) / (hogs * processors), 2 to
 //            100 ms, so that each goroutine gets about the same time. slice_over = 3 tells a processor that it is such a turn.
 #include "sched/hand_off.h"
@@ -105,11 +115,12 @@ bool can_hand_on(const outlook& o) noexcept {
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // `used_ns` of its slice are to be counted when its turn comes again.
-bool take(processor* p, machine* m, std::int64_t used_ns, bool computes) noexcept {
+bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool lends = false) noexcept {
     p->retake.lock();
     const bool taken = p->owner.load(std::memory_order_relaxed) == m && take_locked(p, computes);
     if (taken) {
         m->slice_used_ns = used_ns;
+        m->borrower = lends ? p : nullptr;
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
         // Before the lock is free: enter_slow() clears it after it has had the lock. Release: who sees it (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
@@ -135,12 +146,14 @@ bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t 
     n.owner = m;
     n.progress = progress;
     n.stuck_since_ns = now;
+    n.turn_began_ns = now;
     n.slice_began_ns = now;
     n.sampled = false;
     n.spins = false;
     if (m == nullptr) return false;
     n.blocking_tick = m->blocking_tick;
     if (m->resumed_ns == 0) return false;
+    n.turn_began_ns = m->resumed_ns;
     n.slice_began_ns = m->resumed_ns - p->slice_used_ns;
     n.sampled = true;
     n.spins = m->spins != 0;
@@ -205,11 +218,10 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!n.sampled) sample(n, m, o.now_ns);
     const std::int64_t age = o.now_ns - n.slice_began_ns;
     const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
+    const bool lends = urgent && !n.spins && age < slice_ns && s.idle_machine_count != 0;
     const std::int64_t slice = n.spins ? spin_slice_ns : urgent ? short_slice_ns : slice_ns;
-    const std::int64_t due = n.slice_began_ns + slice;
-    if (o.now_ns < due) {
-        return o.look_again_at(due);
-    }
+    const std::int64_t due = lends ? std::max(n.turn_began_ns, n.sampled_ns) + lend_ns : n.slice_began_ns + slice;
+    if (o.now_ns < due) return o.look_again_at(due);
     if (g->flags & goroutine::pinned) {
         m->preempt_later.store(true, std::memory_order_relaxed);
         return;
@@ -220,17 +232,25 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!can_hand_on(o)) return;
     int free_cpu = any_cpu;
     const bool stoppable =
-        preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
+        !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
     const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
-    if (!take(p, m, early ? age : 0, true)) return;
+    if (lends) m->resumed_sleeps = n.sampled_sleeps;
+    if (!take(p, m, early ? age : 0, true, lends)) return;
+    p->lender = lends ? m : nullptr;
     s.hand_offs.from_hogs.add();
     if (early) s.hand_offs.urgent.add();
     o.effect = true;
     note_stray(m);
-    if (stoppable) {
+    if (lends || stoppable) {
         m->notes.since_ns = n.sampled_ns;
         m->notes.cpu_ns = n.sampled_cpu_ns;
         m->notes.sleeps = n.sampled_sleeps;
+    }
+    if (lends) {
+        m->notes.next_look_ns = o.now_ns + lend_ns;
+        o.look_again_at(m->notes.next_look_ns);
+        o.on_loan = true;
+    } else if (stoppable) {
         m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);

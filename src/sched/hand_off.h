@@ -13,6 +13,7 @@ struct outlook {
     bool somebody_waits = false;    // these, or timers that are due; and no processor is idle
     bool urgent = false;            // work was brought from outside while nobody came to look
     bool effect = false;            // something was done: the next round soon
+    bool on_loan = false;           // a processor was lent, and its new machine looks after descriptors
     bool stuck = false;             // a processor makes no progress although somebody waits: the next round soon
     bool only_hogs = false;         // no processor makes progress, only preempted goroutines wait for one, and nobody computes without
     std::int64_t look_again_ns = 0; // a slice ends then, or a short one, or a deadline comes that nobody watches; 0: no such moment

@@ -1,6 +1,8 @@
 // machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there is.
 #include "sched/machine.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -10,6 +12,7 @@
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/simulated.h"
 #include "platform/thread.h"
 #include "sched/deadlock.h"
 #include "sched/event_source.h"
@@ -34,7 +37,7 @@ constinit upward_hooks hooks;
 // ---- taking a processor --------------------------------------------------------------------------------------------------------------
 
 bool take_locked(processor* p, bool patient) noexcept {
-    constexpr int patience = 2000;
+    constexpr int patience = platform::looks(2000);
     machine* m = p->owner.load(std::memory_order_relaxed);
     if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
     // A look ahead: while the machine is inside, the barrier would be wasted.
@@ -190,7 +193,7 @@ void report_no_thread(int error) noexcept {
         platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
         platform::end_process(2);
     }
-    static std::atomic<bool> reported{false};
+    static platform::atomic<bool> reported{false};
     if (reported.exchange(true, std::memory_order_relaxed)) return;
     platform::text_writer out(2);
     out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";

@@ -4,8 +4,9 @@
 //            from threads that block or compute and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try
 //            again, give back the memory of stacks and the threads that nobody used, ask for the trace, for dumps and for a look at those who have
 //            waited for a mutex for long (report_kind). Then sleep until something is due: a timer of a
-//            busy processor, the end of a slice; 1 ms while somebody waits for a processor that is stuck (3 ms if they are all hogs), and twice as long
-//            after each 50 rounds without effect, at most 10 ms. Whoever brings work from outside while all processors are stuck ends that sleep
+//            busy processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms
+//            while a goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50 rounds without effect, at
+//            most 10 ms. A thread that brings work from outside while all processors are stuck ends that sleep
 //            (call_monitor).
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
 // Give back  A part at a time, because nobody is preempted meanwhile, and more in the next round: 100,000 stacks take 0.2 s of system calls.
@@ -14,6 +15,8 @@
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
 //            One of them sees the other. The same with lost_late, by whoever loses a goroutine whose run() has returned.
 #include "sched/monitor.h"
+
+#include <dunlin/detail/atomic.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -34,7 +37,7 @@
 
 namespace dunlin::sched {
 
-std::atomic<std::uint32_t> monitor_asleep{0};
+platform::atomic<std::uint32_t> monitor_asleep{0};
 
 namespace {
 
@@ -56,13 +59,14 @@ constexpr unsigned threads_at_once = 128;   // each a wake-up
 constexpr std::int64_t long_wait_ns = 1000 * ms;
 constexpr std::int64_t longest_report_pause_ns = 8000 * ms;
 
-std::atomic<unsigned> threads{0};
-std::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
-std::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
-std::atomic<std::int64_t> trace_period_ns{0};
-std::atomic<void (*)()> reporter{nullptr};
-std::atomic<bool> dump_called_for{false};     // by a signal handler
-std::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
+platform::atomic<unsigned> threads{0};
+platform::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
+platform::atomic<bool> in_poller{false};        // it sleeps in the poller instead
+platform::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
+platform::atomic<std::int64_t> trace_period_ns{0};
+platform::atomic<void (*)()> reporter{nullptr};
+platform::atomic<bool> dump_called_for{false};     // by a signal handler
+platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
 // Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for which
 // it stops the world. So it is asked less and less often about those that go on waiting.
@@ -341,6 +345,24 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
 // Whoever was to sleep until the earliest deadline found no thread.
 bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
 
+// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes ready ends it. False: the poller has
+// another sleeper. As with monitor_asleep: the monitor says that it is there and looks at the word; hurry_monitor() changes the word and looks where it is.
+bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
+    scheduler& s = the_scheduler;
+    std::uint32_t unclaimed = 0;
+    if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
+    s.poll_until_ns.store(until, std::memory_order_seq_cst);
+    s.monitor_delivers.store(true, std::memory_order_seq_cst);
+    in_poller.store(true, std::memory_order_seq_cst);
+    event_batch found;
+    if (call_word.load(std::memory_order_seq_cst) == calls) s.events->wait(until, found);
+    in_poller.store(false, std::memory_order_relaxed);
+    s.poller_claimed.store(0, std::memory_order_seq_cst);
+    if (found.count != 0 && s.events->deliver(found) != 0 && s.all_stuck.load(std::memory_order_relaxed)) s.urgent.store(true, std::memory_order_relaxed);
+    s.monitor_delivers.store(false, std::memory_order_seq_cst);
+    return true;
+}
+
 void one_round(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     outlook o;
@@ -366,7 +388,9 @@ void one_round(rounds& r) noexcept {
         if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // else it is time to give something back
         return;
     }
-    platform::futex_wait_until(call_word, calls, end_of_sleep(r, o, next_timer));
+    const std::int64_t until = end_of_sleep(r, o, next_timer);
+    const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) && !o.on_loan && s.events->anybody_waits();
+    if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(call_word, calls, until);
 }
 
 void monitor_main(void*) {
@@ -403,8 +427,9 @@ void call_monitor() noexcept {
 }
 
 void hurry_monitor() noexcept {
-    call_word.fetch_add(1, std::memory_order_release);
+    call_word.fetch_add(1, std::memory_order_seq_cst);
     platform::futex_wake(call_word);
+    if (in_poller.load(std::memory_order_seq_cst)) the_scheduler.events->interrupt();
 }
 
 void call_monitor_for_lost() noexcept {

@@ -1,6 +1,8 @@
 // monitor.h - the thread that watches: no processor, no goroutine, never blocked by either.
 #pragma once
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "sched/types.h"
@@ -18,7 +20,7 @@ unsigned monitor_threads() noexcept;
 
 // Somebody took a processor out of "all idle": the monitor must not sleep on. One load when it is awake.
 void wake_monitor() noexcept;
-DUNLIN_HIDDEN extern std::atomic<std::uint32_t> monitor_asleep;
+DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> monitor_asleep;
 inline void wake_monitor_if_asleep() noexcept {
     if (DUNLIN_UNLIKELY(monitor_asleep.load(std::memory_order_seq_cst) != 0)) wake_monitor();
 }

@@ -7,10 +7,13 @@
 // Descriptors are type-stable: cut from chunks that are never freed, because stale pointers to them are looked at (a thief that loses its CAS,
 //            a run queue's tail). Chunks are 2 MiB, all but the first on huge pages where the system
 //            gives them.
+#include <dunlin/detail/atomic.hpp>
+
 #include <mutex>
 #include <new>
 
 #include "platform/memory.h"
+#include "sched/debug_layout.h"
 #include "sched/descriptors.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
@@ -18,9 +21,15 @@
 
 namespace dunlin::sched {
 
+constinit descriptor_chunks the_descriptors;
+
 namespace {
 
-constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
+// An archive's member is linked when it is referred to: every program has descriptors, and this table of where they are.
+[[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
+
+
+constexpr std::size_t chunk_bytes = descriptor_chunks::chunk_bytes;
 constexpr std::size_t descriptors_per_chunk = chunk_bytes / sizeof(goroutine);
 constexpr std::size_t stacks_moved = 16;
 constexpr std::uint32_t stacks_kept = 64;
@@ -29,7 +38,7 @@ platform::ranked_lock<platform::lock_rank::store> store_lock;                   
 goroutine* store = nullptr;                        // full magazines
 goroutine* loose = nullptr;                        // single descriptors, from plain threads
 std::size_t cut_from_last_chunk = descriptors_per_chunk;
-descriptor_chunks chunks;
+descriptor_chunks& chunks = the_descriptors;
 
 // Under store_lock. One more descriptor, or null.
 goroutine* cut_descriptor() noexcept {
@@ -109,7 +118,7 @@ void put_descriptors_into_store(goroutine_list& list) noexcept {
     list = {};
 }
 
-const descriptor_chunks& all_descriptors() noexcept { return chunks; }
+const descriptor_chunks& all_descriptors() noexcept { return the_descriptors; }
 std::size_t descriptors_in_a_chunk() noexcept { return descriptors_per_chunk; }
 
 goroutine* take_descriptor_from_store(processor* p) noexcept {
@@ -179,7 +188,7 @@ void drop_free_stacks(processor* p) noexcept {
 
 void starve(goroutine* g) noexcept {
     scheduler& s = the_scheduler;
-    static std::atomic<bool> reported{false};
+    static platform::atomic<bool> reported{false};
     if (!reported.exchange(true, std::memory_order_relaxed)) {
         platform::text_writer out(2);
         out << "dunlin: no memory for the stack of goroutine " << g->id

@@ -22,11 +22,20 @@ preemption preemption_mode = preemption::signal;
 bool preempt_anywhere = false;
 int preemption_signal = SIGURG;
 
+constexpr std::uint32_t short_turns_of_spinners = 8;
+
+// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock is met in all places.
+// What the thread's last goroutine did says nothing about this one.
+void note_spinning(machine* m, const goroutine* g, bool spins) noexcept {
+    const std::uint32_t before = m->spinner == g->id ? std::uint32_t{m->spins} : 0;
+    m->spinner = g->id;
+    m->spins = spins ? short_turns_of_spinners : before - (before != 0);
+}
+
 namespace {
 
 constexpr std::uint32_t rejects_max = 10;
 constexpr std::int64_t debt_max_ns = 10 * slice_ns;
-constexpr std::uint32_t short_turns_of_spinners = 8;
 constexpr std::int64_t stop_patience_ns = 300'000;
 
 void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
@@ -78,12 +87,6 @@ void resume(machine* m, processor* p) noexcept {
     platform::futex_wake(m->resume_word);
 }
 
-// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock is met in all places.
-void note_spinning(machine* m, bool spins) noexcept {
-    const std::uint32_t before = m->spins;
-    m->spins = spins ? short_turns_of_spinners : before - (before != 0);
-}
-
 // May the thread stop here? In the handler.
 bool is_stoppable(machine* m, void* context) noexcept {
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
@@ -93,10 +96,12 @@ bool is_stoppable(machine* m, void* context) noexcept {
     const std::uintptr_t pc = stack::interrupted_pc(context);
     m->stopped_in_library = !may_stop_at(pc);
     const bool spins = spins_at(pc);
-    note_spinning(m, spins);
-    if (!m->stopped_in_library || spins || preempt_anywhere) return true;
-    m->rejects = m->rejects + 1;
-    return m->rejects > rejects_max;
+    if (m->stopped_in_library && !spins && !preempt_anywhere) {
+        m->rejects = m->rejects + 1;
+        if (m->rejects <= rejects_max) return false;
+    }
+    note_spinning(m, g, spins);
+    return true;
 }
 
 // Queues the machine as preempted; false if it need not stop: it has a processor again. The state is that of the goroutine.

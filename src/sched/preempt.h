@@ -60,6 +60,9 @@ void wait_until_stopped(machine* m) noexcept;
 // The calling thread computes for a goroutine outside the runtime: step 2 may stop it. For platform::set_stoppable().
 bool may_be_stopped_here() noexcept;
 
+// In the handler: the thread is stopped while g runs on it, and g waited in a loop, or did not.
+void note_spinning(machine* m, const goroutine* g, bool spins) noexcept;
+
 // Step 2, in the handler. False: the signal was not ours.
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
 

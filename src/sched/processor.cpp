@@ -8,6 +8,8 @@
 //            the idle list, or to a machine if they have work.
 #include "sched/processor.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <utility>
 
 #include "platform/clock.h"
@@ -35,7 +37,7 @@ void make_processors(std::uint32_t n) {
     for (std::uint32_t i = s.procs_made.load(std::memory_order_relaxed); i < n; ++i) {
         auto* p = new processor;
         p->id = i;
-        p->stolen_from = std::make_unique<std::atomic<std::uint32_t>[]>(max_procs_limit);
+        p->stolen_from = std::make_unique<platform::atomic<std::uint32_t>[]>(max_procs_limit);
         p->events = s.events->make_events();
         s.processors[i].store(p, std::memory_order_relaxed);
         // Release: whoever sees the number sees the processor.
@@ -134,7 +136,7 @@ void stop_world() noexcept {
             }
             p->retake.unlock();
             if (p->state.load(std::memory_order_relaxed) == processor_state::running) {
-                std::atomic<std::uint32_t> never{0};
+                platform::atomic<std::uint32_t> never{0};
                 platform::futex_wait_until(never, 0, platform::now_ns() + retry_ns);
             }
         }

@@ -23,6 +23,8 @@
 #include "sched/preempt.h"
 #include "sched/processor.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 namespace dunlin::sched {
 
 namespace {
@@ -36,7 +38,7 @@ void keep_for_leak_check(goroutine& g) noexcept {
     if (s != nullptr) stack::count_as_reachable(s->low(), static_cast<std::size_t>(s->end() - s->low()));
 }
 
-std::atomic<std::uint32_t> ended{0};
+platform::atomic<std::uint32_t> ended{0};
 
 bool is_forgotten_before_it_began(const goroutine* g) noexcept { return g->stack == nullptr && !(g->flags & goroutine::joinable); }
 

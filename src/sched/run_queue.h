@@ -17,7 +17,8 @@
 // Tests      tests/sched/run_queue_test.cpp, tests/model/run_queue_model_test.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/cpu.h"
@@ -129,9 +130,9 @@ private:
         return ((w & ~std::uint64_t{0xff}) | ((head(w) + count) & 0xff)) - one_more * count + one_version;
     }
 
-    std::atomic<std::uint64_t> word_{0};
+    platform::atomic<std::uint64_t> word_{0};
     // Relaxed atomics: a thief may read a slot that the owner is writing, and then its CAS fails.
-    std::atomic<goroutine*> slots_[capacity] = {};
+    platform::atomic<goroutine*> slots_[capacity] = {};
 };
 
 }  // namespace dunlin::sched

@@ -1,5 +1,7 @@
 #include "sched/sample.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <csetjmp>
 #include <csignal>
 #include <features.h>
@@ -27,7 +29,7 @@ constexpr bool unwinder_takes_locks = false;
 constexpr bool unwinder_takes_locks = true;
 #endif
 
-std::atomic<std::uint32_t> pending{0};
+platform::atomic<std::uint32_t> pending{0};
 
 const machine* machine_of(const goroutine& g) noexcept {
     const machine* m = the_scheduler.machines.load(std::memory_order_acquire);

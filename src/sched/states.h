@@ -1,7 +1,8 @@
 // states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition() checks it.
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 
 #include "platform/check.h"
@@ -52,7 +53,7 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 }
 
 // Says which goroutine is in which state where another was expected, and ends the process. In goroutine.cpp.
-[[noreturn]] void illegal_transition(const std::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept;
+[[noreturn]] void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept;
 
 // The only way a goroutine's state changes.
 //
@@ -61,7 +62,7 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 // load catches the common ones, a goroutine readied twice above all.
 // Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did visible to TSan too.
 template <goroutine_state From, goroutine_state To>
-inline void transition(std::atomic<goroutine_state>& state) noexcept {
+inline void transition(platform::atomic<goroutine_state>& state) noexcept {
     static_assert(may_become(From, To), "not in the table of states.h");
     if (__builtin_expect(state.load(std::memory_order_acquire) != From, 0)) illegal_transition(state, From, To);
     state.store(To, std::memory_order_release);

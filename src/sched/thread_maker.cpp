@@ -1,5 +1,7 @@
 #include "sched/thread_maker.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <algorithm>
 
 #include "platform/clock.h"
@@ -29,10 +31,10 @@ enum wish : std::uint32_t {
 };
 
 struct maker {
-    std::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the word that the maker sleeps on
-    std::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
-    std::atomic<void (*)()> print{nullptr};
-    std::atomic<unsigned> threads{0};
+    platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the word that the maker sleeps on
+    platform::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
+    platform::atomic<void (*)()> print{nullptr};
+    platform::atomic<unsigned> threads{0};
 };
 maker the_maker;
 

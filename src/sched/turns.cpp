@@ -5,6 +5,7 @@
 
 #include "platform/clock.h"
 #include "sched/machine.h"
+#include "sched/waits.h"
 
 namespace dunlin::sched {
 
@@ -64,6 +65,11 @@ void note_turns(processor* p, const machine* m) noexcept {
     }
     p->turn_ns = mean >= before ? mean : before - static_cast<std::uint32_t>(std::min<std::uint64_t>(before - mean, since * wake_cost_ns));
     p->looks_at_push = !has_short_turns(p) || turns - p->stamped_at >= turns_between_stamps;
+}
+
+void note_marks(processor* p, goroutine* g) noexcept {
+    if (g->marks.stamped() != 0) note_wait(p, g);
+    if (g->marks.lingers() != 0) p->looks_at_push = true;
 }
 
 void forget_turns(processor* p) noexcept {

@@ -52,6 +52,8 @@ inline void look_at_turns(processor* p, const machine* m) noexcept {
 }
 // p's owner, when a turn begins after it had nothing to run, or after another owner: what was before it is no turn.
 void begin_turns(processor* p) noexcept;
+// p's owner: g, which has begun a turn there, has marks (types.h): its wait is measured, what it readies is looked at.
+[[gnu::cold]] void note_marks(processor* p, goroutine* g) noexcept;
 // p's owner: self (null: none), which runs there, readies another. For how many of these its wait is to be measured; 0: not this one's.
 std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
 // Any thread: a goroutine on p has been running for `ns`.

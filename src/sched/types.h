@@ -10,8 +10,9 @@
 // Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
 #pragma once
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +49,9 @@ inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
+// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just woken; and so long may they have it
+// before it is stopped (hand_off.cpp, Lending).
+inline constexpr std::int64_t lend_ns = 200'000;
 inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
 inline constexpr unsigned max_sections = 8;
@@ -69,7 +73,7 @@ public:
     T operator->() const noexcept { return *this; }
 
 private:
-    std::atomic<T> value_;
+    platform::atomic<T> value_;
 };
 
 // ---- goroutine -----------------------------------------------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ private:
         all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
     }
 
-    std::atomic<std::uint32_t> all_{0};
+    platform::atomic<std::uint32_t> all_{0};
 };
 
 struct alignas(platform::cache_line) goroutine {
@@ -153,19 +157,19 @@ struct alignas(platform::cache_line) goroutine {
     goroutine* link = nullptr;                  // the list it is on
     stack::kept_exceptions exceptions;          // owner, while it does not run
     goroutine_marks marks;
-    std::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
+    platform::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
     // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its last instructions on the way
     // out: whoever executes it waits for this byte. Store-release after the switch pairs with the executor's load-acquire.
-    std::atomic<std::uint8_t> saved{0};
-    std::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
+    platform::atomic<std::uint8_t> saved{0};
+    platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
     owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/exiting/pinned: owner; the monitor looks
     int saved_errno = 0;                        // owner, while it does not run
 
     // Second line: birth, death and reports.
     std::uint64_t id = 0;                       // constant after the start
     void (*entry)(void*) = nullptr;             // constant
-    std::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: who joins may be in the lot; else his waiter (park/join.cpp)
-    std::atomic<const void*> group{nullptr};    // until it begins: whoever waits for this may run it in place
+    platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: who joins may be in the lot; else his waiter (park/join.cpp)
+    platform::atomic<const void*> group{nullptr};    // until it begins: whoever waits for this may run it in place
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
     std::int64_t waits_since_ns = 0;            // owner; coarse clock. While it is runnable and `stamped`: free_clock
@@ -242,7 +246,7 @@ public:
     void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
 
 private:
-    std::atomic<std::uint64_t> value_{0};
+    platform::atomic<std::uint64_t> value_{0};
 };
 
 struct processor_counters {
@@ -276,6 +280,7 @@ struct monitor_notes {
     machine* owner = nullptr;
     std::uint64_t progress = 0;
     std::int64_t stuck_since_ns = 0;
+    std::int64_t turn_began_ns = 0;             // the same; since when it has had this processor
     std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
     std::uint32_t blocking_tick = 0;
     // It was seen in a call that then ended by itself, so many times since one had to be taken; until when nobody looks for such calls.
@@ -301,8 +306,8 @@ inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
-    std::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (machine.h)
-    std::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
+    platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (machine.h)
+    platform::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
     owned<bool> looks_at_push{true};            // owner; thieves and the monitor set it: turns are long, or the next to become runnable is stamped
     owned<std::uint32_t> turn_ns{unknown_turn_ns};  // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
     std::uint64_t next_look = 0;                // owner: the count of switches at which find_local() looks at timers and turns
@@ -312,12 +317,12 @@ struct alignas(platform::false_sharing_range) processor {
     std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
     std::uint32_t readied = 0;                  // owner: how often the goroutine that runs has readied another in this turn
     std::int64_t readied_ns = 0;                // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
-    std::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
-    std::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
+    platform::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
+    platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
     // Set by the monitor. 1: whoever runs here has had its ten milliseconds. 2: and run_next has had the turn that was promised to it.
     // 3: it is the turn of a preempted goroutine (preempt.h).
-    std::atomic<std::uint8_t> slice_over{0};
-    std::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
+    platform::atomic<std::uint8_t> slice_over{0};
+    platform::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
     std::uint32_t free_stack_count = 0;         // owner
     goroutine* free_goroutines = nullptr;       // owner: the magazine in use
     goroutine* full_magazine = nullptr;         // owner: one in reserve, or null
@@ -332,24 +337,25 @@ struct alignas(platform::false_sharing_range) processor {
     run_queue queue;
 
     // The biased locks that its machine is in (park/biased_lock.h). Release at the end of each; whoever takes the bias away waits for that.
-    alignas(platform::cache_line) std::atomic<const void*> sections[max_sections] = {};
+    alignas(platform::cache_line) platform::atomic<const void*> sections[max_sections] = {};
 
     // Changed rarely.
     alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
-    std::atomic<processor_state> state{processor_state::dead};  // scheduler lock
-    std::atomic<machine*> owner{nullptr};       // retake lock; release, for those who look at the machine
+    platform::atomic<processor_state> state{processor_state::dead};  // scheduler lock
+    platform::atomic<machine*> owner{nullptr};       // retake lock; release, for those who look at the machine
     platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (machine.h, handshake)
     processor* idle_next = nullptr;             // scheduler lock
     machine* stopped_from = nullptr;            // whoever stops the world: gets it back
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when somebody who came back from a call took it from its taker
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
+    owned<machine*> lender;                     // the monitor, while it has no machine; then its machine: from which it was lent (hand_off.cpp); null: none
     owned<std::int64_t> slice_used_ns;          // whoever gives it to a preempted goroutine: what that has used of its slice; the monitor takes it
     monitor_notes notes;                        // monitor
 
     std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
     std::array<counter, wait_limits_ns.size() + 1> waits;  // owner: goroutines by how long they waited (waits.h)
     processor_counters counts;                  // owner
-    std::unique_ptr<std::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
+    std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 };
 
 // ---- machine -------------------------------------------------------------------------------------------------------------------------
@@ -377,8 +383,8 @@ inline constexpr std::uint32_t end_thread = 4;         // its run() has returned
 // Where its goroutine stands (sample.h).
 struct machine_sample {
     enum progress : std::uint32_t { none, asked, taking, taken };
-    std::atomic<std::uint32_t> state{none};     // asked by whoever has stopped the world, then the machine itself
-    std::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
+    platform::atomic<std::uint32_t> state{none};     // asked by whoever has stopped the world, then the machine itself
+    platform::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
     stack::trace frames;                        // itself, while `taking`
     void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
 };
@@ -391,11 +397,11 @@ struct thread_call {
 
 struct alignas(platform::false_sharing_range) machine {
     // The handshake, see machine.h.
-    std::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
-    std::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
-    std::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
+    platform::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
+    platform::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
+    platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
 
-    std::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack. Release, for the monitor
+    platform::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack. Release, for the monitor
     goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
     goroutine* next = nullptr;                  // itself: what the context switched to shall run
     stack::slot* next_stack = nullptr;          // itself: the stack that it starts
@@ -410,15 +416,15 @@ struct alignas(platform::false_sharing_range) machine {
     bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
     bool chooses = false;                       // itself: it fires timers, and chooses what to run next (find_work.cpp)
-    std::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+    platform::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
 
-    std::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
+    platform::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
     bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
-    std::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
+    platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
     owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
-    std::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
+    platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
     owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
@@ -432,19 +438,21 @@ struct alignas(platform::false_sharing_range) machine {
     machine* all_next = nullptr;                // constant after it is linked
     goroutine* locked_g = nullptr;              // itself: lock_os_thread()
     // Without a processor (hand_off.h, preempt.h).
-    std::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
-    std::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
-    std::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
+    platform::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
+    platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
+    platform::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
     owned<std::uint32_t> spins;                 // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
+    std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that this was found of
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
-    std::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
-    std::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
+    platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
+    platform::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
     bool lowered = false;                       // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
     owned<std::uint64_t> resumed_sleeps;
     std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
+    owned<processor*> borrower;                 // the taker: to which its processor was only lent (hand_off.cpp); null: taken for good
     std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
     std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
@@ -454,7 +462,7 @@ struct alignas(platform::false_sharing_range) machine {
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
     owned<bool> must_end;                       // itself: its goroutine ended wired to it; whoever took it off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
-    std::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may; nobody
+    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may; nobody
                                                 // sends it a signal
     std::uint32_t id = 0;                       // constant
     owned<pid_t> tid;                           // constant; but the record may serve another thread later
@@ -505,48 +513,48 @@ struct event_source;
 // There is one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
 struct scheduler {
     // Read by everybody, changed rarely.
-    std::atomic<std::uint32_t> max_procs{0};    // changed under lock
-    std::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
-    std::atomic<processor*> processors[max_procs_limit] = {};
+    platform::atomic<std::uint32_t> max_procs{0};    // changed under lock
+    platform::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
+    platform::atomic<processor*> processors[max_procs_limit] = {};
     event_source* events = nullptr;             // constant after the start
-    std::atomic<unsigned> default_stack_class{stack::dense_class};  // changed while the world is stopped
-    std::atomic<bool> started{false};
-    std::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
-    std::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
+    platform::atomic<unsigned> default_stack_class{stack::dense_class};  // changed while the world is stopped
+    platform::atomic<bool> started{false};
+    platform::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
+    platform::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
 
-    std::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
-    std::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
-    std::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
-    std::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
-    std::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; a hint, cleared by who finds that it is his place (blocking.cpp)
-    std::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
+    platform::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
+    platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
+    platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
+    platform::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
+    platform::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
+    platform::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
-    alignas(platform::false_sharing_range) std::atomic<std::uint32_t> idle_and_spinning{0};
-    std::atomic<std::int64_t> free_clock{0};    // waits.h
-    std::atomic<std::uint32_t> retirers{0};     // 0: nobody is at R2; 1: somebody is; 2: and shall do it once more, for those who have passed R1 meanwhile
+    alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
+    platform::atomic<std::int64_t> free_clock{0};    // waits.h
+    platform::atomic<std::uint32_t> retirers{0};     // 0: nobody is at R2; 1: somebody is; 2: and shall do it once more, for those who have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
     global_queue global;                        // lock
-    std::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
+    platform::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
-    std::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
-    std::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve whoever has asked for a thread by now
-    std::atomic<std::uint32_t> machine_count{0};  // lock
-    std::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
+    platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
+    platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve whoever has asked for a thread by now
+    platform::atomic<std::uint32_t> machine_count{0};  // lock
+    platform::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
     goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
-    std::atomic<std::size_t> starved_size{0};   // written under lock
+    platform::atomic<std::size_t> starved_size{0};   // written under lock
     machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
-    std::atomic<std::uint32_t> preempted_size{0};  // written under lock
+    platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
     owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
     machine_list frozen;                        // lock: whose run() has returned, and that stand still; the oldest first (frozen.h)
-    std::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
-    std::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
+    platform::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
+    platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
     goroutine* free_goroutines = nullptr;       // lock
-    std::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
-    std::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
-    std::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
+    platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
+    platform::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
+    platform::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
     std::uint32_t condemned_machines = 0;       // lock
     std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
     std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
@@ -558,7 +566,7 @@ struct scheduler {
     owned<std::uint32_t> takers_coming;         // lock; others have a look
 
     // World stop (processor.cpp).
-    std::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
+    platform::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
     platform::ranked_lock<platform::lock_rank::world> world;                 // held by whoever stops the world
     hand_off_counters hand_offs;
     bool main_exited = false;                   // lock: main ended by exit_goroutine()
@@ -566,13 +574,13 @@ struct scheduler {
     bool main_returned = false;                 // lock: and will not wait much longer
     bool deadlock_suspected = false;            // lock: only a foreign thread spoke against it; the monitor looks again
     bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
-    std::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and whoever has slept in its stead
+    platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and whoever has slept in its stead
 
     // Who sleeps with the timers (find_work.cpp).
-    alignas(platform::false_sharing_range) std::atomic<std::uint32_t> poller_claimed{0};
-    std::atomic<std::int64_t> poll_until_ns{0};
-    std::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
-    std::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor wants to know that somebody does
+    alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> poller_claimed{0};
+    platform::atomic<std::int64_t> poll_until_ns{0};
+    platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
+    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor wants to know that somebody does
 
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
 };

@@ -32,8 +32,9 @@
 //            fault that follows.
 #pragma once
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -110,7 +111,7 @@ private:
         std::size_t bytes = 0;                  // constant
         slot* records = nullptr;                // constant; the array, by slot index
         unsigned size_class = 0;                // constant
-        std::atomic<std::size_t> slots_cut{0};  // under the lock, written with release; lookup() reads with acquire
+        platform::atomic<std::size_t> slots_cut{0};  // under the lock, written with release; lookup() reads with acquire
 
         std::size_t slots() const noexcept { return bytes >> slot_shift(size_class); }
     };
@@ -148,14 +149,14 @@ private:
     platform::ranked_lock<platform::lock_rank::arena> lock_;
     std::array<class_state, class_count> classes_{};  // under lock_
     std::array<region, max_regions> regions_{};       // written under lock_, read by lookup() up to region_count_
-    std::atomic<std::size_t> region_count_{0};        // under lock_, written with release; lookup() reads with acquire
+    platform::atomic<std::size_t> region_count_{0};        // under lock_, written with release; lookup() reads with acquire
     std::size_t slots_given_back_ = 0;                // under lock_
 
     platform::ranked_lock<platform::lock_rank::trim> trim_lock_;  // held by the one trim that runs; taken before lock_
 
-    std::atomic<platform::guard_kind> kind_{platform::guard_kind::automatic};
-    std::atomic<std::size_t> guards_by_mprotect_{0};  // a budget: reserved before the calls, never above its limit
-    std::atomic<std::size_t> canaries_{0};
+    platform::atomic<platform::guard_kind> kind_{platform::guard_kind::automatic};
+    platform::atomic<std::size_t> guards_by_mprotect_{0};  // a budget: reserved before the calls, never above its limit
+    platform::atomic<std::size_t> canaries_{0};
 };
 
 // The one that goroutines use. Constant-initialised and never destroyed in effect: usable before and after main.

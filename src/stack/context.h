@@ -28,6 +28,16 @@ inline context make_context(void* top) noexcept {
     return {top, nullptr, reinterpret_cast<void*>(&dunlin_context_entry)};
 }
 
+// A context that enters `entry`, which never returns, with an empty stack below `top` (16-byte aligned).
+inline context make_context(void* top, void (*entry)()) noexcept {
+#if defined(__x86_64__)
+    constexpr std::size_t return_address = 8;  // as after a call
+#else
+    constexpr std::size_t return_address = 0;
+#endif
+    return {static_cast<std::byte*>(top) - return_address, nullptr, reinterpret_cast<void*>(entry)};
+}
+
 #if defined(__x86_64__)
 
 // Saves where we are in *from and goes on at *to. Returns when somebody switches to *from.

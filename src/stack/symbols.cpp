@@ -5,8 +5,9 @@
 // Images     A list that only grows. Two threads that need the same one both make it, and the second to publish throws its own away.
 #include "stack/symbols.h"
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
@@ -167,7 +168,7 @@ struct image {
     }
 };
 
-std::atomic<image*> images{nullptr};
+platform::atomic<image*> images{nullptr};
 
 bool is_function(const elf_symbol& s, std::span<const elf_section> sections) noexcept {
     if (s.st_shndx == SHN_UNDEF || s.st_value == 0) return false;

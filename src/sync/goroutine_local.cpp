@@ -13,9 +13,9 @@
 //            very end. The keys of a thread that calls exit() have no destructors: there an atexit handler does the
 //            same.
 // Tests      tests/sync/goroutine_local_test.cpp, tests/std/future_test.cpp
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/goroutine_local.hpp>
 
-#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -137,7 +137,7 @@ void remove_local_value(unsigned long long key) noexcept {
 }
 
 unsigned long long next_local_key() noexcept {
-    static std::atomic<std::uint64_t> last{0};
+    static platform::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 

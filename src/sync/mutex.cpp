@@ -36,6 +36,8 @@
 #include <dunlin/mutex.hpp>
 
 #include "platform/membarrier.h"
+#include "platform/simulated.h"
+#include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/crash.h"
 #include "sync/lot_wait.h"
@@ -53,15 +55,14 @@ constexpr std::int64_t starving_ns = 1'000'000;
 constexpr std::uint32_t patience = 1000;
 // Each look fetches the word from whoever works with the lock. Thirty looks a pause apart made eight goroutines on two processors three times as slow as
 // three looks, or none.
-constexpr int looks = 3;
-constexpr int pauses_between = 40;
+constexpr int looks = platform::looks(3);
+constexpr int pauses_between = platform::looks(40);
 
 // Whoever calls: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
 inline std::uint64_t caller() noexcept {
     if (const sched::goroutine* g = sched::current_goroutine()) return g->id;
     platform::check_alone();
-    static thread_local char here;
-    return reinterpret_cast<std::uintptr_t>(&here) | (std::uint64_t{1} << 63);
+    return platform::thread_mark() | (std::uint64_t{1} << 63);
 }
 
 // L4. The bucket is locked.

@@ -6,10 +6,10 @@
 // Source     Go 1.24 sync/pool.go; `old` is its victim cache. Differs: a lock of 5 ns instead of a lock-free deque, since ours must serve plain threads too;
 //            whoever steals gets the newest.
 // Tests      tests/sync/once_future_pool_test.cpp
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/pool.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <thread>
 
@@ -27,7 +27,7 @@ struct pool_core::box {
 
 struct alignas(platform::false_sharing_range) pool_core::shelf {
     platform::mortal_lock lock;         // whoever got the last object may destroy the pool
-    std::atomic<std::size_t> count{0};  // lock to write; who looks for one may have a look
+    platform::atomic<std::size_t> count{0};  // lock to write; who looks for one may have a look
     box* fresh = nullptr;               // lock
     box* old = nullptr;                 // lock
     box* spare = nullptr;               // lock: an empty one, or null
@@ -64,7 +64,7 @@ namespace {
 // The shelf of whoever calls. `m` inside the runtime, or null.
 std::size_t own_shelf(sched::machine* m, std::size_t count) noexcept {
     if (m != nullptr) return sched::processor_of(m)->id & (count - 1);
-    static std::atomic<std::size_t> next{0};
+    static platform::atomic<std::size_t> next{0};
     static thread_local const std::size_t mine = next.fetch_add(1, std::memory_order_relaxed);
     return mine & (count - 1);
 }

@@ -65,6 +65,10 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
     if (n > most) throw_too_many(n, most);
     park::lot_bucket& b = park::bucket_of(this);
     if (b.waiting.load(std::memory_order_relaxed) != 0) {  // R1
+        if (n == 1) {
+            if (!release_one(b, most)) throw_too_many(n, most);
+            return;
+        }
         park::runtime_section inside;
         park::wake_chain chain;
         std::ptrdiff_t given = 0;
@@ -84,6 +88,17 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
     }
     if (!try_raise(n, most)) throw_too_many(n, most);                    // R2
     if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
+}
+
+// R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way. False: too many.
+bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexcept {
+    park::runtime_section inside;
+    b.lock.lock();
+    lot_node* const first = b.pop_claimed(this);
+    const bool fits = first != nullptr || settle(1, 0, most);
+    b.lock.unlock();
+    if (first != nullptr) first->who->wake_from(inside.machine());
+    return fits;
 }
 
 // Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all. False: those would be too many, because

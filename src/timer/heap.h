@@ -12,7 +12,8 @@
 // Tests      tests/timer/heap_test.cpp
 #pragma once
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 #include <vector>
 
@@ -26,10 +27,10 @@ struct timer_entry {
     std::int64_t when_ns = 0;            // constant while in a heap
     bool (*claim)(timer_entry*) noexcept = nullptr;  // constant; null: always true
     void (*fire)(timer_entry*) noexcept = nullptr;   // constant
-    std::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves
+    platform::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves
     std::uint32_t index = 0;             // heap lock
-    std::atomic<bool> armed{false};      // written under the heap's lock
-    std::atomic<bool> forgotten{false};  // set under the heap's lock, cleared by the owner: it was armed when run() returned, and fires no more
+    platform::atomic<bool> armed{false};      // written under the heap's lock
+    platform::atomic<bool> forgotten{false};  // set under the heap's lock, cleared by the owner: it was armed when run() returned, and fires no more
     bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
 
@@ -76,7 +77,7 @@ private:
     // Mostly its own processor's.
     mutable park::biased_lock lock_;
     std::vector<entry> entries_;
-    std::atomic<std::int64_t> earliest_{0};
+    platform::atomic<std::int64_t> earliest_{0};
 };
 
 }  // namespace dunlin::timers

@@ -1,6 +1,8 @@
 // timers.h - the event source of the scheduler as far as time is concerned, sleeping, and waiting until a deadline.
 #pragma once
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 #include <source_location>
 
@@ -26,7 +28,7 @@ public:
     void forget_all() noexcept;
 
 private:
-    std::atomic<std::uint32_t> interrupted_{0};
+    platform::atomic<std::uint32_t> interrupted_{0};
 };
 
 // Until `deadline_ns` of the monotonic clock; at once if that is past. A goroutine parks, a plain thread sleeps. Throws std::bad_alloc.

@@ -19,7 +19,7 @@ class Exit : public testing::TestWithParam<const char*> {};
 // compared with runs that end without anything to stop, beside them.
 TEST_P(Exit, IsAtOnceAndWithoutACrash) {
     constexpr int scenarios = 17;
-    const int runs = support::rounds(1020) / scenarios;
+    const int runs = support::rounds(1020) / scenarios / (support::under_thread ? 2 : 1);
     const auto is_slow = [](const support::child_result& r) { return r.milliseconds() >= (support::sanitized ? 2000 : 200); };
     int slow = 0, slow_with_nothing = 0;
     double slowest = 0;

@@ -18,12 +18,12 @@ if(NOT way STREQUAL "find_package")
     set(asio "") # <dunlin/asio.hpp> is looked at where it has been installed
 endif()
 set(configure ${CMAKE_COMMAND} -G "${generator}" -S "${consumer}" -B "${scratch}/build"
-    "-DCMAKE_CXX_COMPILER=${compiler}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${launcher}" "-DWITH_TLS=${tls}" "-DASIO_INCLUDE=${asio}")
+    "-DCMAKE_CXX_COMPILER=${compiler}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${launcher}" "-DWITH_TLS=${tls}" "-DWITH_NATS=${nats}" "-DASIO_INCLUDE=${asio}")
 
 if(way STREQUAL "add_subdirectory")
     # Not optimised: it is about what is built and found, and takes a third of the time so.
     # A project that compiles its own sources in one leaves ours alone.
-    run(${configure} "-DDUNLIN_SOURCE=${source}" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_UNITY_BUILD=ON -DDUNLIN_PRECOMPILE=ON)
+    run(${configure} "-DDUNLIN_SOURCE=${source}" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_UNITY_BUILD=ON -DDUNLIN_TOGETHER=ON)
     # One that does not say how: the library is optimised, and that is said.
     execute_process(COMMAND ${configure} "-DDUNLIN_SOURCE=${source}" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -B "${scratch}/untyped"
         RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -78,6 +78,15 @@ elseif(way STREQUAL "pkg_config")
         separate_arguments(flags UNIX_COMMAND "${flags}")
         run(${compiler} -std=c++20 "${consumer}/tls.cpp" -o "${scratch}/build/consumer_tls" ${flags})
     endif()
+    if(nats)
+        execute_process(COMMAND ${pkg_config} --cflags --libs --static dunlin-nats
+            RESULT_VARIABLE result OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE)
+        if(NOT result EQUAL 0)
+            message(FATAL_ERROR "pkg-config does not know dunlin-nats")
+        endif()
+        separate_arguments(flags UNIX_COMMAND "${flags}")
+        run(${compiler} -std=c++20 "${consumer}/nats.cpp" -o "${scratch}/build/consumer_nats" ${flags})
+    endif()
     set(ENV{LD_LIBRARY_PATH} "${prefix}/${libdir}")
 endif()
 
@@ -87,6 +96,9 @@ endif()
 run("${scratch}/build/consumer")
 if(tls)
     run("${scratch}/build/consumer_tls")
+endif()
+if(nats)
+    run("${scratch}/build/consumer_nats")
 endif()
 if(asio)
     run("${scratch}/build/consumer_asio")

@@ -30,6 +30,9 @@ FRAMES = {
     "for (std::unique_ptr<X> p : c)": (
         "using X = int; dunlin::chan<std::unique_ptr<X>> c(1); c.send(std::make_unique<X>(7)); c.close(); int sum = 0;",
         "{ sum += *p; }\ncheck(sum == 7);", {}),
+    "for (T&& v : c)": (
+        "using T = std::unique_ptr<int>; dunlin::chan<T> c(1); c.send(std::make_unique<int>(7)); c.close(); int sum = 0;",
+        "{ sum += *v; }\ncheck(sum == 7);", {}),
     "auto [ctx, cancel] = with_cancel(parent);": (
         "using namespace dunlin; const context parent = context::background();", "cancel(); check(ctx.is_done());", {}),
     "auto ctx = with_cancel(parent); ctx.cancel();": (

@@ -46,7 +46,8 @@ cpu_set_t cpus_of_this_thread() {
     return set;
 }
 
-// While main waits, the holder has main's CPU and the lowest priority. Main has neither afterwards, nor what it starts, nor any other goroutine.
+// While main waits, the holder has main's CPU, and the lowest priority if no other thread wants it. Main has neither
+// afterwards, nor what it starts, nor any other goroutine.
 TEST_P(Leftovers, AHolderThatGoesOnLeavesNobodyItsCpuOrItsPriority) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
     const cpu_set_t before = cpus_of_this_thread();
@@ -59,7 +60,44 @@ TEST_P(Leftovers, AHolderThatGoesOnLeavesNobodyItsCpuOrItsPriority) {
     mutex.unlock();
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
     EXPECT_TRUE(CPU_EQUAL(&before, &inherited));
-    support::eventually_on_thread([] { return sched_getscheduler(holder) != SCHED_IDLE; });  // its thread ends with its goroutine
+    // Its thread ends with its goroutine: no other runs with these.
+    support::eventually_on_thread([&] {
+        cpu_set_t of_holder;
+        const bool there = sched_getaffinity(holder, sizeof of_holder, &of_holder) == 0;
+        return !there || (CPU_EQUAL(&before, &of_holder) && sched_getscheduler(holder) != SCHED_IDLE);
+    });
+}
+
+// A holder that has the mutex for 30 ms of CPU time and takes it again at once, on a machine whose CPUs are all wanted.
+TEST_P(Leftovers, MainGetsItsTurnThoughOthersWantEveryCpu) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static std::mutex wanted;
+    static std::atomic<bool> locked, enough;
+    locked = enough = false;
+    run([] {
+        dunlin::go([] {
+            const auto used = [] {
+                timespec t;
+                clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+                return t.tv_sec * 1s + t.tv_nsec * 1ns;
+            };
+            while (!enough) {
+                const std::lock_guard guard(wanted);
+                locked = true;
+                for (const auto until = used() + 30ms; used() < until;) {}
+            }
+        });
+        while (!locked) dunlin::sleep_for(1ms);
+    });
+    std::vector<std::thread> others;
+    for (unsigned i = 0; i < 8 * std::thread::hardware_concurrency(); ++i) others.emplace_back([] { while (!enough) {} });
+    const auto begin = std::chrono::steady_clock::now();
+    wanted.lock();
+    const auto elapsed = std::chrono::steady_clock::now() - begin;
+    wanted.unlock();
+    enough = true;
+    for (std::thread& each : others) each.join();
+    EXPECT_LT(elapsed, 20s);  // a share of the CPU is about a quarter of a second for 30 ms; what is left over, minutes
 }
 
 TEST_P(Leftovers, ThreadsAreMadeWhileAHolderGoesOn) {

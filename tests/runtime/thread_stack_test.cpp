@@ -266,6 +266,28 @@ TEST_P(ThreadStack, TheMonitorSendsItNoSignal) {
     EXPECT_FALSE(asked);
 }
 
+TEST_P(ThreadStack, TheEndOfRunSendsItNoSignal) {
+    static std::atomic<bool> inside, stop, ended, asked;
+    inside = stop = ended = asked = false;
+    run([] {
+        dunlin::go([] {
+            dunlin::on_thread_stack([] {
+                const dunlin::sched::machine* m = dunlin::sched::lent_machine();
+                const std::int64_t before = m->asked_ns;
+                for (inside = true; !stop;) {}
+                asked = m->asked_ns != before;
+                ended = true;
+            });
+        });
+        while (!inside) dunlin::sleep_for(1ms);
+    });
+    std::this_thread::sleep_for(20ms);  // the monitor goes on asking those that have not stopped
+    stop = true;
+    support::eventually_on_thread([] { return ended.load(); });
+    EXPECT_FALSE(asked);
+    dunlin::run([] {});  // forgets what is left
+}
+
 // A goroutine that is stopped on its way there; the record of its thread serves another one.
 TEST_P(ThreadStack, ACallThatWasNotMadeIsNotMadeByAnotherThread) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps books on threads: none ends";

@@ -3,9 +3,13 @@
 #include <atomic>
 #include <ctime>
 #include <functional>
+#include <memory>
 #include <pthread.h>
 #include <sched.h>
 
+#include "sched/goroutine.h"
+#include "sched/machine.h"
+#include "sched/preempt.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -125,6 +129,29 @@ TEST_P(Spin, AQueueForAFifoLockMovesOn) {
         all.wait();
     });
     EXPECT_EQ(counter, next.load());
+}
+
+// A mark is of the goroutine that was stopped while it waited in a loop, and not of the next one on its thread.
+TEST(SpinMark, BelongsToAGoroutineAndLastsForAFewTurns) {
+    using namespace dunlin::sched;
+    const auto m = std::make_unique<machine>();
+    goroutine spins, computes;
+    spins.id = 1;
+    computes.id = 2;
+    note_spinning(m.get(), &computes, false);
+    EXPECT_EQ(m->spins, 0u);
+    note_spinning(m.get(), &spins, true);
+    const std::uint32_t turns = m->spins;
+    EXPECT_GT(turns, 1u);
+    note_spinning(m.get(), &spins, false);
+    EXPECT_EQ(m->spins, turns - 1) << "the holder of the lock is met elsewhere too";
+    note_spinning(m.get(), &computes, false);
+    EXPECT_EQ(m->spins, 0u) << "another goroutine";
+    note_spinning(m.get(), &spins, true);
+    for (std::uint32_t i = 0; i < turns; ++i) note_spinning(m.get(), &spins, false);
+    EXPECT_EQ(m->spins, 0u);
+    note_spinning(m.get(), &spins, false);
+    EXPECT_EQ(m->spins, 0u);
 }
 
 }  // namespace

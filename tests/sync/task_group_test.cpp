@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/runtime_test.h"
 
@@ -27,6 +28,88 @@ TEST_P(TaskGroup, WaitReturnsWhenAllMembersHaveEnded) {
             group.wait();
             ASSERT_EQ(ended.load(), 100);
         }
+    });
+}
+
+TEST_P(TaskGroup, GoNStartsEachOfThemOnceWithItsNumber) {
+    run([] {
+        for (const std::size_t n : {0u, 1u, 2u, 63u, 64u, 65u, 66u, 255u, 256u, 257u, 300u, 1000u}) {
+            for (int round = 0; round < support::rounds(20); ++round) {
+                dunlin::task_group group;
+                std::vector<std::atomic<int>> runs(n);
+                if (round % 2 != 0) group.go([] {});  // there is one in run_next
+                group.go_n(n, [&runs, round](std::size_t i) {
+                    if ((i + static_cast<std::size_t>(round)) % 3 == 0) dunlin::yield();
+                    runs[i].fetch_add(1);
+                });
+                group.wait();
+                for (const auto& r : runs) ASSERT_EQ(r.load(), 1);
+            }
+        }
+    });
+    dunlin::task_group outside;
+    std::atomic<int> ran{0};
+    outside.go_n(100, [&ran](std::size_t) { ran.fetch_add(1); });
+    outside.wait();
+    EXPECT_EQ(ran.load(), 100);
+}
+
+TEST_P(TaskGroup, GoNRethrowsAndCancels) {
+    run([] {
+        dunlin::task_group group;
+        std::atomic<int> cancelled{0};
+        group.go_n(20, [&group, &cancelled](std::size_t i) {
+            if (i == 7) throw std::runtime_error("seven");
+            group.context().done().recv();
+            cancelled.fetch_add(1);
+        });
+        EXPECT_THROW(group.wait(), std::runtime_error);
+        EXPECT_EQ(cancelled.load(), 19);
+    });
+}
+
+TEST_P(TaskGroup, GoNKeepsToTheLimit) {
+    run([] {
+        dunlin::task_group group;
+        group.set_limit(3);
+        std::atomic<int> now{0}, most{0}, ended{0};
+        group.go_n(50, [&](std::size_t) {
+            const int n = now.fetch_add(1) + 1;
+            for (int seen = most; seen < n && !most.compare_exchange_weak(seen, n);) {}
+            dunlin::yield();
+            now.fetch_sub(1);
+            ended.fetch_add(1);
+        });
+        group.wait();
+        EXPECT_EQ(ended.load(), 50);
+        EXPECT_LE(most.load(), 3);
+    });
+}
+
+// Its fifth copy cannot be made.
+struct copied_four_times {
+    std::atomic<int>* copies;
+    std::atomic<int>* alive;
+    std::atomic<int>* ran;
+    copied_four_times(std::atomic<int>& c, std::atomic<int>& a, std::atomic<int>& r) : copies(&c), alive(&a), ran(&r) { alive->fetch_add(1); }
+    copied_four_times(const copied_four_times& other) : copies(other.copies), alive(other.alive), ran(other.ran) {
+        if (copies->fetch_add(1) == 4) throw std::runtime_error("no more copies");
+        alive->fetch_add(1);
+    }
+    ~copied_four_times() { alive->fetch_sub(1); }
+    void operator()(std::size_t) const { ran->fetch_add(1); }
+};
+
+TEST_P(TaskGroup, GoNStartsNoneIfACopyThrows) {
+    run([] {
+        std::atomic<int> copies{0}, alive{0}, ran{0};
+        {
+            dunlin::task_group group;
+            EXPECT_THROW(group.go_n(10, copied_four_times(copies, alive, ran)), std::runtime_error);
+            group.wait();
+        }
+        EXPECT_EQ(ran.load(), 0);
+        EXPECT_EQ(alive.load(), 0);
     });
 }
 

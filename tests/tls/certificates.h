@@ -11,6 +11,8 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
+#include <dunlin/tls.hpp>
+
 namespace tls_test {
 
 // A key and what belongs to it, as PEM and as OpenSSL has it.
@@ -86,6 +88,14 @@ inline const authority& the_authority() {
 inline const identity& localhost() {
     static const identity i = the_authority().make();
     return i;
+}
+
+// Both sides of it.
+inline dunlin::tls::config server_config() { return dunlin::tls::config::server_from_memory(localhost().certificate, localhost().key); }
+inline dunlin::tls::config client_config() {
+    auto c = dunlin::tls::config::client();
+    c.trust_from_memory(the_authority().ca.certificate);
+    return c;
 }
 
 }  // namespace tls_test

@@ -14,18 +14,13 @@
 namespace {
 
 using namespace std::chrono_literals;
+using tls_test::client_config;
 using tls_test::localhost;
+using tls_test::server_config;
 using tls_test::the_authority;
 
 namespace net = dunlin::net;
 namespace tls = dunlin::tls;
-
-tls::config server_config() { return tls::config::server_from_memory(localhost().certificate, localhost().key); }
-tls::config client_config() {
-    auto c = tls::config::client();
-    c.trust_from_memory(the_authority().ca.certificate);
-    return c;
-}
 
 // Both sides over a socket pair.
 struct pair {

@@ -183,6 +183,25 @@ private:
     }();
 };
 
+// Ticks do not end: one for each who waits.
+class ticks : public subject {
+public:
+    outcome wait(const limit& l, bool) override {
+        const auto c = ticker_.channel();
+        return call(
+            l, [&] { return c.recv().has_value(); }, [&](const auto& ctx) { return c.recv(ctx).has_value(); },
+            [&](auto d) { return c.recv_for(d).has_value(); });
+    }
+    void serve() override { ticker_.reset(200us); }
+    std::string rest(int) override {
+        ticker_.stop();
+        return ticker_.channel().try_recv() ? "a tick is left" : "";
+    }
+
+private:
+    dunlin::ticker ticker_{1h};
+};
+
 class context_done : public subject {
 public:
     outcome wait(const limit& l, bool) override {

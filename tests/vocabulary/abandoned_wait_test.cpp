@@ -1,33 +1,27 @@
 // Everything that can be waited for, and one waiter that gives up: abandon.h says what must hold.
-// A new primitive: a subject (abandon_chan.h, abandon_sync.h, abandon_io.h) and a line in the table.
-#include <iostream>
-#include <mutex>
+// A new primitive: a subject (abandon_chan.h, abandon_sync.h, abandon_io.h, abandon_net.h) and a line in the table. Those of TLS are in tests/tls.
+#include <dlfcn.h>
+#include <netdb.h>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "support/runtime_test.h"
 #include "vocabulary/abandon.h"
 #include "vocabulary/abandon_chan.h"
 #include "vocabulary/abandon_io.h"
+#include "vocabulary/abandon_net.h"
 #include "vocabulary/abandon_sync.h"
+#include "vocabulary/abandon_table.h"
+
+// Names of resolving: they wait for its serve(). All others are the system's.
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** result) {
+    using look_up = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
+    static const auto real = reinterpret_cast<look_up>(dlsym(RTLD_NEXT, "getaddrinfo"));
+    return real(host != nullptr && abandon::resolving::wait_for(host) ? "127.0.0.1" : host, service, hints, result);
+}
 
 namespace {
 
 using namespace abandon;
-
-struct row {
-    const char* name;
-    std::unique_ptr<subject> (*make)();
-    traits what;
-};
-
-std::ostream& operator<<(std::ostream& out, const row& r) { return out << r.name; }
-
-template <class S>
-std::unique_ptr<subject> make() {
-    return std::make_unique<S>();
-}
 
 const row table[] = {
     {"chan_recv", make<chan_recv<0>>, {.timed = true, .closes = true, .destroys = true}},
@@ -38,6 +32,7 @@ const row table[] = {
     {"select_send", make<select_send>, {.timed = true, .closes = true}},
     {"select_readable", make<select_readable>, {.timed = true, .closes = true, .for_all = true}},
     {"timer", make<timer_channel>, {.timed = true}},
+    {"ticker", make<ticks>, {.timed = true, .for_all = true}},
     {"context_done", make<context_done>, {.timed = true, .for_all = true}},
     {"sleep", make<sleeping>, {.for_all = true}},
     {"mutex", make<mutex_lock>, {.timed = true, .destroys = true}},
@@ -64,63 +59,18 @@ const row table[] = {
     {"stream_write", make<stream_write>, {.closes = true, .for_all = true}},
     {"accept", make<accepting>, {.closes = true}},
     {"packet_read", make<packet_read>, {.closes = true}},
+    {"packet_write", make<packet_write>, {.closes = true}},
+    {"dial", make<dialling>, {.timed = true, .for_all = true}},
+    {"resolve", make<resolving>, {.for_all = true}},
+    {"signal", make<signal_wait>, {.timed = true}},
     {"process", make<process_wait>, {.for_all = true}},
 };
 
-constexpr unsigned races = support::sanitized ? 2 : 6;
+class AbandonedWait : public each_row {};
 
-bool applies(way w, const traits& t) {
-    switch (w) {
-    case way::success: return true;
-    case way::close: return t.closes;
-    case way::destroyed: return t.quits && t.destroys;
-    case way::time_out: return t.quits && t.timed;
-    default: return t.quits;
-    }
-}
+TEST_P(AbandonedWait, LosesNothing) { expect_nothing_lost(); }
 
-class AbandonedWait : public support::runtime_test, public testing::WithParamInterface<std::tuple<row, unsigned>> {};
-
-// The twelve drivers of one way run at the same time: most of it is waiting.
-TEST_P(AbandonedWait, LosesNothing) {
-    const auto& [line, procs] = GetParam();
-    dunlin::run({.max_procs = procs}, [&line = line, procs = procs] {
-        std::mutex m;
-        std::vector<std::string> faults;
-        const auto drive = [&](scenario s) {
-            const std::string fault = play(line.make(), line.what, s).run();
-            if (fault.empty()) return;
-            const std::scoped_lock lock(m);
-            faults.push_back(name(s, line.name) + ": " + fault);
-        };
-        constexpr way ways[] = {way::success, way::cancel, way::deadline, way::time_out, way::close, way::destroyed,
-            way::cancel_race, way::time_race};
-        for (const way w : ways) {
-            if (!applies(w, line.what)) continue;
-            dunlin::task_group drivers;
-            for (int i = 0; i < 12; ++i) {
-                scenario s{w, i % 3, i / 3 % 2 == 0 ? kind::goroutine : kind::thread,
-                    i / 6 == 0 ? kind::goroutine : kind::thread};
-                if (line.what.waiters == 1 && s.place != 0) continue;
-                // Threads are slow to make under a sanitizer: there each number of processors has one place.
-                const int the_place = procs == 1 ? 0 : procs == 2 ? 1 : 2;
-                if (support::sanitized && line.what.waiters > 1 && s.place != the_place) continue;
-                drivers.go({.name = name(s, line.name)}, [&drive, s]() mutable {
-                    const bool race = s.how == way::cancel_race || s.how == way::time_race;
-                    for (unsigned round = 0; round < (race ? races : 1u); ++round) {
-                        s.jitter = s.how == way::time_race ? round * 20 : round;
-                        drive(s);
-                    }
-                });
-            }
-            drivers.wait();
-        }
-        for (const std::string& fault : faults) ADD_FAILURE() << fault;
-    });
-}
-
-INSTANTIATE_TEST_SUITE_P(Each, AbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)),
-    [](const auto& i) { return std::string(std::get<0>(i.param).name) + "_P" + std::to_string(std::get<1>(i.param)); });
+INSTANTIATE_TEST_SUITE_P(Each, AbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)), row_name);
 
 // ---- what would not keep to it is noticed -------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/atomic.hpp>
 
 namespace dunlin {
 
@@ -69,7 +69,7 @@ class chan_core;  // src/chan/core.h
 
 // Its first member, so that handles can be copied without a call.
 struct chan_references {
-    std::atomic<std::uint32_t> references{1};
+    platform::atomic<std::uint32_t> references{1};
 };
 
 enum class wait_outcome : unsigned char { ok, closed, timed_out, cancelled };

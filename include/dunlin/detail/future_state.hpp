@@ -3,7 +3,6 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <future>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include <dunlin/detail/at_exit.hpp>
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/task.hpp>
 
@@ -170,9 +170,9 @@ private:
     }
 
     const destroyer destroy_;
-    std::atomic<deferred_call> deferred_;
-    std::atomic<std::uint32_t> references_{1};
-    std::atomic<bool> claimed_{false};
+    platform::atomic<deferred_call> deferred_;
+    platform::atomic<std::uint32_t> references_{1};
+    platform::atomic<bool> claimed_{false};
     bool has_value_ = false;    // the one who has claimed; others after ready_
     std::exception_ptr error_;  // the same
     union {

@@ -3,10 +3,10 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <source_location>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
 namespace dunlin::detail {
@@ -36,7 +36,7 @@ private:
     static constexpr std::uint32_t fresh = 0, begun = 1, done = 2;
     void destroyed() noexcept;
 
-    std::atomic<std::uint32_t> word_{fresh};
+    platform::atomic<std::uint32_t> word_{fresh};
 };
 
 inline constexpr unsigned char once_reason = 21;    // sched::wait_reason; checked in src/sync/once.cpp

@@ -38,6 +38,19 @@ DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, cons
 /// Gives it back unused.
 DUNLIN_API void discard(new_goroutine n) noexcept;
 
+/// Some that do not run yet, to be started together.
+struct new_goroutines {
+    goroutine_handle* first = nullptr;
+    goroutine_handle* last = nullptr;
+    std::size_t count = 0;
+};
+/// n will be the last of them; `entry` and `group` as for start().
+DUNLIN_API void add_to(new_goroutines& list, new_goroutine n, void (*entry)(void*), const void* group) noexcept;
+/// Makes them runnable, in order, as start() one after the other does, but published and told of once.
+DUNLIN_API void start_all(const new_goroutines& list) noexcept;
+/// Takes the first off again. There is one.
+DUNLIN_API new_goroutine take_off(new_goroutines& list) noexcept;
+
 DUNLIN_API void join(goroutine_handle* g, std::source_location where) noexcept;
 DUNLIN_API bool has_ended(const goroutine_handle* g) noexcept;
 DUNLIN_API void release(goroutine_handle* g) noexcept;

@@ -1,0 +1,23 @@
+// atomic.hpp - the runtime's atomic variables: those of std, under a name of their own. The checking build (the preset
+// `sim`) compiles the same files with variables that a simulation sees each access of.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <atomic>
+
+#if defined(DUNLIN_SIM)
+#include <dunlin/detail/checked_atomic.hpp>
+#endif
+
+namespace dunlin::platform {
+
+#if defined(DUNLIN_SIM)
+template <class T>
+using atomic = checked_atomic<T>;
+#else
+template <class T>
+using atomic = std::atomic<T>;
+#endif
+
+}  // namespace dunlin::platform

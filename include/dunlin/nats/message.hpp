@@ -1,0 +1,51 @@
+// nats/message.hpp - a message as it came, and headers for one that is to go.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+struct __natsMsg;  // libnats' natsMsg
+
+namespace dunlin::nats {
+
+/// Names and values, in the order in which they are sent; a name may stand several times.
+using headers = std::vector<std::pair<std::string, std::string>>;
+
+namespace detail {
+struct DUNLIN_API message_deleter {
+    void operator()(__natsMsg* m) const noexcept;
+};
+}  // namespace detail
+
+/// A message that has come. Movable; default-constructed, or moved from, it is empty: no subject, no data.
+/// Threads   One at a time: headers are read when they are first asked for.
+/// Cost      The bytes are where libnats has put them, and are not copied again.
+class DUNLIN_API message {
+public:
+    message() noexcept = default;
+    explicit operator bool() const noexcept { return m_ != nullptr; }
+
+    std::string_view subject() const noexcept;
+    /// Where an answer is wanted; empty if none is.
+    std::string_view reply() const noexcept;
+    std::string_view data() const noexcept;
+    /// The first value of this name (case matters).
+    std::optional<std::string> header(const std::string& name) const;
+    /// All of them.
+    nats::headers all_headers() const;
+
+    /// Takes what libnats has made.
+    explicit message(__natsMsg* m) noexcept : m_(m) {}
+    __natsMsg* native_handle() const noexcept { return m_.get(); }
+
+private:
+    std::unique_ptr<__natsMsg, detail::message_deleter> m_;
+};
+
+}  // namespace dunlin::nats

@@ -1,0 +1,274 @@
+// calls.cpp - questions and answers: connection.h has the protocol.
+#include "connection.h"
+
+#include "text.h"
+
+namespace dunlin::nats::detail {
+
+std::int64_t limit_of(const context& ctx, std::int64_t otherwise) {
+    const auto deadline = ctx.deadline();
+    if (!deadline) return otherwise;
+    return std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - clock::now()).count(), 0);
+}
+
+nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
+    if (subject.empty() || subject.find_first_of(std::string_view(" \t\r\n\0", 5)) != subject.npos) {
+        throw error(errc::refused, "publish", subject, "not a subject");
+    }
+    if (data.size() > INT32_MAX) throw error(errc::payload_too_large, "publish", subject, std::to_string(data.size()) + " bytes");
+    natsMsg* raw = nullptr;
+    const char* answer_to = reply.empty() ? nullptr : reply.c_str();
+    failure_of(natsMsg_Create(&raw, subject.c_str(), answer_to, data.data(), static_cast<int>(data.size()))).check("publish", subject);
+    nats::message m(raw);
+    for (const auto& [name, value] : h) failure_of(natsMsgHeader_Add(raw, name.c_str(), value.c_str())).check("publish", subject);
+    return m;
+}
+
+failure connection::publish(const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried) {
+    const nats::message m = make_message(subject, reply, data, h);
+    return undisturbed([&] {
+        if (!hurried) return failure_of(natsConnection_PublishMsg(nc_, m.native_handle()));
+        event_loop::hurry now(*loop_, nc_);
+        return failure_of(natsConnection_PublishMsg(nc_, m.native_handle()));
+    });
+}
+
+void connection::start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns) {
+    const std::uint64_t number = locked(mutex_, [&] { return next_number_++; });
+    const std::string reply = inbox() + '.' + base36(number);
+    c->subject = subject.empty() ? reply : subject;  // none: it is its own answer
+    c->request = make_message(c->subject, reply, data, h);
+    c->deadline_ns = now_ns() + limit_ns;
+    if (c->attempt_ns == 0) c->attempt_ns = 1'000 * millisecond;
+    const failure over = locked(mutex_, [&] {
+        if (!closed_) {
+            c->number = number;
+            calls_.emplace(number, c);
+        }
+        return closed_;
+    });
+    if (over) return c->finished({{}, over});
+    send(*c, true);
+}
+
+// What cannot be sent now is sent by tick() or came_back().
+void connection::send(call& c, bool first) noexcept {
+    if (!loop_->up()) return;
+    if (!first && c.sent.load()) resent.fetch_add(1, std::memory_order_relaxed);
+    c.sent.store(true);
+    c.sent_ns.store(now_ns());
+    const failure f = undisturbed([&] {
+        if (!c.hurried) return failure_of(natsConnection_PublishMsg(nc_, c.request.native_handle()));
+        event_loop::hurry now(*loop_, nc_);
+        return failure_of(natsConnection_PublishMsg(nc_, c.request.native_handle()));
+    });
+    if (!f) return;
+    locked(mutex_, [&] { c.last = f; });
+    if (f.is(errc::connection_lost)) return c.sent.store(false);
+    if (f.is(errc::closed)) return;  // close() finishes it, with why
+    if (const auto mine = out(c.number)) mine->finished({{}, f});
+}
+
+std::shared_ptr<call> connection::out(std::uint64_t number) {
+    return locked(mutex_, [&]() -> std::shared_ptr<call> {
+        const auto found = calls_.find(number);
+        if (found == calls_.end()) return nullptr;
+        auto c = std::move(found->second);
+        calls_.erase(found);
+        return c;
+    });
+}
+
+void connection::abandon(call& c) noexcept {
+    if (c.number != 0) out(c.number);
+}
+
+namespace {
+
+// The stream that answers what is sent to this subject; empty if that is none, or not known.
+std::string stream_of(std::string_view subject) {
+    const auto token = [&](std::size_t from) { return std::string(subject.substr(from, std::min(subject.find('.', from), subject.size()) - from)); };
+    if (subject.starts_with("$KV.")) return "KV_" + token(4);
+    if (subject.starts_with("$JS.ACK.")) return token(8);
+    return subject.starts_with('$') || subject.starts_with('_') ? std::string() : std::string(subject);
+}
+
+}  // namespace
+
+struct connection::existence final : call {
+    void finished(message_and_failure&& f) noexcept override {
+        if (const auto c = owner.lock()) c->looked_for(stream, f.fault ? f.fault : failure_of_answer(f.answer.data()));
+    }
+    std::weak_ptr<connection> owner;
+    std::string stream;
+};
+
+void connection::look_for(const std::string& stream) {
+    const auto c = std::make_shared<existence>();
+    c->owner = weak_from_this();
+    c->stream = stream;
+    c->jetstream = c->again = c->hurried = true;
+    start(c, "$JS.API.STREAM.INFO." + stream, "", {}, 2'000 * millisecond);
+}
+
+void connection::looked_for(const std::string& stream, const failure& f) {
+    std::vector<std::shared_ptr<call>> calls;
+    {
+        std::lock_guard guard(mutex_);
+        looked_for_.erase(stream);
+        if (!f.is(errc::stream_missing)) return;  // it has no leader yet, or nobody can tell
+        for (auto i = calls_.begin(); i != calls_.end();) {
+            if (i->second->last.is(errc::no_responders) && stream_of(i->second->subject) == stream) {
+                calls.push_back(std::move(i->second));
+                i = calls_.erase(i);
+            } else {
+                ++i;
+            }
+        }
+    }
+    for (const auto& c : calls) c->finished({{}, f});
+}
+
+void connection::answer(nats::message m) {
+    const std::string_view subject = m.subject();
+    const auto number = read_base36(subject.substr(std::min(subject.rfind('.') + 1, subject.size())));
+    if (!number) return;
+    if (natsMsg_IsNoResponders(m.native_handle())) {
+        std::unique_lock guard(mutex_);
+        const auto found = calls_.find(*number);
+        if (found == calls_.end()) return;
+        found->second->last = {errc::no_responders, ""};
+        if (found->second->jetstream) {  // no leader, or no stream: asked again soon
+            found->second->sent_ns.store(now_ns() + 100 * millisecond - found->second->attempt_ns);
+            const std::string stream = stream_of(found->second->subject);
+            const bool first = !stream.empty() && looked_for_.insert(stream).second;
+            guard.unlock();
+            if (first) look_for(stream);
+            return;
+        }
+    }
+    const auto c = out(*number);
+    if (!c) return;
+    if (c->last.is(errc::no_responders) && !c->jetstream) return c->finished({{}, c->last});
+    c->finished({std::move(m), {}});
+}
+
+void connection::tick() {
+    const std::int64_t now = now_ns();
+    std::vector<std::shared_ptr<call>> late, waiting;
+    std::string why;
+    bool gone = false;
+    {
+        std::lock_guard guard(mutex_);
+        if (!loop_->up() && down_since_ == 0) down_since_ = now;
+        gone = down_since_ != 0 && now - down_since_ > options_.patience.count() * millisecond;
+        why = last_error_;
+        for (auto i = calls_.begin(); i != calls_.end();) {
+            call& c = *i->second;
+            if (gone || now >= c.deadline_ns) {
+                late.push_back(std::move(i->second));
+                i = calls_.erase(i);
+                continue;
+            }
+            if (!c.sent.load() || (c.again && now - c.sent_ns.load() >= c.attempt_ns)) waiting.push_back(i->second);
+            ++i;
+        }
+    }
+    for (const auto& c : late) {
+        failure f{errc::not_confirmed, c->last.words};
+        if (gone) {
+            f = {errc::connection_lost, why};
+        } else if (c->last.is(errc::no_responders)) {
+            f = c->jetstream ? failure{errc::no_majority, "no server leads it, or there is no such stream"} : c->last;
+        } else if (c->last) {
+            f = c->last;
+        } else if (!c->sent.load()) {
+            f = {errc::connection_lost, why};
+        }
+        c->finished({{}, f});
+    }
+    for (const auto& c : waiting) send(*c, false);
+    for (const auto& m : members()) m->tick(now);
+}
+
+void connection::fail_permission(const std::string& words) {
+    // Permissions Violation for Publish to "subject"
+    const std::size_t open = words.find('"'), close = words.find('"', open + 1);
+    if (open == words.npos || close == words.npos) return;
+    const std::string subject = words.substr(open + 1, close - open - 1);
+    std::vector<std::shared_ptr<call>> calls;
+    {
+        std::lock_guard guard(mutex_);
+        for (auto i = calls_.begin(); i != calls_.end();) {
+            if (i->second->subject == subject) {
+                calls.push_back(std::move(i->second));
+                i = calls_.erase(i);
+            } else {
+                ++i;
+            }
+        }
+    }
+    for (const auto& c : calls) c->finished({{}, {errc::not_permitted, words}});
+}
+
+namespace {
+
+// One whose caller waits.
+struct waited_call final : call {
+    void finished(message_and_failure&& f) noexcept override {
+        outcome = std::move(f);
+        done.try_send(std::monostate());
+    }
+    chan<std::monostate> done{1};
+    message_and_failure outcome;  // before done
+};
+
+}  // namespace
+
+nats::message connection::ask(const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx, bool jetstream,
+    bool again) {
+    const auto c = std::make_shared<waited_call>();
+    c->jetstream = jetstream;
+    c->again = again;
+    c->hurried = true;
+    start(c, subject, data, h, limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0));
+    try {
+        c->done.recv(ctx);
+    } catch (const context_cancelled&) {
+        abandon(*c);
+        if (!jetstream && !subject.empty() && c->sent.load()) publish("_DUNLIN.CANCEL." + subject, "", natsMsg_GetReply(c->request.native_handle()), {}, true);
+        throw;
+    }
+    c->outcome.fault.check(what, subject);
+    return std::move(c->outcome.answer);
+}
+
+void connection::round_trip(const char* what, const context& ctx) {
+    try {
+        static_cast<void>(ask(what, "", "", {}, ctx, false, true));
+    } catch (const error& e) {
+        if (e.code() != errc::not_permitted) throw;  // a refusal is an answer too
+    }
+}
+
+std::string connection::api(const std::string& what, std::string_view json, const context& ctx, failure* fault) {
+    const std::string subject = "$JS.API." + what;
+    const std::int64_t until = now_ns() + limit_of(ctx, options_.confirm.count() * millisecond);
+    for (;;) {
+        const nats::message answer = ask("jetstream", subject, json, {}, ctx, true, true);
+        failure f = failure_of_answer(answer.data());
+        // An election passes.
+        if (f.is(errc::no_majority) && now_ns() + 200 * millisecond < until) {
+            sleep_for(std::chrono::milliseconds(200), ctx);
+            continue;
+        }
+        if (fault != nullptr) {
+            *fault = std::move(f);
+        } else {
+            f.check("jetstream", what);
+        }
+        return std::string(answer.data());
+    }
+}
+
+}  // namespace dunlin::nats::detail

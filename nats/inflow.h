@@ -1,0 +1,51 @@
+// inflow.h - messages between libnats' thread and their readers.
+//
+// Data      ready_     a channel, what readers wait for.
+//           behind_    those that found it full, in order (policy `wait`): each reader that has taken one moves them up.
+// Protocol  arrived() never waits. While anything is in behind_ new ones go there, so the order stays. A reader that finds the channel empty finds behind_
+//           empty too: what is put behind is put there under the lock while the channel is full, and moved up under it by the reader that makes room.
+#pragma once
+
+#include <deque>
+#include <mutex>
+
+#include <dunlin/nats/subscription.hpp>
+
+#include "connection.h"
+
+namespace dunlin::nats::detail {
+
+struct inflow final : sink {
+    inflow(std::shared_ptr<connection> c, subscribe_options o)
+        : link(std::move(c)), options(std::move(o)), ready(static_cast<std::ptrdiff_t>(std::max<std::size_t>(options.buffer, 1))) {}
+
+    void arrived(nats::message m) override;
+    void taken();
+    void end(const failure& f) noexcept;
+
+    const std::shared_ptr<connection> link;
+    const subscribe_options options;
+    const chan<nats::message> ready;
+    natsSubscription* subscription = nullptr;
+    platform::atomic<std::uint64_t> dropped{0};
+
+    mutable std::mutex mutex;
+    std::deque<nats::message> behind;
+    std::size_t bytes_behind = 0;
+    bool over = false;      // no more will come
+    bool closed = false;    // ready is closed
+    failure why;
+};
+
+// Ends an inflow with its connection.
+struct inflow_member final : member {
+    explicit inflow_member(std::weak_ptr<inflow> f) : flow(std::move(f)) {}
+    void tick(std::int64_t) override {}
+    void came_back() override {}
+    void ended(const failure& f) override {
+        if (const auto i = flow.lock()) i->end(f);
+    }
+    std::weak_ptr<inflow> flow;
+};
+
+}  // namespace dunlin::nats::detail

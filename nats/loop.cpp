@@ -1,0 +1,132 @@
+// loop.cpp - see loop.h.
+#include "loop.h"
+
+#include <cerrno>
+#include <csignal>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "connection.h"
+
+namespace dunlin::nats::detail {
+
+namespace {
+thread_local event_loop* hurried = nullptr;  // read and written inside undisturbed() only
+}
+
+event_loop::event_loop() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "nats: eventfd");
+}
+
+event_loop::~event_loop() { ::close(wake_fd_); }
+
+void event_loop::configure(natsOptions* o, bool encrypted) {
+    encrypted_ = encrypted;
+    natsOptions_SetEventLoop(o, this, attach, read, write, detach);
+}
+
+void event_loop::start(std::weak_ptr<connection> c) {
+    // Signals are for the program's own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([self = shared_from_this(), c = std::move(c)] { self->run(c); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void event_loop::stop() noexcept {
+    stopped_.store(true, std::memory_order_seq_cst);
+    wake();
+}
+
+void event_loop::wake() noexcept {
+    // Partner: run() says that it sleeps, then looks at what it would have to do.
+    if (!asleep_.exchange(false, std::memory_order_seq_cst)) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto n = ::write(wake_fd_, &one, sizeof one);
+}
+
+void event_loop::run(const std::weak_ptr<connection>& c) {
+    pthread_setname_np(pthread_self(), "dunlin-nats");
+    thread_.store(std::this_thread::get_id());
+    std::int64_t next_tick = now_ns() + tick_ns;
+    while (!stopped_.load(std::memory_order_seq_cst)) {
+        asleep_.store(true, std::memory_order_seq_cst);
+        const int fd = fd_.load(std::memory_order_seq_cst);
+        const short events = wants_write_.load(std::memory_order_seq_cst) ? POLLIN | POLLOUT : POLLIN;
+        pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, events, 0}};
+        const std::int64_t left = next_tick - now_ns();
+        if (!stopped_.load(std::memory_order_seq_cst)) ::poll(both, fd >= 0 ? 2 : 1, left <= 0 ? 0 : static_cast<int>(left / millisecond + 1));
+        asleep_.store(false, std::memory_order_seq_cst);
+        if (both[0].revents != 0) {
+            std::uint64_t n;
+            [[maybe_unused]] const auto got = ::read(wake_fd_, &n, sizeof n);
+        }
+        if (fd >= 0 && both[1].revents != 0) {
+            std::lock_guard guard(inside_);
+            natsConnection* nc = nc_.load();
+            if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & ~POLLOUT) != 0) natsConnection_ProcessReadEvent(nc);
+            nc = nc_.load();
+            if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & POLLOUT) != 0) {
+                write_what_waits(nc, std::unique_lock(writing_, std::try_to_lock));
+            }
+        }
+        if (now_ns() >= next_tick) {
+            next_tick = now_ns() + tick_ns;
+            const auto strong = c.lock();
+            if (!strong) break;
+            strong->tick();
+        }
+    }
+    nats_ReleaseThreadMemory();
+}
+
+void event_loop::write_what_waits(natsConnection* nc, std::unique_lock<std::mutex> held) {
+    if (held && wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
+}
+
+natsStatus event_loop::attach(void** self, void* loop, natsConnection* nc, natsSock fd) {
+    auto* l = static_cast<event_loop*>(loop);
+    *self = l;
+    l->nc_.store(nc);
+    l->socket_ = fd;
+    l->wants_write_.store(false);
+    l->fd_.store(fd);
+    l->wake();
+    return NATS_OK;
+}
+
+natsStatus event_loop::read(void* self, bool add) {
+    auto* l = static_cast<event_loop*>(self);
+    l->fd_.store(add ? l->socket_ : -1);
+    l->wake();
+    return NATS_OK;
+}
+
+natsStatus event_loop::write(void* self, bool add) {
+    auto* l = static_cast<event_loop*>(self);
+    l->wants_write_.store(add, std::memory_order_seq_cst);
+    if (add && hurried != l) l->wake();
+    return NATS_OK;
+}
+
+natsStatus event_loop::detach(void* self) {
+    auto* l = static_cast<event_loop*>(self);
+    l->fd_.store(-1);
+    l->nc_.store(nullptr);
+    l->stop();
+    if (l->thread_.load() != std::this_thread::get_id()) std::lock_guard guard(l->inside_);
+    return NATS_OK;
+}
+
+event_loop::hurry::hurry(event_loop& l, natsConnection* nc) noexcept : loop_(l), nc_(nc) { hurried = &l; }
+event_loop::hurry::~hurry() {
+    if (!loop_.encrypted_ && loop_.up()) loop_.write_what_waits(nc_, std::unique_lock(loop_.writing_));
+    hurried = nullptr;
+    if (loop_.wants_write_.load(std::memory_order_seq_cst)) loop_.wake();  // the socket takes no more for now, or only the thread may write
+}
+
+}  // namespace dunlin::nats::detail

@@ -1,0 +1,105 @@
+// puller.h - takes jobs from a queue's consumer.
+//
+// Data      taken_       jobs that have come and have not ended: in `ready_`, or with their holders.
+//           requested_   jobs that the pull under way may still bring; there is one pull at a time.
+//           waiting_     receivers that wait, and cases of select that exist.
+// Flow      A pull is sent when none is under way, a receiver waits, nothing is ready and taken_ < in_flight; it asks for
+//           in_flight - taken_, and no more than half of
+//           in_flight at once, so that the next one overlaps with the work. Its answers are statuses: 100 it is alive, 404, 408 and 409 it is over,
+//           503 nobody serves it.
+//           Rule: what has a reply subject of JetStream's is a job, and every job that arrives is taken or handed back, also when the pull was given up and
+//           when the puller is gone; only one that is lost is left alone, because a word about it would be heard as one about its next delivery.
+//           Without a heartbeat for 2.5 s the pull is taken for lost (its server is gone) and another one is sent. Jobs that
+//           then come twice over are handed back.
+// Prolong   Each held job is prolonged (+WPI, with an answer) after a quarter of ack_wait, again and again. The time from which the server counts is that of
+//           sending the last one that was answered: once ack_wait has passed since then, the job is lost.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <unordered_set>
+
+#include <dunlin/nats/queue.hpp>
+
+#include "connection.h"
+#include "text.h"
+
+namespace dunlin::nats::detail {
+
+constexpr std::string_view consumer_name = "workers";
+
+std::string consumer_body(const std::string& stream, std::int64_t ack_wait_ns);
+std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx);
+std::string dead_name(const std::string& queue);
+void make_dead(connection& c, const std::string& queue, const queue_options& o, const context& ctx);
+
+struct held {
+    nats::message job;
+    ack_subject about;
+    std::shared_ptr<puller> from;
+    std::string reply;
+    platform::atomic<bool> lost{false};
+    platform::atomic<bool> ambiguous{false};   // done() was begun: it may be done
+    platform::atomic<std::int64_t> prolonged_ns{0};  // sending of the last prolongation that was answered, or arrival
+    platform::atomic<std::int64_t> asked_ns{0};      // sending of the last one
+    std::optional<cancellable> ctx;             // under the puller's lock
+};
+
+class puller final : public member, public std::enable_shared_from_this<puller> {
+public:
+    puller(std::shared_ptr<connection> c, std::string queue, const queue_options& q, consume_options o);
+    ~puller() override;
+    void begin();
+
+    void want(int receivers) noexcept;
+    void stop(const failure& why) noexcept;
+    failure why() const {
+        return locked(mutex_, [&] { return ended_; });
+    }
+    static delivery_base deliver(std::shared_ptr<held> h) noexcept { return delivery_base(std::move(h)); }
+    void settled(const std::shared_ptr<held>& h) noexcept;  // it has ended, one way or another
+    void hand_back(held& h, std::chrono::nanoseconds delay) noexcept;
+    context context_of(held& h);
+    void to_dead_letters(held& h, const std::string& reason, const context& ctx);
+
+    void tick(std::int64_t now) override;
+    void came_back() override;
+    void ended(const failure& f) override;
+
+    connection& link() noexcept { return *link_; }
+    const std::string& queue() const noexcept { return queue_; }
+    const queue_options& settings() const noexcept { return settings_; }
+    const consume_options& options() const noexcept { return options_; }
+    const chan<std::shared_ptr<held>>& ready() const noexcept { return ready_; }
+
+private:
+    struct intake;
+    struct prolongation;
+    struct inspection;
+    void arrived(nats::message m);
+    void status(int code, const std::string& words);
+    void pull() noexcept;
+    void inspect();
+    void inspected(const message_and_failure& f) noexcept;
+    void prolong(const std::shared_ptr<held>& h, std::int64_t now);
+    void lose(const std::shared_ptr<held>& h) noexcept;
+
+    const std::shared_ptr<connection> link_;
+    const std::string queue_;
+    const queue_options settings_;
+    const consume_options options_;
+    const chan<std::shared_ptr<held>> ready_;
+    natsSubscription* subscription_ = nullptr;
+    std::shared_ptr<sink> intake_;
+    std::string inbox_;
+
+    mutable std::mutex mutex_;
+    std::unordered_set<std::shared_ptr<held>> taken_;
+    std::size_t requested_ = 0;
+    int waiting_ = 0;
+    std::int64_t heard_ns_ = 0, not_before_ns_ = 0;
+    bool inspecting_ = false, closed_ = false, dead_made_ = false;
+    failure ended_;
+};
+
+}  // namespace dunlin::nats::detail

@@ -1,0 +1,231 @@
+// queue.cpp - streams and their consumers are made; jobs are sent.
+#include <unordered_set>
+
+#include <dunlin/nats/queue.hpp>
+#include <dunlin/weighted_semaphore.hpp>
+
+#include "connection.h"
+#include "puller.h"
+#include "text.h"
+
+namespace dunlin::nats::detail {
+
+namespace {
+
+// The answer of a stream to what was sent to it.
+failure failure_of_confirmation(const message_and_failure& f) { return f.fault ? f.fault : failure_of_answer(f.answer.data()); }
+
+void check_name(const std::string& name) {
+    const bool good = !name.empty() && name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == name.npos;
+    if (!good) throw error(errc::refused, "queue", name, "a name is made of letters, digits, - and _");
+}
+
+struct setting {
+    const char* key;
+    std::string value;  // JSON
+};
+
+std::string json_of(const std::vector<setting>& all) {
+    std::string json = "{";
+    for (const setting& s : all) json += (json.size() > 1 ? ",\"" : "\"") + std::string(s.key) + "\":" + s.value;
+    return json + "}";
+}
+
+// Makes it if it is not there; if it is, all that is asked must be so.
+void make_or_compare(connection& c, const std::string& name, const std::string& info, const std::string& create, const std::string& body,
+    const std::vector<setting>& wanted, const context& ctx) {
+    failure f;
+    std::string answer = c.api(info, "", ctx, &f);
+    if (f.is(errc::stream_missing)) {
+        answer = c.api(create, body, ctx, &f);
+        if (f.is(errc::other_settings)) answer = c.api(info, "", ctx, &f);  // another process was first
+    }
+    f.check("queue", name);
+    std::string differences;
+    for (const setting& s : wanted) {
+        const std::string have = json_text(answer, {"config", s.key}).value_or("0");
+        const std::string want = s.value.starts_with('"') ? s.value.substr(1, s.value.size() - 2) : s.value;
+        if (have != want) differences += (differences.empty() ? "" : ", ") + std::string(s.key) + " is " + have + ", not " + want;
+    }
+    if (!differences.empty()) throw error(errc::other_settings, "queue", name, differences);
+}
+
+void make_stream(connection& c, const std::string& name, const queue_options& o, const context& ctx) {
+    const std::vector<setting> wanted = {
+        {"retention", "\"workqueue\""},
+        {"storage", o.in_memory ? "\"memory\"" : "\"file\""},
+        {"num_replicas", std::to_string(o.replicas)},
+        {"max_msgs", std::to_string(o.max_messages)},
+        {"max_bytes", std::to_string(o.max_bytes)},
+        {"duplicate_window", std::to_string(o.remember.count() * millisecond)},
+    };
+    std::vector<setting> all = wanted;
+    all.push_back({"name", json_quoted(name)});
+    all.push_back({"subjects", "[" + json_quoted(name) + "]"});
+    all.push_back({"discard", "\"new\""});  // a full stream refuses; it never drops a job
+    all.push_back({"max_consumers", "-1"});
+    make_or_compare(c, name, "STREAM.INFO." + name, "STREAM.CREATE." + name, json_of(all), wanted, ctx);
+}
+
+}  // namespace
+
+std::string consumer_body(const std::string& stream, std::int64_t ack_wait_ns) {
+    return "{\"stream_name\":" + json_quoted(stream) + ",\"config\":{\"durable_name\":\"" + std::string(consumer_name) +
+           "\",\"ack_policy\":\"explicit\",\"deliver_policy\":\"all\",\"replay_policy\":\"instant\",\"max_deliver\":-1,\"max_ack_pending\":100000,"
+           "\"max_waiting\":8192,\"ack_wait\":" + std::to_string(ack_wait_ns) + "}}";
+}
+
+namespace {
+
+void make_consumer(connection& c, const std::string& name, const queue_options& o, const context& ctx) {
+    const std::int64_t wait = o.ack_wait.count() * millisecond;
+    const std::string durable(consumer_name);
+    make_or_compare(c, name, "CONSUMER.INFO." + name + "." + durable, "CONSUMER.DURABLE.CREATE." + name + "." + durable, consumer_body(name, wait),
+        {{"ack_wait", std::to_string(wait)}}, ctx);
+}
+
+headers with_id(const std::string& id, const headers& h) {
+    headers all = h;
+    all.emplace_back("Nats-Msg-Id", id);
+    return all;
+}
+
+}  // namespace
+
+// send_async(): a permit for each job that is not confirmed yet, which finished() gives back. Those that have failed wait for flush().
+class outbox : public std::enable_shared_from_this<outbox> {
+public:
+    outbox(std::shared_ptr<connection> c, std::size_t window)
+        : connection_(std::move(c)), window_(static_cast<std::ptrdiff_t>(std::max<std::size_t>(window, 1))), room_(window_) {}
+
+    void send(const std::string& stream, std::string_view data, const std::string& id, const headers& h, const context& ctx) {
+        room_.acquire(ctx);
+        const auto c = std::make_shared<item>();
+        c->owner = shared_from_this();
+        c->id = id;
+        c->jetstream = c->again = true;
+        locked(mutex_, [&] { outstanding_.insert(c); });
+        try {
+            connection_->start(c, stream, data, with_id(id, h), limit_of(ctx, connection_->options().confirm.count() * millisecond));
+        } catch (...) {
+            locked(mutex_, [&] { return outstanding_.erase(c); });
+            room_.release();
+            throw;
+        }
+    }
+
+    std::vector<unconfirmed> flush(const context& ctx) {
+        std::vector<std::shared_ptr<item>> given_up;
+        try {
+            room_.acquire(window_, ctx);
+            room_.release(window_);
+        } catch (const context_cancelled&) {
+            locked(mutex_, [&] { given_up.assign(outstanding_.begin(), outstanding_.end()); });
+        }
+        for (const auto& c : given_up) {
+            connection_->abandon(*c);
+            c->finished({{}, {errc::not_confirmed, "given up by flush()"}});
+        }
+        return locked(mutex_, [&] { return std::exchange(failed_, {}); });
+    }
+
+private:
+    struct item final : call {
+        void finished(message_and_failure&& f) noexcept override { owner->finished(*this, failure_of_confirmation(f)); }
+        std::shared_ptr<outbox> owner;
+        std::string id;
+    };
+
+    void finished(item& c, const failure& f) noexcept {
+        std::shared_ptr<item> mine;
+        const bool first = locked(mutex_, [&] {
+            const auto found = std::find_if(outstanding_.begin(), outstanding_.end(), [&](const auto& i) { return i.get() == &c; });
+            if (found == outstanding_.end()) return false;  // flush() and an answer at the same time
+            mine = *found;
+            outstanding_.erase(found);
+            if (f) failed_.push_back({c.id, make_error_code(static_cast<errc>(f.code)), f.words, std::string(c.request.data())});
+            return true;
+        });
+        if (first) room_.release();
+    }
+
+    const std::shared_ptr<connection> connection_;
+    const std::ptrdiff_t window_;
+    weighted_semaphore room_;
+    std::mutex mutex_;
+    std::unordered_set<std::shared_ptr<item>> outstanding_;
+    std::vector<unconfirmed> failed_;
+};
+
+struct queue_state {
+    std::shared_ptr<connection> link;
+    std::string name;
+    queue_options options;
+    std::shared_ptr<outbox> out;
+};
+
+raw_queue::raw_queue(std::shared_ptr<connection> c, const std::string& name, const queue_options& o, const context& ctx) {
+    check_name(name);
+    make_stream(*c, name, o, ctx);
+    make_consumer(*c, name, o, ctx);
+    auto out = std::make_shared<outbox>(c, o.window);
+    state_ = std::make_shared<queue_state>(queue_state{std::move(c), name, o, std::move(out)});
+}
+
+const std::string& raw_queue::name() const noexcept { return state_->name; }
+
+void raw_queue::send(std::string_view data, const std::string& id, const headers& h, const context& ctx) const {
+    send_confirmed(*state_->link, "send", state_->name, data, with_id(id.empty() ? unique_name() : id, h), ctx);
+}
+
+std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx) {
+    const std::int64_t until = now_ns() + limit_of(ctx, c.options().confirm.count() * millisecond);
+    for (;;) {
+        const nats::message answer = c.ask(what, subject, data, h, ctx, true, true);
+        const failure f = failure_of_answer(answer.data());
+        if (f.is(errc::no_majority) && now_ns() + 200 * millisecond < until) {
+            sleep_for(std::chrono::milliseconds(200), ctx);
+            continue;
+        }
+        f.check(what, subject);
+        return static_cast<std::uint64_t>(json_number(answer.data(), {"seq"}).value_or(0));
+    }
+}
+
+void raw_queue::send_async(std::string_view data, const std::string& id, const headers& h, const context& ctx) const {
+    state_->out->send(state_->name, data, id.empty() ? unique_name() : id, h, ctx);
+}
+
+std::vector<unconfirmed> raw_queue::flush(const context& ctx) const { return state_->out->flush(ctx); }
+
+std::shared_ptr<puller> raw_queue::consume(const consume_options& o) const {
+    auto p = std::make_shared<puller>(state_->link, state_->name, state_->options, o);
+    p->begin();
+    return p;
+}
+
+queue_size raw_queue::size(const context& ctx) const {
+    const std::string stream = state_->link->api("STREAM.INFO." + state_->name, "", ctx);
+    const std::string consumer = state_->link->api("CONSUMER.INFO." + state_->name + "." + std::string(consumer_name), "", ctx);
+    const auto number = [](const std::string& json, std::initializer_list<std::string_view> path) {
+        return static_cast<std::uint64_t>(json_number(json, path).value_or(0));
+    };
+    return {number(stream, {"state", "messages"}), number(consumer, {"num_pending"}), number(consumer, {"num_ack_pending"})};
+}
+
+std::string dead_name(const std::string& queue) { return queue + "-dead"; }
+
+void make_dead(connection& c, const std::string& queue, const queue_options& o, const context& ctx) {
+    queue_options of_dead = o;
+    of_dead.max_messages = of_dead.max_bytes = -1;
+    make_stream(c, dead_name(queue), of_dead, ctx);
+}
+
+raw_queue raw_queue::dead() const {
+    queue_options o = state_->options;
+    o.max_messages = o.max_bytes = -1;
+    o.max_deliveries = 0;
+    return raw_queue(state_->link, dead_name(state_->name), o, {});
+}
+
+}  // namespace dunlin::nats::detail

@@ -1,0 +1,190 @@
+// service.cpp - a goroutine for each request, bounded; a caller that no longer waits says so on _DUNLIN.CANCEL.<subject>, with its reply subject.
+#include <deque>
+#include <unordered_map>
+
+#include <dunlin/go.hpp>
+#include <dunlin/nats/service.hpp>
+
+#include "connection.h"
+
+namespace dunlin::nats {
+
+namespace detail {
+
+struct service final : std::enable_shared_from_this<service> {
+    service(std::shared_ptr<connection> c, request_handler h, serve_options o)
+        : link(std::move(c)), handler(std::move(h)), options(std::move(o)), all(with_cancel(context::background())) {}
+
+    void arrived(message m) {
+        enum { begin, queue, refuse } what = refuse;
+        locked(mutex, [&] {
+            if (over) return;
+            if (running < std::max<std::size_t>(options.at_once, 1)) {
+                ++running;
+                what = begin;
+            } else if (waiting.size() < options.queued) {
+                waiting.push_back(std::move(m));
+                what = queue;
+            }
+        });
+        if (what == refuse) return answer(m, "", {{"Dunlin-Error", "as many requests as it takes"}, {"Dunlin-Busy", "1"}});
+        if (what == begin) go([self = shared_from_this(), m = std::move(m)]() mutable { self->run(std::move(m)); });
+    }
+
+    void run(message m) {
+        for (;;) {
+            handle(m);
+            bool more = false;
+            locked(mutex, [&] {
+                if (!waiting.empty() && !cancelled) {
+                    m = std::move(waiting.front());
+                    waiting.pop_front();
+                    more = true;
+                } else if (--running == 0 && over) {
+                    last = true;
+                }
+            });
+            if (more) continue;
+            if (locked(mutex, [&] { return std::exchange(last, false); })) idle.try_send(std::monostate());
+            return;
+        }
+    }
+
+    void handle(const message& m) {
+        const std::string reply(m.reply());
+        context base = all;
+        if (const auto trace = m.header("Dunlin-Trace")) base = with_value(base, trace_id, *trace);
+        const auto timeout = m.header("Dunlin-Timeout-Ms");
+        const cancellable ctx = timeout ? with_timeout(base, std::chrono::milliseconds(std::strtoll(timeout->c_str(), nullptr, 10))) : with_cancel(base);
+        locked(mutex, [&] { under_way.emplace(reply, ctx); });
+        std::string text;
+        headers h;
+        try {
+            text = handler(m, ctx);
+        } catch (const std::exception& e) {
+            std::string words = e.what();
+            for (char& c : words) {
+                if (static_cast<unsigned char>(c) < ' ') c = ' ';
+            }
+            h.emplace_back("Dunlin-Error", words.empty() ? "exception" : words);
+        }
+        locked(mutex, [&] { under_way.erase(reply); });
+        ctx.cancel();
+        answer(m, text, h);
+    }
+
+    void answer(const message& m, const std::string& text, const headers& h) noexcept {
+        if (m.reply().empty()) return;
+        try {
+            const failure f = link->publish(std::string(m.reply()), "", text, h, true);
+            if (f.is(errc::payload_too_large)) static_cast<void>(link->publish(std::string(m.reply()), "", "", {{"Dunlin-Error", f.words}}, true));
+        } catch (const std::exception&) {
+            // The caller gives up at its deadline.
+        }
+    }
+
+    void cancel(const std::string& reply) {
+        std::optional<cancellable> ctx;
+        locked(mutex, [&] {
+            if (const auto found = under_way.find(reply); found != under_way.end()) ctx = found->second;
+            std::erase_if(waiting, [&](const message& w) { return w.reply() == reply; });
+        });
+        if (ctx) ctx->cancel();
+    }
+
+    // What the server has sent already is taken too.
+    void refuse_more() {
+        natsSubscription* s = nullptr;
+        locked(mutex, [&] { s = std::exchange(requests, nullptr); });
+        link->drain(s, intake);
+        no_more.recv();
+    }
+
+    void end(bool cancel_all) {
+        natsSubscription *a = nullptr, *b = nullptr;
+        locked(mutex, [&] {
+            over = true;
+            cancelled = cancelled || cancel_all;
+            if (cancel_all) waiting.clear();
+            a = std::exchange(requests, nullptr);
+            if (cancel_all) b = std::exchange(cancels, nullptr);
+        });
+        link->unsubscribe(a);
+        link->unsubscribe(b);
+        if (cancel_all) all.cancel();
+    }
+
+    void wait() {
+        if (locked(mutex, [&] { return running > 0; })) {
+            idle.recv();
+            idle.try_send(std::monostate());
+        }
+    }
+
+    const std::shared_ptr<connection> link;
+    const request_handler handler;
+    const serve_options options;
+    const cancellable all;
+    const chan<std::monostate> idle{1};
+    const chan<std::monostate> no_more;  // closed when no more requests can arrive
+    std::shared_ptr<sink> intake;
+    natsSubscription *requests = nullptr, *cancels = nullptr;
+
+    std::mutex mutex;
+    std::deque<message> waiting;
+    std::unordered_map<std::string, cancellable> under_way;  // by reply subject
+    std::size_t running = 0;
+    bool over = false, cancelled = false, last = false;
+};
+
+namespace {
+
+struct request_sink final : sink {
+    explicit request_sink(std::weak_ptr<service> s, bool c) : owner(std::move(s)), cancels(c) {}
+    void arrived(message m) override {
+        const auto s = owner.lock();
+        if (!s) return;
+        if (cancels) {
+            s->cancel(std::string(m.data()));
+        } else {
+            s->arrived(std::move(m));
+        }
+    }
+    void over() override {
+        if (const auto s = owner.lock(); s && !cancels) s->no_more.close();
+    }
+    std::weak_ptr<service> owner;
+    bool cancels;
+};
+
+}  // namespace
+
+}  // namespace detail
+
+server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o) {
+    auto connection = c.native().shared_from_this();
+    auto s = std::make_shared<detail::service>(connection, std::move(handler), o);
+    s->cancels = connection->subscribe("_DUNLIN.CANCEL." + subject, "", std::make_shared<detail::request_sink>(s, true));
+    s->intake = std::make_shared<detail::request_sink>(s, false);
+    s->requests = connection->subscribe(subject, o.group, s->intake);
+    server made(std::move(s));
+    connection->round_trip("serve", {});
+    return made;
+}
+
+server::~server() {
+    if (!service_) return;
+    close();
+    service_->wait();
+}
+
+void server::close() noexcept { service_->end(true); }
+
+void server::drain() {
+    service_->refuse_more();
+    service_->end(false);
+    service_->wait();
+    service_->end(true);
+}
+
+}  // namespace dunlin::nats

@@ -1,0 +1,92 @@
+// profiles.cpp - runtime::goroutine_profile().
+#include <algorithm>
+#include <new>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <dunlin/runtime.hpp>
+
+#include "observe/alike.h"
+#include "observe/collect.h"
+#include "observe/pprof.h"
+#include "sched/descriptors.h"
+#include "sched/goroutine.h"
+#include "sched/lifetime.h"
+#include "sched/processor.h"
+#include "sched/sample.h"
+
+namespace dunlin::observe {
+
+namespace {
+
+using sched::goroutine;
+using sched::goroutine_state;
+
+// What is kept of a group until the world goes on: names are looked up then.
+struct kept {
+    stack::trace frames;
+    const char* doing;
+    std::uint64_t count;
+    std::string name;
+    profile::labels labels;
+};
+
+// The state, or what it waits for.
+const char* doing(const goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    const sched::wait_reason reason = g.reason.load(std::memory_order_relaxed);
+    const bool blocks = state == goroutine_state::running && reason == sched::wait_reason::blocking_call;
+    return state == goroutine_state::waiting || blocks ? name(reason) : name(state);
+}
+
+// The world is stopped.
+void collect(std::vector<kept>& into) {
+    const sched::samples samples;
+    std::size_t all = 0;
+    sched::for_each_descriptor([&](const goroutine& g) { all += alive(g); });
+    alike groups(all);
+    if (!groups.usable()) throw std::bad_alloc();
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (alive(g)) groups.add(g, key_of(g, samples));
+    });
+    groups.for_each_group([&](const alike::member& first) {
+        const goroutine& g = *first.g;
+        kept k{trace_of(g, samples), doing(g), first.in_group, {}, {}};
+        if (g.extra != nullptr) {
+            k.name = g.extra->name;
+            k.labels = g.extra->labels;
+        }
+        into.push_back(std::move(k));
+    });
+}
+
+}  // namespace
+
+}  // namespace dunlin::observe
+
+namespace dunlin::runtime {
+
+void goroutine_profile(std::ostream& stream) {
+    sched::start_runtime();
+    std::vector<observe::kept> groups;
+    groups.reserve(std::min<std::size_t>(sched::live_goroutines(), 1000));
+    sched::stop_world();
+    try {
+        observe::collect(groups);
+    } catch (...) {
+        sched::start_world();
+        throw;
+    }
+    sched::start_world();
+    observe::profile p("goroutine", "count");
+    for (observe::kept& k : groups) {
+        k.labels.emplace_back("state", k.doing);
+        if (!k.name.empty()) k.labels.emplace_back("name", k.name);
+        p.add(k.frames, std::string("(") + k.doing + ")", k.count, k.labels);
+    }
+    const std::string bytes = p.finish();
+    stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace dunlin::runtime

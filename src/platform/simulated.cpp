@@ -1,0 +1,9 @@
+#include "platform/simulated.h"
+
+#if defined(DUNLIN_SIM)
+namespace dunlin::platform {
+
+thread_local constinit access_checker* checker_of_thread = nullptr;
+
+}  // namespace dunlin::platform
+#endif

@@ -1,0 +1,53 @@
+// simulated.h - the seam: where a simulation takes the place of the operating system.
+//
+// In the checking build (the preset `sim`) the platform's calls ask here first: on a thread that runs a simulation they
+// go to it, and each virtual thread of that (src/sim) has what a real one would have of the kernel. In every other build
+// simulation_here() is a constant null, and the compiler leaves the question out. Atomic variables have the same question
+// (<dunlin/detail/checked_atomic.hpp>). This header is the only one besides <dunlin/detail/atomic.hpp> that asks which
+// build it is.
+#pragma once
+
+#include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/checked_atomic.hpp>
+
+#include <cstdint>
+#include <source_location>
+#include <string_view>
+
+namespace dunlin::platform {
+
+class simulation : public access_checker {
+public:
+    virtual void fence(std::memory_order order, const std::source_location& where) noexcept = 0;
+    virtual void light_barrier(const std::source_location& where) noexcept = 0;
+    virtual void heavy_barrier(const std::source_location& where) noexcept = 0;
+    // False: the deadline passed. No deadline: 0.
+    virtual bool futex_wait(const void* word, std::uint32_t expected, std::int64_t deadline_ns,
+                            const std::source_location& where) noexcept = 0;
+    virtual void futex_wake(const void* word, int count, const std::source_location& where) noexcept = 0;
+    // Of a loop that waits: others go on.
+    virtual void pause() noexcept = 0;
+    virtual std::int64_t now_ns() noexcept = 0;
+    virtual int thread_id() noexcept = 0;
+    // 0, or the error of pthread_create.
+    virtual int start_thread(void* (*entry)(void*), void* argument) noexcept = 0;
+    // The process would end here.
+    [[noreturn]] virtual void failed(std::string_view what) noexcept = 0;
+
+protected:
+    ~simulation() = default;
+};
+
+#if defined(DUNLIN_SIM)
+inline constexpr bool may_be_simulated = true;
+inline simulation* simulation_here() noexcept { return static_cast<simulation*>(checker_of_thread); }
+#else
+inline constexpr bool may_be_simulated = false;
+constexpr simulation* simulation_here() noexcept { return nullptr; }
+#endif
+
+// How often a loop looks before it does something else: what it is set to. Where every order of steps is explored, a
+// second look finds what the first one would have found in another order.
+constexpr int looks(int set) noexcept { return may_be_simulated ? 1 : set; }
+
+}  // namespace dunlin::platform

@@ -1,0 +1,129 @@
+// explore.h - executes a case again and again, each time in another order of its steps, until one fails or all were tried.
+//
+// A case builds its objects and names its threads; it is called before each execution:
+//
+//     const sim::result r = sim::explore({.order = sim::order::exhaustive}, [](sim::scenario& s) {
+//         auto& lock = s.make<platform::futex_lock>("lock");
+//         auto& count = s.make<sim::variable<int>>("count");
+//         for (const char* name : {"a", "b"}) s.thread(name, [&] { lock.lock(); count.set(count.get() + 1); lock.unlock(); });
+//         s.at_end([&] { sim::require(count.get() == 2, "an increment is lost"); });
+//     });
+//
+// Must do    the same when it is executed again: no real time, no real threads, no addresses compared.
+// Fails      by require(), by a race for a variable, by what ends a process (platform/check.h), by threads that wait for
+//            ever, by an execution that does not end.
+// Then       the list of choices is made shorter for as long as it still fails in the same way, and told as a story.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/types.h"
+#include "sim/world.h"
+
+namespace dunlin::sim {
+
+// What a lock or an order of steps protects: each access is checked against all others.
+template <class T>
+class variable {
+public:
+    constexpr variable(T value = {}, const char* name = "a variable") noexcept : value_(value), name_(name) {}
+    variable(const variable&) = delete;
+
+    T get(const std::source_location& where = std::source_location::current()) const {
+        if (world* w = here()) w->plain_access(this, false, name_, where);
+        return value_;
+    }
+    void set(T value, const std::source_location& where = std::source_location::current()) {
+        if (world* w = here()) w->plain_access(this, true, name_, where);
+        value_ = value;
+    }
+
+private:
+    T value_;
+    const char* name_;
+};
+
+// In a thread of a case, or at its end.
+void require(bool condition, std::string_view what);
+
+class scenario {
+public:
+    // Lives until the execution has ended.
+    template <class T, class... Args>
+    T& make(std::string name, Args&&... args) {
+        auto object = std::make_unique<holder<T>>(std::forward<Args>(args)...);
+        T& result = object->value;
+        names_.push_back({reinterpret_cast<std::uintptr_t>(&result), sizeof(T), std::move(name)});
+        objects_.push_back(std::move(object));
+        return result;
+    }
+    // For the story: a part of something larger is named before it.
+    void name(const void* object, std::size_t size, std::string text) {
+        names_.insert(names_.begin(), {reinterpret_cast<std::uintptr_t>(object), size, std::move(text)});
+    }
+    void thread(std::string name, std::function<void()> run) { threads_.push_back({std::move(name), std::move(run)}); }
+    // When all threads have ended, outside of the simulation.
+    void at_end(std::function<void()> check) { ends_.push_back(std::move(check)); }
+
+private:
+    friend class explorer;
+
+    struct object {
+        virtual ~object() = default;
+    };
+    template <class T>
+    struct holder final : object {
+        template <class... Args>
+        explicit holder(Args&&... args) : value(std::forward<Args>(args)...) {}
+        T value;
+    };
+
+    std::vector<std::unique_ptr<object>> objects_;
+    std::vector<world::thread_body> threads_;
+    std::vector<world::named> names_;
+    std::vector<std::function<void()>> ends_;
+};
+
+enum class order : std::uint8_t { random, pct, round_robin, exhaustive };
+
+struct options {
+    enum order order = order::exhaustive;
+    memory model = memory::tso;
+    std::uint64_t seed = 1;
+    std::size_t executions = 1'000'000;  // at most
+    unsigned depth = 3;                  // pct
+    unsigned detours = ~0u;          // exhaustive: at most; all, if not given
+    std::size_t max_steps = 5'000;
+    bool times_out = true;               // sleeps with a deadline may end by it although others could go on
+};
+
+struct result {
+    std::string failure;             // empty: none found
+    std::string story;               // of the shortest execution that fails so
+    std::vector<choice> choices;     // its choices, for replay()
+    std::size_t executions = 0;
+    std::size_t given_up = 0;        // of these, begun but equivalent to others
+    std::size_t steps = 0;
+    bool complete = false;           // exhaustive: there are no others
+    std::uint64_t hash = 0;          // of all that was chosen and done; the same for the same seed
+
+    bool holds() const noexcept { return failure.empty(); }
+};
+
+using case_function = std::function<void(scenario&)>;
+
+result explore(const options& o, const case_function& build);
+
+// Once, with these choices; the story is told whether it fails or not.
+result replay(const options& o, const std::vector<choice>& choices, const case_function& build);
+
+// "r0 f1 t0 v2": a thread runs, a store leaves a thread's buffer, a thread's sleep ends, a load finds an older value.
+std::string text_of(const std::vector<choice>& choices);
+// Throws std::invalid_argument, with the word that is none.
+std::vector<choice> choices_in(std::string_view text);
+
+}  // namespace dunlin::sim

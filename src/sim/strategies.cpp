@@ -1,0 +1,214 @@
+#include "sim/strategies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/check.h"
+
+namespace dunlin::sim {
+
+namespace {
+
+platform::random_source source_of(std::uint64_t seed, std::uint64_t execution) noexcept {
+    platform::random_source of_seed(seed * 0x9e3779b97f4a7c15u + execution);
+    return platform::random_source(of_seed.next());
+}
+
+// The default: buffers empty at once, then whoever ran goes on, then the first that can.
+std::size_t plainest(const std::vector<transition>& possible, unsigned last) noexcept {
+    std::size_t best = 0;
+    int best_rank = 100;
+    for (std::size_t i = 0; i < possible.size(); ++i) {
+        const choice c = possible[i].what;
+        int rank = 2;
+        if (c.kind == step_kind::flush) {
+            rank = 0;
+        } else if (c.kind == step_kind::time_out) {
+            rank = 3;
+        } else if (c.which == last) {
+            rank = 1;
+        }
+        if (rank < best_rank) {
+            best = i;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+}  // namespace
+
+// ---- random --------------------------------------------------------------------------------------------------------
+
+bool random_order::begin() {
+    random_ = source_of(seed_, execution_++);
+    static constexpr std::uint32_t weights[] = {1, 4, 16}, staying[] = {16, 64, 256}, older[] = {2, 4, 16};
+    flush_weight_ = weights[random_.below(3)];
+    stay_weight_ = staying[random_.below(3)];
+    time_out_weight_ = weights[random_.below(3)];
+    older_ = older[random_.below(3)];
+    return true;
+}
+
+std::size_t random_order::pick(const std::vector<transition>& possible, unsigned last) {
+    const auto weight = [&](const choice& c) {
+        if (c.kind == step_kind::flush) return flush_weight_;
+        if (c.kind == step_kind::time_out) return time_out_weight_;
+        return c.which == last ? stay_weight_ : 16;
+    };
+    std::uint32_t sum = 0;
+    for (const transition& t : possible) sum += weight(t.what);
+    std::uint32_t at = random_.below(sum);
+    std::size_t i = 0;
+    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
+    return i;
+}
+
+unsigned random_order::pick_value(unsigned count) { return random_.below(older_) == 0 ? random_.below(count) : 0; }
+
+// ---- pct -----------------------------------------------------------------------------------------------------------
+
+bool pct_order::begin() {
+    random_ = source_of(seed_, execution_++);
+    step_ = 0;
+    for (std::uint32_t& p : priority_) p = depth_ + static_cast<std::uint32_t>(random_.next() >> 40);
+    changes_.clear();
+    for (unsigned i = 1; i < depth_; ++i) changes_.push_back(random_.below(static_cast<std::uint32_t>(longest_)));
+    lowest_ = depth_;
+    return true;
+}
+
+std::size_t pct_order::pick(const std::vector<transition>& possible, unsigned) {
+    const auto index = [](const choice& c) { return static_cast<std::size_t>(c.kind) * max_threads + c.which; };
+    const auto highest = [&] {
+        const auto less = [&](const transition& a, const transition& b) { return priority_[index(a.what)] < priority_[index(b.what)]; };
+        return static_cast<std::size_t>(std::max_element(possible.begin(), possible.end(), less) - possible.begin());
+    };
+    std::size_t picked = highest();
+    if (std::count(changes_.begin(), changes_.end(), step_++) != 0) {
+        priority_[index(possible[picked].what)] = --lowest_;
+        picked = highest();
+    }
+    return picked;
+}
+
+unsigned pct_order::pick_value(unsigned count) { return random_.below(4) == 0 ? random_.below(count) : 0; }
+
+// ---- round robin ---------------------------------------------------------------------------------------------------
+
+std::size_t round_robin_order::pick(const std::vector<transition>& possible, unsigned last) {
+    std::size_t best = 0;
+    unsigned best_rank = 1000;
+    for (std::size_t i = 0; i < possible.size(); ++i) {
+        const choice c = possible[i].what;
+        unsigned rank = 0;
+        if (c.kind == step_kind::run) rank = 1 + (c.which + 2 * max_threads - last - 1) % max_threads;
+        if (c.kind == step_kind::time_out) rank = 100;
+        if (rank < best_rank) {
+            best = i;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+// ---- exhaustive ----------------------------------------------------------------------------------------------------
+
+bool exhaustive_order::begin() {
+    depth_ = 0;
+    asleep_.clear();
+    detours_ = 0;
+    if (std::exchange(first_, false)) return true;
+    while (!path_.empty()) {
+        node& n = path_.back();
+        if (n.possible.empty()) {
+            if (++n.chosen < n.count) return true;
+        } else {
+            if (reduces()) n.asleep.push_back(n.possible[n.chosen]);
+            if (choose_next(n, reduces() ? 0 : n.chosen + 1)) return true;
+        }
+        path_.pop_back();
+    }
+    return false;
+}
+
+unsigned exhaustive_order::detours(const node& n, std::size_t i) noexcept {
+    const choice c = n.possible[i].what;
+    if (c.kind == step_kind::flush) return 0;
+    const auto left = [&](const transition& t) {
+        return t.what.kind == step_kind::run && t.what != c && (t.what.which == n.last || c.kind == step_kind::time_out);
+    };
+    const bool leaves = !(c.kind == step_kind::run && c.which == n.last) && std::any_of(n.possible.begin(), n.possible.end(), left);
+    const auto passed = std::count_if(n.possible.begin(), n.possible.end(), [](const transition& t) { return t.fresh; });
+    return leaves + static_cast<unsigned>(passed);
+}
+
+bool exhaustive_order::may_choose(const node& n, std::size_t i) const noexcept {
+    if (!reduces()) return n.detours + detours(n, i) <= limit_;
+    const choice c = n.possible[i].what;
+    return std::none_of(n.asleep.begin(), n.asleep.end(), [&](const transition& t) { return t.what == c; });
+}
+
+bool exhaustive_order::choose_next(node& n, std::size_t from) noexcept {
+    for (std::size_t i = from; i < n.possible.size(); ++i) {
+        if (!may_choose(n, i)) continue;
+        n.chosen = static_cast<unsigned>(i);
+        return true;
+    }
+    return false;
+}
+
+void exhaustive_order::go_on_from(const node& n) {
+    const transition& made = n.possible[n.chosen];
+    asleep_.clear();
+    for (const transition& t : n.asleep) {
+        if (t.independent_of(made)) asleep_.push_back(t);
+    }
+    detours_ = n.detours + (reduces() ? 0 : detours(n, n.chosen));
+}
+
+std::size_t exhaustive_order::pick(const std::vector<transition>& possible, unsigned last) {
+    if (depth_ == path_.size()) {
+        node n;
+        n.possible = possible;
+        n.asleep = asleep_;
+        n.last = last;
+        n.detours = detours_;
+        if (!choose_next(n, 0)) return possible.size();
+        path_.push_back(std::move(n));
+    }
+    const node& n = path_[depth_++];
+    const bool same = n.possible.size() == possible.size() && n.possible[n.chosen].what == possible[n.chosen].what;
+    DUNLIN_CHECK(same, "a simulated case does something else when it is executed again");
+    go_on_from(n);
+    return n.chosen;
+}
+
+unsigned exhaustive_order::pick_value(unsigned count) {
+    if (depth_ == path_.size()) {
+        node n;
+        n.count = count;
+        path_.push_back(std::move(n));
+    }
+    return path_[depth_++].chosen;
+}
+
+// ---- replay --------------------------------------------------------------------------------------------------------
+
+std::size_t replayed_order::pick(const std::vector<transition>& possible, unsigned last) {
+    for (; at_ < choices_.size(); ++at_) {
+        const auto same = [&](const transition& t) { return t.what == choices_[at_]; };
+        const auto found = std::find_if(possible.begin(), possible.end(), same);
+        if (found == possible.end()) continue;
+        ++at_;
+        return static_cast<std::size_t>(found - possible.begin());
+    }
+    return plainest(possible, last);
+}
+
+unsigned replayed_order::pick_value(unsigned count) {
+    if (at_ == choices_.size() || choices_[at_].kind != step_kind::value) return 0;
+    return std::min<unsigned>(choices_[at_++].which, count - 1);
+}
+
+}  // namespace dunlin::sim

@@ -1,0 +1,122 @@
+// strategies.h - the orders in which a simulation makes its steps.
+//
+//   random       each possible step may be next; how long stores stay in buffers, sleeps last, and a thread goes on
+//                where it is, is drawn for each execution
+//   pct          "A randomized scheduler with probabilistic guarantees of finding bugs" (Burckhardt and others, 2010): the
+//                threads, and their buffers, have random priorities, and at d - 1 random steps the one that runs gets the
+//                lowest. Of n threads and k steps a fault that needs d orders is found with 1 / (n k^(d-1)) at least
+//   round_robin  each thread a step, in turn, and buffers at once
+//   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
+//                detours: every order that has no more of them, without reduction, since the two together lose some. A detour
+//                is a switch away from a thread that could go on, a sleep that ends although a thread could go on, a store
+//                that stays in its buffer while something else happens
+//   replay       a list of choices. What of it is not possible is left out, and what it leaves open goes on as it went,
+//                with buffers empty: so a shorter list is a schedule as well
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "platform/random.h"
+#include "sim/types.h"
+
+namespace dunlin::sim {
+
+class random_order final : public strategy {
+public:
+    explicit random_order(std::uint64_t seed) noexcept : seed_(seed) {}
+    bool begin() override;
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned count) override;
+    void ended(std::size_t) override {}
+
+private:
+    std::uint64_t seed_;
+    std::uint64_t execution_ = 0;
+    platform::random_source random_;
+    std::uint32_t flush_weight_ = 16, stay_weight_ = 16, time_out_weight_ = 16;
+    std::uint32_t older_ = 2;  // one load in so many finds an older value
+};
+
+class pct_order final : public strategy {
+public:
+    pct_order(std::uint64_t seed, unsigned depth) noexcept : seed_(seed), depth_(depth) {}
+    bool begin() override;
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned count) override;
+    void ended(std::size_t steps) override { longest_ = longest_ < steps ? steps : longest_; }
+
+private:
+    std::uint64_t seed_;
+    unsigned depth_;
+    std::uint64_t execution_ = 0;
+    platform::random_source random_;
+    std::size_t longest_ = 50, step_ = 0;
+    std::array<std::uint32_t, 3 * max_threads> priority_{};
+    std::vector<std::size_t> changes_;
+    std::uint32_t lowest_ = 0;
+};
+
+class round_robin_order final : public strategy {
+public:
+    bool begin() override { return !std::exchange(done_, true); }
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned) override { return 0; }
+    void ended(std::size_t) override {}
+
+private:
+    bool done_ = false;
+};
+
+class exhaustive_order final : public strategy {
+public:
+    static constexpr unsigned unlimited = std::numeric_limits<unsigned>::max();
+    explicit exhaustive_order(unsigned detours) noexcept : limit_(detours) {}
+    bool begin() override;
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned count) override;
+    void ended(std::size_t) override {}
+
+private:
+    struct node {
+        std::vector<transition> possible;   // empty: a choice of values
+        std::vector<transition> asleep;     // need not be chosen here: they were, or were before and nothing touched them since
+        unsigned chosen = 0, count = 0;
+        unsigned last = 0;                  // the thread that ran before
+        unsigned detours = 0;           // up to here
+    };
+
+    bool reduces() const noexcept { return limit_ == unlimited; }
+    bool may_choose(const node& n, std::size_t i) const noexcept;
+    static unsigned detours(const node& n, std::size_t i) noexcept;
+    bool choose_next(node& n, std::size_t from) noexcept;
+    void go_on_from(const node& n);
+
+    unsigned limit_;
+    bool first_ = true;
+    std::vector<node> path_;
+    std::size_t depth_ = 0;
+    std::vector<transition> asleep_;  // at the next node
+    unsigned detours_ = 0;
+};
+
+class replayed_order final : public strategy {
+public:
+    explicit replayed_order(std::vector<choice> choices) noexcept : choices_(std::move(choices)) {}
+    bool begin() override {
+        at_ = 0;
+        return !std::exchange(done_, true);
+    }
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned count) override;
+    void ended(std::size_t) override {}
+
+private:
+    std::vector<choice> choices_;
+    std::size_t at_ = 0;
+    bool done_ = false;
+};
+
+}  // namespace dunlin::sim

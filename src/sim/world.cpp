@@ -1,0 +1,268 @@
+#include "sim/world.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+
+#include "platform/check.h"
+#include "sched/current.h"
+#include "stack/exception_state.h"
+
+namespace dunlin::sim {
+
+namespace {
+
+constexpr std::size_t stack_bytes = 256 << 10;
+constexpr std::int64_t time_begins_ns = 1'000'000'000;
+
+std::vector<thread_variable>& variables() {
+    static std::vector<thread_variable> all{
+        {[]() noexcept -> void* { return &dunlin_current_machine; }, sizeof dunlin_current_machine},
+        {[]() noexcept -> void* { return stack::thread_exception_state(); }, sizeof(void*) + sizeof(unsigned)},
+    };
+    return all;
+}
+
+}  // namespace
+
+void add_thread_variable(thread_variable variable) { variables().push_back(variable); }
+
+world* here() noexcept { return static_cast<world*>(platform::checker_of_thread); }
+
+world::world(const settings& s) : settings_(s) {}
+
+world::~world() {
+    for (std::byte* stack : stacks_) munmap(stack, stack_bytes);
+}
+
+// ---- an execution --------------------------------------------------------------------------------------------------
+
+world::outcome world::execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story) {
+    outcome_ = {};
+    memory_.begin(settings_.model);
+    threads_.clear();
+    plain_.clear();
+    names_ = std::move(names);
+    strategy_ = &s;
+    story_ = story;
+    writes_ = sleeps_ = 0;
+    told_ = 0;
+    now_ns_ = time_begins_ns;
+    for (thread_body& t : threads) add_thread(std::move(t.name), std::move(t.run));
+    current_ = max_threads;
+    inside_ = true;
+    platform::checker_of_thread = this;
+    schedule();  // comes back when it is over
+    platform::checker_of_thread = nullptr;
+    inside_ = false;
+    if (!outcome_.failure.empty()) {
+        // What their functions hold belongs to stacks that will not go on.
+        for (auto& t : threads_) new std::function<void()>(std::move(t->run));
+    }
+    return std::move(outcome_);
+}
+
+void world::add_thread(std::string name, std::function<void()> run) {
+    const auto number = static_cast<unsigned>(threads_.size());
+    DUNLIN_CHECK(number < max_threads, "a simulation has at most 8 threads");
+    if (stacks_.size() <= number) {
+        void* p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        DUNLIN_CHECK(p != MAP_FAILED, "no memory for the stack of a virtual thread");
+        mprotect(p, 4096, PROT_NONE);
+        stacks_.push_back(static_cast<std::byte*>(p));
+    }
+    auto t = std::make_unique<virtual_thread>();
+    t->name = std::move(name);
+    t->run = std::move(run);
+    t->stack = stacks_[number];
+    t->memory.thread = number;
+    if (inside_ && current_ < threads_.size()) {
+        t->memory.now = me().memory.now;
+        t->memory.sees = me().memory.sees;
+        ++me().memory.now[current_];
+    }
+    ++t->memory.now[number];
+    t->context = stack::make_context(t->stack + stack_bytes - 64, &world::thread_entry);
+    std::size_t bytes = 0;
+    for (const thread_variable& v : variables()) bytes += v.size;
+    t->variables.resize(bytes);
+    threads_.push_back(std::move(t));
+}
+
+void world::thread_entry() noexcept {
+    world& w = *here();
+    w.me().run();
+    w.issue_point({});
+    virtual_thread& t = w.me();
+    t.is = condition::ended;
+    w.buffer_changed(w.current_);
+    if (w.story_ != nullptr) w.tell({}, "ends");
+    w.schedule();
+    __builtin_unreachable();
+}
+
+// ---- what is possible ----------------------------------------------------------------------------------------------
+
+bool world::can_run(const virtual_thread& t) const noexcept {
+    switch (t.is) {
+    case condition::ended:
+    case condition::asleep: return false;
+    case condition::at_barrier: return t.waits_for == 0;
+    case condition::ready: break;
+    }
+    if (t.next.needs_empty_buffer && !t.memory.buffer.empty()) return false;
+    if (t.next.what == action::store && t.memory.buffer.size() >= settings_.buffer) return false;
+    return t.next.what != action::wait || writes_ != t.paused_at;
+}
+
+void world::collect() {
+    possible_.clear();
+    bool runs = false;
+    for (std::uint8_t i = 0; i < threads_.size(); ++i) {
+        const virtual_thread& t = *threads_[i];
+        if (can_run(t)) {
+            runs = true;
+            possible_.push_back({{step_kind::run, i}, t.next.writes, t.next.alone, false, t.next.place});
+        }
+        if (!t.memory.buffer.empty()) {
+            runs = true;
+            possible_.push_back({{step_kind::flush, i}, true, false, !t.memory.buffer.front().passed, memory_.place_of_front(t.memory)});
+        }
+    }
+    if (runs && !settings_.times_out) return;
+    for (std::uint8_t i = 0; i < threads_.size(); ++i) {
+        const virtual_thread& t = *threads_[i];
+        if (t.is == condition::asleep && t.deadline_ns != 0) possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
+    }
+}
+
+std::string world::why_nothing_happens() const {
+    std::string text = "threads wait for ever:";
+    for (const auto& t : threads_) {
+        if (t->is == condition::ended) continue;
+        text += " " + t->name;
+        if (t->is == condition::asleep) {
+            text += " sleeps on " + name_of(t->sleeps_on) + ";";
+        } else {
+            text += " spins;";
+        }
+    }
+    text.back() = '.';
+    return text;
+}
+
+// Lets things happen until the calling thread's turn has come.
+void world::schedule() {
+    for (;;) {
+        collect();
+        if (possible_.empty()) {
+            const bool over = std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->is == condition::ended; });
+            if (!over) outcome_.failure = why_nothing_happens();
+            leave_for_good();
+        }
+        if (++outcome_.steps > settings_.max_steps) {
+            outcome_.failure = "it does not end";
+            leave_for_good();
+        }
+        std::size_t picked = possible_.size();
+        if (!outcome_.gave_up) picked = strategy_->pick(possible_, current_);
+        if (picked == possible_.size()) {
+            // To the end all the same, so that what lies on the stacks is destroyed: in turns.
+            outcome_.gave_up = true;
+            picked = outcome_.steps % possible_.size();
+        }
+        const choice c = possible_[picked].what;
+        outcome_.choices.push_back(c);
+        mix(static_cast<std::uint64_t>(c.kind) * 256 + c.which);
+        if (c.kind == step_kind::flush) {
+            make_visible(c.which);
+            continue;
+        }
+        if (c.kind == step_kind::time_out) {
+            virtual_thread& t = *threads_[c.which];
+            now_ns_ = std::max(now_ns_, t.deadline_ns);
+            t.timed_out = true;
+            t.is = condition::ready;
+            t.sleeps_on = 0;
+            if (story_ != nullptr) tell_of(c.which, t.next.where, "has slept until its deadline");
+        }
+        for (auto& other : threads_) {
+            if (!other->memory.buffer.empty()) other->memory.buffer.front().passed = true;
+        }
+        virtual_thread& t = *threads_[c.which];
+        t.is = condition::ready;
+        mix(static_cast<std::uint64_t>(t.next.what) * 65536 + t.next.where.line());
+        return switch_to(c.which);
+    }
+}
+
+// ---- switching -----------------------------------------------------------------------------------------------------
+
+void world::swap_variables(virtual_thread& from, virtual_thread& to) noexcept {
+    if (from.variables.empty()) from.variables.resize(to.variables.size());
+    if (to.variables.empty()) to.variables.resize(from.variables.size());
+    std::size_t at = 0;
+    for (const thread_variable& v : variables()) {
+        void* const address = v.address();
+        std::memcpy(from.variables.data() + at, address, v.size);
+        std::memcpy(address, to.variables.data() + at, v.size);
+        at += v.size;
+    }
+}
+
+[[gnu::noinline]] void world::switch_to(unsigned thread) {
+    if (thread == current_) return;
+    virtual_thread& from = current_ < threads_.size() ? me() : outside_thread_;
+    stack::context* const save = current_ < threads_.size() ? &from.context : &outside_;
+    virtual_thread& to = *threads_[thread];
+    current_ = thread;
+    swap_variables(from, to);
+    stack::switch_context(save, &to.context);
+}
+
+[[gnu::noinline]] void world::leave_for_good() noexcept {
+    swap_variables(me(), outside_thread_);
+    current_ = max_threads;
+    stack::jump_context(&outside_);
+}
+
+void world::failed(std::string_view what) noexcept {
+    outcome_.failure = what;
+    if (story_ != nullptr) tell({}, "FAILS: " + outcome_.failure);
+    leave_for_good();
+}
+
+void world::require(bool condition, std::string_view what) {
+    if (!condition) failed(what);
+}
+
+// The calling thread has come to `op`. Returns when it is to do it.
+void world::step(operation op) {
+    me().next = op;
+    schedule();
+}
+
+void world::step_at(const void* at, unsigned size, operation op) {
+    op.place = first_place + memory_.at(at, size).number;
+    step(op);
+}
+
+// A barrier of another thread may fall between a load and a store before it that the compiler has moved behind it.
+void world::issue_point(const std::source_location& where) {
+    if (me().memory.looked_past_store && memory_.has_unissued(me().memory)) step({action::fence, false, false, false, no_place, where});
+    memory_.issue(me().memory);
+}
+
+int world::start_thread(void* (*entry)(void*), void* argument) noexcept {
+    if (threads_.size() == max_threads) return EAGAIN;
+    add_thread("thread " + std::to_string(threads_.size()), [=] { entry(argument); });
+    return 0;
+}
+
+void world::mix(std::uint64_t value) noexcept {
+    std::uint64_t h = (outcome_.hash ^ value) * 0xff51afd7ed558ccd;
+    outcome_.hash = h ^ (h >> 32);
+}
+
+}  // namespace dunlin::sim

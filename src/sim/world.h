@@ -1,0 +1,176 @@
+// world.h - virtual threads, of which one runs at a time, and the moments at which another may.
+//
+// Data       A virtual thread has a stack, its part of the memory (memory_of.h) and an operation that it is about to do:
+//            it has stopped just before it. Everything after that, up to the next operation that others can notice, is
+//            part of the same step. So a schedule is a list of choices between steps, and nothing else decides.
+// Steps      Each atomic access, fence and futex call, each heavy barrier. Not a step, since no order of it among others
+//            makes a difference: a store into the thread's own buffer, a load out of it, the clock, a plain variable (a
+//            race for that is seen by its clocks, in whatever order the two come).
+// Buffers    The oldest store of a buffer becomes visible as a step of its own, at any time.
+// Heavy      barrier: the thread waits until each other thread's buffer has once had no issued store. (cxx: all in one
+//            moment.)
+// Futex      A sleeper is woken in the order of coming. A sleep with a deadline may end at any time: time is what nobody
+//            can tell anything of, and jumps there.
+// Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
+//            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
+// Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is
+//            possible: the threads wait for ever. Too many steps: it does not end. A failure ends the execution where it
+//            stands; its stacks are given up, and what lies on them is not destroyed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platform/simulated.h"
+#include "sim/memory_of.h"
+#include "sim/types.h"
+#include "stack/context.h"
+
+namespace dunlin::sim {
+
+// A thread-local variable of which each virtual thread has its own value, zero at first.
+struct thread_variable {
+    void* (*address)() noexcept;
+    std::size_t size;
+};
+void add_thread_variable(thread_variable variable);
+
+struct settings {
+    memory model = memory::tso;
+    std::size_t max_steps = 20'000;    // of an execution
+    std::size_t buffer = 8;            // stores that a buffer holds
+    bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
+};
+
+class world final : public platform::simulation {
+public:
+    explicit world(const settings& s);
+    ~world();
+
+    // Executes `threads` once. `names` of places are for the story only.
+    struct thread_body {
+        std::string name;
+        std::function<void()> run;
+    };
+    struct named {
+        std::uintptr_t from;
+        std::size_t size;
+        std::string name;
+    };
+    struct outcome {
+        std::string failure;            // empty: none
+        std::size_t steps = 0;
+        std::uint64_t hash = 0;         // of all that was chosen and done
+        bool gave_up = false;           // the strategy did not want to go on
+        std::vector<choice> choices;
+    };
+    outcome execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story);
+
+    // Called by virtual threads.
+    void require(bool condition, std::string_view what);
+    void plain_access(const void* at, bool writes, const char* name, const std::source_location& where);
+    unsigned current_thread() const noexcept { return current_; }
+
+    std::uint64_t load(const void* at, unsigned size, std::memory_order order, const std::source_location& where) override;
+    void store(void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) override;
+    std::uint64_t modify(void* at, unsigned size, platform::change what, std::uint64_t operand, std::memory_order order,
+                         const std::source_location& where) override;
+    bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted, std::memory_order success,
+                          std::memory_order failure, const std::source_location& where) override;
+    void reborn(const void* at) noexcept override;
+    void fence(std::memory_order order, const std::source_location& where) noexcept override;
+    void light_barrier(const std::source_location& where) noexcept override;
+    void heavy_barrier(const std::source_location& where) noexcept override;
+    bool futex_wait(const void* word, std::uint32_t expected, std::int64_t deadline_ns,
+                    const std::source_location& where) noexcept override;
+    void futex_wake(const void* word, int count, const std::source_location& where) noexcept override;
+    void pause() noexcept override;
+    std::int64_t now_ns() noexcept override { return now_ns_; }
+    int thread_id() noexcept override { return 1000 + static_cast<int>(current_); }
+    int start_thread(void* (*entry)(void*), void* argument) noexcept override;
+    [[noreturn]] void failed(std::string_view what) noexcept override;
+
+private:
+    enum class condition : std::uint8_t { ready, asleep, at_barrier, ended };
+
+    struct virtual_thread {
+        std::string name;
+        std::function<void()> run;
+        std::byte* stack = nullptr;
+        stack::context context;
+        thread_memory memory;
+        condition is = condition::ready;
+        operation next;
+        std::uint32_t waits_for = 0;      // barrier: threads whose buffers have not been empty yet
+        std::uintptr_t sleeps_on = 0;
+        std::int64_t deadline_ns = 0;
+        std::uint64_t came = 0;           // order of falling asleep
+        bool timed_out = false;
+        std::uint64_t paused_at = ~std::uint64_t{0};  // the number of writes at its last pause
+        std::vector<std::uintptr_t> looked_at;        // since then
+        std::vector<std::byte> variables;
+    };
+
+    struct race_record {
+        unsigned writer = 0;
+        std::uint32_t written = 0;
+        std::source_location write_place;
+        vector_clock read{};
+        std::array<std::source_location, max_threads> read_places;
+    };
+
+    virtual_thread& me() noexcept { return *threads_[current_]; }
+    void add_thread(std::string name, std::function<void()> run);
+    [[noreturn]] static void thread_entry() noexcept;
+    void step(operation op);
+    // The same at a variable.
+    void step_at(const void* at, unsigned size, operation op);
+    // Here the compiler moves nothing across.
+    void issue_point(const std::source_location& where);
+    void schedule();
+    bool can_run(const virtual_thread& t) const noexcept;
+    void collect();
+    bool make_visible(unsigned thread);
+    void switch_to(unsigned thread);
+    void swap_variables(virtual_thread& from, virtual_thread& to) noexcept;
+    [[noreturn]] void leave_for_good() noexcept;
+    void enter_kernel(const void* word, action what, const std::source_location& where);
+    void note_write() noexcept { ++writes_; }
+    void buffer_changed(unsigned thread) noexcept;
+    std::string why_nothing_happens() const;
+    void mix(std::uint64_t value) noexcept;
+
+    // The story.
+    std::string name_of(std::uintptr_t address) const;
+    std::string text_of(std::uint64_t value) const;
+    void tell(const std::source_location& where, const std::string& what);
+    void tell_of(unsigned thread, const std::source_location& where, const std::string& what);
+
+    settings settings_;
+    shared_memory memory_;
+    std::vector<std::unique_ptr<virtual_thread>> threads_;
+    std::vector<std::byte*> stacks_;
+    std::vector<transition> possible_;
+    std::vector<named> names_;
+    std::unordered_map<std::uintptr_t, race_record> plain_;
+    stack::context outside_;
+    virtual_thread outside_thread_;
+    strategy* strategy_ = nullptr;
+    std::string* story_ = nullptr;
+    outcome outcome_;
+    unsigned current_ = 0;
+    bool inside_ = false;
+    std::uint64_t writes_ = 0, sleeps_ = 0;
+    std::int64_t now_ns_ = 0;
+    std::size_t told_ = 0;
+};
+
+// The simulation that runs on this thread; null: none.
+world* here() noexcept;
+
+}  // namespace dunlin::sim

@@ -1,0 +1,138 @@
+// scene.cpp - goroutines in every state, to be looked at by a debugger. Usage: scene RECEIVERS [abort | profile FILE]; with -RECEIVERS each has a name.
+// Or one fault by itself: scene deadlock | circle | leak.
+//
+// Prints "ready" when all of them are where they shall be, and then waits to be killed, or aborts. Each function has a name of its
+// own that the tests look for in the stacks.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+
+using namespace std::chrono_literals;
+
+namespace scene {  // not an anonymous one: lldb 14 prints names in those without what matters
+
+static std::atomic<int> computing{0};
+static std::atomic<bool> enough{false};
+
+[[gnu::noinline]] int receive_for_ever(const dunlin::chan<int>& from, int number) {
+    const int got = from.recv().value_or(number);
+    return got + number;  // not a tail call
+}
+
+[[gnu::noinline]] int outer_receiver(const dunlin::chan<int>& from, int number) { return receive_for_ever(from, number) + 1; }
+
+[[gnu::noinline]] void sleep_long(int hours) {
+    const std::string kept = "kept on the stack " + std::to_string(hours);
+    dunlin::sleep_for(std::chrono::hours(hours));
+    std::puts(kept.c_str());
+}
+
+[[gnu::noinline]] void wait_for_lock(dunlin::mutex& m) {
+    m.lock();
+    m.unlock();
+}
+
+[[gnu::noinline]] unsigned burn_the_cpu(unsigned x) {
+    ++computing;
+    while (!enough.load(std::memory_order_relaxed)) x = x * 1664525u + 1013904223u;
+    return x;
+}
+
+[[gnu::noinline]] long read_for_ever(int descriptor) {
+    char byte;
+    const long n = dunlin::blocking([&] { return ::read(descriptor, &byte, 1); });
+    return n + 1;
+}
+
+[[gnu::noinline]] void block_on_thread_stack(int descriptor) {
+    char byte;
+    const long n = dunlin::on_thread_stack([&] { return ::read(descriptor, &byte, 1); });
+    if (n < 0) std::puts("no read");
+}
+
+[[gnu::noinline]] int wait_for_child(const dunlin::chan<int>& from) {
+    dunlin::task<int> child = dunlin::spawn([from] { return receive_for_ever(from, 7); });
+    return child.get() + 1;  // runs it in place
+}
+
+[[gnu::noinline]] void main_waits(bool aborts) {
+    if (aborts) std::abort();
+    dunlin::sleep_for(10h);
+}
+
+[[gnu::noinline]] void transfer(dunlin::mutex& from, dunlin::mutex& to) {
+    const std::lock_guard first(from);
+    dunlin::sleep_for(10ms);
+    const std::lock_guard second(to);
+}
+
+// Two goroutines lock two mutexes in two orders; the program goes on for as long, unless it is what all wait for.
+void lock_in_two_orders(std::chrono::seconds how_long) {
+    dunlin::run([=] {
+        dunlin::mutex anna, bert;
+        dunlin::go({.name = "anna to bert"}, [&] { transfer(anna, bert); });
+        dunlin::go({.name = "bert to anna"}, [&] { transfer(bert, anna); });
+        if (how_long == 0s) dunlin::chan<int>().recv();
+        dunlin::sleep_for(how_long);
+        std::_Exit(0);  // the mutexes are held for ever
+    });
+}
+
+void leave_receivers() {
+    dunlin::run({.report_leaks = true}, [] {
+        const dunlin::chan<int> silent;
+        for (int i = 0; i < 3; ++i) dunlin::go([silent, i] { outer_receiver(silent, i); });
+        dunlin::sleep_for(10ms);
+    });
+}
+
+}  // namespace scene
+
+using namespace scene;
+
+int main(int argc, char** argv) {
+    const std::string what = argc > 1 ? argv[1] : "";
+    if (what == "deadlock") lock_in_two_orders(0s);
+    if (what == "circle") lock_in_two_orders(3s);
+    if (what == "leak") return leave_receivers(), 0;
+    const int asked = argc > 1 ? std::atoi(argv[1]) : 10, receivers = std::abs(asked);
+    const bool aborts = argc > 2 && std::string(argv[2]) == "abort";
+    int pipe_ends[2];
+    if (::pipe(pipe_ends) != 0) return 1;
+    dunlin::run({.max_procs = 2}, [&] {
+        const dunlin::chan<int> silent;
+        for (int i = 0; i < receivers; ++i) {
+            dunlin::go({.name = asked < 0 ? "receiver" + std::to_string(i) : ""}, [silent, i] { outer_receiver(silent, i); });
+        }
+        dunlin::go({.name = "sleeper", .labels = {{"user", "anna"}, {"odd", "\"\\\x01\xff\xc3\xa9"}}},
+            [] { sleep_long(9); });
+        dunlin::mutex held;
+        held.lock();
+        dunlin::go({.name = "locker"}, [&held] { wait_for_lock(held); });
+        dunlin::go({.name = "reader"}, [&] { read_for_ever(pipe_ends[0]); });
+        dunlin::go({.name = "borrower"}, [&] { block_on_thread_stack(pipe_ends[0]); });
+        dunlin::go({.name = "parent"}, [&] { wait_for_child(silent); });
+        for (int i = 0; i < 4; ++i) dunlin::go({.name = "hog" + std::to_string(i)}, [i] { burn_the_cpu(static_cast<unsigned>(i)); });
+        // Four compute on two processors, so one at least is preempted by now. Those that wait are counted, with this one.
+        while (computing.load() != 4) dunlin::sleep_for(5ms);
+        while (dunlin::runtime::stats().waiting < static_cast<std::size_t>(receivers) + 4) dunlin::sleep_for(5ms);
+        dunlin::sleep_for(50ms);
+        if (argc > 3 && std::string(argv[2]) == "profile") {
+            std::ofstream file(argv[3], std::ios::binary);
+            dunlin::runtime::goroutine_profile(file);
+            file.close();
+            std::_Exit(file ? 0 : 1);
+        }
+        std::puts("ready");
+        std::fflush(stdout);
+        main_waits(aborts);
+    });
+}

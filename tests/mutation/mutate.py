@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Takes steps out of the protocols' real files, one at a time, and shows that a case of the checking build fails.
+
+Usage: mutate.py SOURCE BUILD [--sample N] [--only WORD] [--jobs N]
+
+SOURCE is the project, BUILD a build of its preset `sim`. The mutations are data: tests/mutation/*.txt, blocks of lines
+
+    [what is taken out]
+    file  src/platform/lock.cpp
+    old   a part of one line, which stands in the file once
+    new   what stands there instead; missing: nothing
+    case  the cases that must fail, by how their names begin, separated by blanks
+    with  other files that are compiled again, because they include this one; separated by blanks
+    harmless  why nothing can fail. Then nothing may
+
+A copy of the file is changed and compiled, with the cases' own file, before the rest of the build is linked to it. The
+checkout and the build stay as they are. Prints a line each, and the survivors at the end. Ends with 1 if one survives
+without a reason, or was noticed in spite of one, with 2 if a mutation cannot be made.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+KEYS = ("file", "old", "new", "case", "with", "harmless")
+CASE_SECONDS = 120
+
+
+class Fault(Exception):
+    pass
+
+
+def read_mutations(folder):
+    mutations = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".txt"):
+            continue
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                line = line.rstrip("\n")
+                if line.startswith("#") or not line.strip():
+                    continue
+                if line.startswith("["):
+                    mutations.append({"name": line.strip("[] "), "new": "", "with": "", "at": f"{name}:{number}"})
+                    continue
+                key, _, value = line.partition(" ")
+                if key not in KEYS or not mutations:
+                    raise Fault(f"{name}:{number}: not a line of a mutation: {line}")
+                mutations[-1][key] = value.strip()
+    for m in mutations:
+        for key in ("file", "old", "case"):
+            if not m.get(key):
+                raise Fault(f"{m['at']}: [{m['name']}] has no {key}")
+    return mutations
+
+
+def changed(source, mutation):
+    with open(os.path.join(source, mutation["file"]), encoding="utf-8") as file:
+        text = file.read()
+    count = text.count(mutation["old"])
+    if count != 1:
+        raise Fault(f"{mutation['at']}: stands {count} times in {mutation['file']}: {mutation['old']}")
+    return text.replace(mutation["old"], mutation["new"])
+
+
+def case_files(mutation):
+    return sorted({f"tests/sim/{name.split('/')[0]}_cases.cpp" for name in mutation["case"].split()})
+
+
+class Build:
+    def __init__(self, source, build):
+        self.source, self.build = os.path.abspath(source), os.path.abspath(build)
+        self.commands = {}
+        with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as file:
+            for entry in json.load(file):
+                if "sim_cases" in entry["command"] or "/src/" in entry["file"]:
+                    self.commands.setdefault(os.path.relpath(entry["file"], self.source), entry)
+        self.library = os.path.join(self.build, "libdunlin.a")
+        main = self.commands["tests/sim/cases.cpp"]
+        words = shlex.split(main["command"])
+        self.main = os.path.join(main["directory"], words[words.index("-o") + 1])
+
+    def compile(self, unit, overlay):
+        entry = self.commands.get(unit)
+        if entry is None:
+            raise Fault(f"{unit} is not part of {self.build}")
+        words = shlex.split(entry["command"])
+        output = os.path.join(overlay, unit.replace("/", "_") + ".o")
+        words[words.index("-o") + 1] = output
+        for option in ("-MF", "-MT"):
+            if option in words:
+                del words[words.index(option):words.index(option) + 2]
+        words = [w for w in words if w != "-MD"]
+        copy = os.path.join(overlay, unit)
+        if os.path.exists(copy):
+            words[words.index("-c") + 1] = copy
+        first = 2 if os.path.basename(words[0]) == "ccache" else 1
+        words[first:first] = ["-I" + os.path.join(overlay, "src"), "-I" + os.path.join(overlay, "include"), "-w"]
+        done = subprocess.run(words, cwd=entry["directory"], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Fault(f"{unit} cannot be compiled:\n{done.stderr[-2000:]}")
+        return output
+
+    def link(self, objects, program):
+        words = ["g++", "-o", program, *objects, self.main, self.library, "-lpthread"]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Fault(f"cannot be linked:\n{done.stderr[-2000:]}")
+
+
+def try_mutation(build, mutation):
+    """(noticed, by what, seconds)"""
+    begin = time.monotonic()
+    overlay = tempfile.mkdtemp(prefix="dunlin-mutation-")
+    try:
+        path = os.path.join(overlay, mutation["file"])
+        os.makedirs(os.path.dirname(path))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(changed(build.source, mutation))
+        units = case_files(mutation) + mutation["with"].split()
+        if mutation["file"].endswith(".cpp"):
+            units.append(mutation["file"])
+        program = os.path.join(overlay, "cases")
+        build.link([build.compile(u, overlay) for u in sorted(set(units))], program)
+        words = [program, "--quiet", *mutation["case"].split()]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=CASE_SECONDS)
+            noticed, text = done.returncode != 0, (done.stdout + done.stderr)
+            if done.returncode == 2:
+                raise Fault(f"{mutation['at']}: {text}")
+            what = next((line for line in text.splitlines()[1:]), f"ended with {done.returncode}") if noticed else ""
+        except subprocess.TimeoutExpired:
+            noticed, what = False, f"no case has failed in {CASE_SECONDS} s"
+        return noticed, what, time.monotonic() - begin
+    finally:
+        shutil.rmtree(overlay)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("build")
+    parser.add_argument("--sample", type=int, help="only so many, spread over the list")
+    parser.add_argument("--only", help="those whose name or file contains this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    build = Build(arguments.source, arguments.build)
+    mutations = read_mutations(os.path.join(arguments.source, "tests/mutation"))
+    for m in mutations:
+        changed(build.source, m)  # all can be made, whichever are tried
+    if arguments.only:
+        mutations = [m for m in mutations if arguments.only in m["name"] or arguments.only in m["file"]]
+    if arguments.sample:
+        step = max(1, len(mutations) // arguments.sample)
+        mutations = mutations[::step][:arguments.sample]
+    if not mutations:
+        raise Fault("no such mutation")
+    survivors, wrong = [], []
+
+    def attempt(m):
+        try:
+            return try_mutation(build, m)
+        except Fault as fault:
+            return None, str(fault), 0  # the list is at fault; the others are tried all the same
+
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for m, (noticed, what, seconds) in zip(mutations, pool.map(attempt, mutations)):
+            if noticed is None:
+                print(f"CANNOT BE TRIED  {m['file']}: {m['name']}: {what}", flush=True)
+                wrong.append(m)
+                continue
+            print(f"{'noticed ' if noticed else 'SURVIVES'} {seconds:5.1f} s  {m['file']}: {m['name']}{': ' + what[:150] if what else ''}",
+                  flush=True)
+            if not noticed:
+                survivors.append(m)
+            if noticed == ("harmless" in m):
+                wrong.append(m)
+    print(f"{len(mutations)} mutations, {len(mutations) - len(survivors)} noticed, in {time.monotonic() - begin:.0f} s")
+    for m in survivors:
+        print(f"survivor: {m['file']}: {m['name']}: {m.get('harmless', 'no reason is known')}")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Fault as fault:
+        print(f"mutate: {fault}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,346 @@
+// Publish and subscribe, requests, buckets, connecting: what goes right, and what is said when it does not.
+#include "nats/servers.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+namespace nats = dunlin::nats;
+using support::nats_servers;
+using nats_message = support::nats_test;
+
+nats::errc code_of(const auto& f) {
+    try {
+        f();
+    } catch (const nats::error& e) {
+        std::printf("%s\n", e.what());
+        return static_cast<nats::errc>(e.code().value());
+    }
+    return {};
+}
+
+TEST_F(nats_message, WhatIsPublishedReachesThoseWhoSubscribeWithItsHeaders) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto all = cluster.subscribe("news.>");
+        cluster.publish("news.sport", "goal", {{"Lang", "en"}, {"Lang", "de"}});
+        auto m = all.recv();
+        ASSERT_TRUE(m);
+        EXPECT_EQ(m->subject(), "news.sport");
+        EXPECT_EQ(m->data(), "goal");
+        EXPECT_EQ(m->header("Lang"), "en");
+        EXPECT_EQ(m->all_headers().size(), 2u);
+        EXPECT_FALSE(all.recv_for(50ms));
+        auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 50ms);
+        EXPECT_THROW(all.recv(ctx), dunlin::context_cancelled);
+        dunlin::go([&] { cluster.publish("news.x", "1"); });
+        dunlin::select(nats::on_message(all, [](std::optional<nats::message> got) { EXPECT_EQ(got->data(), "1"); }));
+        all.close();
+        EXPECT_FALSE(all.recv());
+        EXPECT_EQ(code_of([&] { cluster.publish("no subject", ""); }), nats::errc::refused);
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, AReaderThatIsTooSlowGetsWhatItsPolicySays) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto waits = cluster.subscribe("a", {.buffer = 4});
+        auto drops = cluster.subscribe("a", {.buffer = 4, .when_slow = nats::when_slow::drop_oldest});
+        auto fails = cluster.subscribe("a", {.buffer = 4, .when_slow = nats::when_slow::fail});
+        auto small = cluster.subscribe("a", {.buffer = 4, .overflow_bytes = 200});
+        for (int i = 0; i < 100; ++i) cluster.publish("a", std::to_string(i));
+        cluster.flush();
+        for (int i = 0; i < 100; ++i) EXPECT_EQ(waits.recv()->data(), std::to_string(i));
+        for (int i = 96; i < 100; ++i) EXPECT_EQ(drops.recv()->data(), std::to_string(i));
+        EXPECT_EQ(drops.dropped(), 96u);
+        for (int i = 0; i < 4; ++i) EXPECT_EQ(fails.recv()->data(), std::to_string(i));
+        EXPECT_EQ(code_of([&] { fails.recv(); }), nats::errc::slow_consumer);
+        EXPECT_EQ(code_of([&] {
+            for (;;) small.recv();
+        }),
+            nats::errc::slow_consumer);
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        EXPECT_EQ(code_of([&] { cluster.request("double", "4"); }), nats::errc::no_responders);
+        auto server = nats::serve(cluster, "double", [](const nats::message& m, const dunlin::context& ctx) {
+            if (m.data() == "bad") throw std::runtime_error("not a number");
+            EXPECT_TRUE(ctx.deadline());
+            const std::string* trace = ctx.value(nats::trace_id);
+            return std::to_string(2 * std::stoi(std::string(m.data()))) + (trace != nullptr ? *trace : "");
+        });
+        EXPECT_EQ(cluster.request("double", "4").data(), "8");
+        EXPECT_EQ(cluster.request("double", "4", dunlin::with_value(dunlin::context(), nats::trace_id, std::string("-t1"))).data(), "8-t1");
+        try {
+            cluster.request("double", "bad");
+            ADD_FAILURE();
+        } catch (const nats::error& e) {
+            EXPECT_EQ(e.code(), nats::errc::handler_failed);
+            EXPECT_EQ(e.words(), "not a number");
+        }
+        server.close();
+        cluster.close();
+    });
+}
+
+// The loop's thread and senders in a hurry write beside each other: libnats takes a write of nothing for the end of the connection.
+TEST_F(nats_message, ManyThatAreInAHurryAtOnceKeepTheConnectionStress) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto server = nats::serve(cluster, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
+        dunlin::wait_group all;
+        for (int w = 0; w < 4; ++w) {
+            all.go([&] {
+                for (int i = 0; i < 250; ++i) {
+                    cluster.publish("others", "x");  // wakes the thread
+                    EXPECT_EQ(cluster.request("echo", "x").data(), "x");
+                }
+            });
+        }
+        all.wait();
+        EXPECT_EQ(cluster.stats().reconnects, 0u);
+        cluster.close();
+    });
+}
+
+// Of two connections to one server: what one of them serves or subscribes to is known when the call returns.
+TEST_F(nats_message, WhatIsServedIsReachedFromAnotherConnectionAtOnce) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto one = nats::connect(servers.urls()), other = nats::connect(servers.urls());
+        for (int i = 0; i < 50; ++i) {
+            const std::string subject = "s" + std::to_string(i);
+            auto server = nats::serve(other, subject, [](const nats::message&, const dunlin::context&) -> std::string { return "here"; });
+            EXPECT_EQ(one.request(subject, "").data(), "here");
+            auto subscription = other.subscribe(subject + ".x");
+            one.publish(subject + ".x", "now");
+            auto m = subscription.recv_for(5s);
+            ASSERT_TRUE(m) << i;
+        }
+        other.close();
+        one.close();
+    });
+}
+
+// drain(): requests that have arrived and that no goroutine has begun are answered.
+TEST_F(nats_message, ADrainedServerAnswersWhatHasBeenSentToIt) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto one = nats::connect(servers.urls()), other = nats::connect(servers.urls());
+        for (int round = 0; round < 20; ++round) {
+            auto server = nats::serve(other, "work", [](const nats::message&, const dunlin::context&) -> std::string { return "done"; }, {.at_once = 2});
+            std::atomic<int> done{0}, refused{0}, lost{0};
+            dunlin::wait_group all;
+            for (int i = 0; i < 100; ++i) {
+                all.go([&] {
+                    auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 3s);
+                    try {
+                        one.request("work", "", ctx);
+                        ++done;
+                    } catch (const nats::error& e) {
+                        ++(e.code() == nats::errc::no_responders ? refused : lost);
+                    } catch (const dunlin::context_cancelled&) {
+                        ++lost;
+                    }
+                });
+            }
+            support::eventually([&] { return done > 0; });
+            server.drain();
+            all.wait();
+            EXPECT_EQ(lost, 0) << done << " done, " << refused << " refused";
+        }
+        other.close();
+        one.close();
+    });
+}
+
+TEST_F(nats_message, ACallerThatNoLongerWaitsCancelsTheHandler) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto other = nats::connect(servers.urls());
+        dunlin::chan<std::string> ended(4);
+        auto server = nats::serve(other, "slow", [&](const nats::message&, const dunlin::context& ctx) -> std::string {
+            ctx.done().recv();
+            ended.send(ctx.err() == dunlin::errc::cancelled ? "cancelled" : "deadline");
+            return "";
+        });
+        auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+        dunlin::go([cancel = cancel] {
+            dunlin::sleep_for(200ms);
+            cancel();
+        });
+        EXPECT_THROW(cluster.request("slow", "", ctx), dunlin::context_cancelled);
+        EXPECT_EQ(ended.recv_for(5s).value_or("neither"), "cancelled");
+        server.close();
+        other.close();
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, AServerTakesSoManyAtOnceAndSaysWhenItIsBusy) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        std::atomic<int> now{0}, most{0};
+        dunlin::chan<int> go_on;
+        auto server = nats::serve(
+            cluster, "work",
+            [&](const nats::message&, const dunlin::context&) -> std::string {
+                const int n = ++now;
+                for (int m = most; n > m && !most.compare_exchange_weak(m, n);) continue;
+                go_on.recv();
+                --now;
+                return "done";
+            },
+            {.at_once = 2, .queued = 3});
+        std::atomic<int> done{0}, busy{0};
+        dunlin::wait_group all;
+        for (int i = 0; i < 8; ++i) {
+            all.go([&] {
+                try {
+                    cluster.request("work", "");
+                    ++done;
+                } catch (const nats::error& e) {
+                    if (e.code() == nats::errc::busy) ++busy;
+                }
+            });
+        }
+        support::eventually([&] { return busy == 3; });
+        for (int i = 0; i < 5; ++i) go_on.send(1);
+        all.wait();
+        EXPECT_EQ(done, 5);
+        EXPECT_EQ(most, 2);
+        server.drain();
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, ABucketKeepsValuesWithRevisionsAndItsChangesAreWatched) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto bucket = cluster.bucket<std::string>("settings");
+        EXPECT_FALSE(bucket.get("colour"));
+        const auto first = bucket.create("colour", "red");
+        EXPECT_EQ(code_of([&] { bucket.create("colour", "blue"); }), nats::errc::wrong_revision);
+        auto watch = bucket.watch();
+        auto e = watch.recv();
+        EXPECT_EQ(e.key, "colour");
+        EXPECT_EQ(e.value, "red");
+        const auto second = bucket.update("colour", "blue", first);
+        EXPECT_EQ(code_of([&] { bucket.update("colour", "green", first); }), nats::errc::wrong_revision);
+        EXPECT_EQ(bucket.get("colour")->value, "blue");
+        EXPECT_EQ(bucket.get("colour")->revision, second);
+        e = watch.recv();
+        EXPECT_EQ(e.value, "blue");
+        EXPECT_EQ(e.revision, second);
+        bucket.erase("colour");
+        EXPECT_FALSE(bucket.get("colour"));
+        EXPECT_FALSE(watch.recv().value);
+        bucket.create("colour", "white");
+        EXPECT_EQ(watch.recv().value, "white");
+        EXPECT_EQ(code_of([&] { bucket.put("a b", ""); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.bucket<std::string>("settings", {.history = 5}); }), nats::errc::other_settings);
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, NoServerIsSaidWithEachAddress) {
+    const std::string a = "nats://127.0.0.1:" + std::to_string(support::free_port());
+    const std::string b = "nats://user:secret@127.0.0.1:" + std::to_string(support::free_port());
+    try {
+        nats::connect(a + "," + b, {.timeout = 500ms});
+        FAIL();
+    } catch (const nats::error& e) {
+        EXPECT_EQ(e.code(), nats::errc::no_server);
+        const std::string what = e.what();
+        EXPECT_NE(what.find(a + ": Connection refused"), what.npos) << what;
+        EXPECT_EQ(what.find("secret"), what.npos) << what;
+        EXPECT_NE(what.find("tried for"), what.npos) << what;
+    }
+}
+
+TEST_F(nats_message, WrongCredentialsAndForbiddenSubjectsAreSaid) {
+    nats_servers servers(1, "authorization { users: [{user: u, password: p, permissions: {publish: {deny: [\"secret\", \"$JS.API.STREAM.INFO.no\"]}}}] }\n");
+    dunlin::run([&] {
+        EXPECT_EQ(code_of([&] { nats::connect(servers.urls(), {.user = "u", .password = "x"}); }), nats::errc::credentials);
+        auto cluster = nats::connect(servers.urls(), {.user = "u", .password = "p"});
+        EXPECT_EQ(code_of([&] { cluster.queue<std::string>("no"); }), nats::errc::not_permitted);
+        EXPECT_EQ(code_of([&] { cluster.request("secret", ""); }), nats::errc::not_permitted);
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, PayloadsUpToTheServersLimit) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<std::string>("jobs");
+        std::string large(8'000'000, 'x');
+        jobs.send(large);
+        jobs.send_async(large);
+        EXPECT_TRUE(jobs.flush().empty());
+        auto consumer = jobs.consume({.in_flight = 2});
+        for (int i = 0; i < 2; ++i) {
+            auto d = consumer.recv();
+            EXPECT_TRUE(**d == large);
+            d->done();
+        }
+        large.resize(9'000'000);
+        EXPECT_EQ(code_of([&] { jobs.send(large); }), nats::errc::payload_too_large);
+        jobs.send_async(large, nats::once_by("large"));
+        const auto left = jobs.flush();
+        ASSERT_EQ(left.size(), 1u);
+        EXPECT_EQ(left[0].id, "large");
+        EXPECT_EQ(left[0].code, nats::errc::payload_too_large);
+        cluster.close();
+    });
+}
+
+TEST_F(nats_message, WhatWaitsWhenItIsClosedIsTold) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<std::string>("jobs");
+        auto consumer = jobs.consume();
+        auto subscription = cluster.subscribe("x");
+        dunlin::go([&] {
+            dunlin::sleep_for(100ms);
+            cluster.close();
+        });
+        EXPECT_FALSE(consumer.recv());
+        EXPECT_FALSE(subscription.recv());
+        EXPECT_EQ(code_of([&] { jobs.send("x"); }), nats::errc::closed);
+    });
+}
+
+// The calls of goroutines that the end of a run() has frozen hold nothing that others need.
+TEST_F(nats_message, ARunThatEndsInTheMidstOfCallsLeavesTheConnectionUsable) {
+    nats_servers servers;
+    auto cluster = nats::connect(servers.urls());
+    auto jobs = cluster.queue<std::string>("jobs");
+    for (int round = 0; round < 20; ++round) {
+        dunlin::run([&] {
+            for (int i = 0; i < 8; ++i) {
+                dunlin::go([&] {
+                    for (;;) cluster.publish("x", "y");
+                });
+            }
+            dunlin::sleep_for(5ms);
+        });
+        jobs.send(std::to_string(round));
+    }
+    EXPECT_EQ(jobs.size().messages, 20u);
+    cluster.close();
+}
+
+}  // namespace

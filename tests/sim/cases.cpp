@@ -1,0 +1,159 @@
+// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..." --model tso|cxx] NAME...: explores the cases whose names begin so.
+// Prints a line for each way of exploring one, and the story of the first failure. 0: all hold; 1: one fails; 2: misuse.
+#include "sim/cases.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace dunlin::sim_cases {
+
+std::vector<protocol_case>& all() {
+    static std::vector<protocol_case> cases;
+    return cases;
+}
+
+add::add(std::string name, std::vector<sim::options> runs, sim::case_function build) {
+    all().push_back({std::move(name), std::move(runs), std::move(build)});
+}
+
+std::vector<sim::options> exhaustively(unsigned tso_detours, unsigned cxx_detours) {
+    return {{.model = sim::memory::tso, .executions = 3'000'000, .detours = tso_detours},
+            {.model = sim::memory::cxx, .executions = 3'000'000, .detours = cxx_detours}};
+}
+
+std::vector<sim::options> at_random(std::size_t executions) {
+    std::vector<sim::options> runs;
+    for (const sim::memory m : {sim::memory::tso, sim::memory::cxx}) {
+        runs.push_back({.order = sim::order::random, .model = m, .executions = executions});
+        runs.push_back({.order = sim::order::pct, .model = m, .executions = executions, .depth = 3});
+    }
+    return runs;
+}
+
+std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim::options> b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+namespace {
+
+const char* const orders[] = {"random", "pct", "round robin", "every order"};
+const char* const models[] = {"sequential", "tso", "cxx"};
+
+struct arguments {
+    std::uint64_t seed = 1;
+    bool quiet = false;
+    const char* replay = nullptr;
+    sim::memory model = sim::memory::tso;
+    std::vector<std::string_view> names;
+};
+
+[[noreturn]] void misuse(const char* what) {
+    std::fprintf(stderr, "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES --model tso|cxx] NAME...\n", what);
+    std::exit(2);
+}
+
+arguments read_arguments(int argc, char** argv) {
+    arguments a;
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view word = argv[i];
+        const auto value = [&] {
+            if (++i == argc) misuse("an option lacks its value");
+            return argv[i];
+        };
+        if (word == "--seed") {
+            char* end = nullptr;
+            const char* text = value();
+            a.seed = std::strtoull(text, &end, 10);
+            if (*text < '0' || *text > '9' || *end != 0) misuse("a seed is a number");
+        } else if (word == "--quiet") {
+            a.quiet = true;
+        } else if (word == "--replay") {
+            a.replay = value();
+        } else if (word == "--model") {
+            const std::string_view model = value();
+            if (model != "tso" && model != "cxx") misuse("a model is tso or cxx");
+            a.model = model == "tso" ? sim::memory::tso : sim::memory::cxx;
+        } else if (word.starts_with("--")) {
+            misuse("unknown option");
+        } else {
+            a.names.push_back(word);
+        }
+    }
+    return a;
+}
+
+bool wanted(const arguments& a, const protocol_case& c) {
+    if (a.names.empty()) return true;
+    for (const std::string_view name : a.names) {
+        if (std::string_view(c.name).starts_with(name)) return true;
+    }
+    return false;
+}
+
+// The end of a story that is very long.
+std::string shortened(const std::string& story) {
+    constexpr std::size_t most = 16'000;
+    if (story.size() <= most) return story;
+    return "   ...\n" + story.substr(story.find('\n', story.size() - most) + 1);
+}
+
+// False: it fails.
+bool run(const arguments& a, const protocol_case& c, sim::options o) {
+    o.seed = a.seed;
+    const auto begin = std::chrono::steady_clock::now();
+    const sim::result r = sim::explore(o, c.build);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const char* const model = models[static_cast<int>(o.model)];
+    if (!a.quiet || !r.holds()) {
+        std::string way = orders[static_cast<int>(o.order)];
+        if (o.order == sim::order::exhaustive && o.detours != every) way += " of " + std::to_string(o.detours) + " detours";
+        std::printf("%-34s %-4s %-28s %8zu executions %9zu steps %6.1f s %s, hash %016llx\n", c.name.c_str(), model, way.c_str(),
+                    r.executions, r.steps, seconds,
+                    !r.holds() ? "FAILS" : (o.order != sim::order::exhaustive || r.complete) ? "holds" : "INCOMPLETE",
+                    static_cast<unsigned long long>(r.hash));
+    }
+    if (!r.holds()) {
+        std::printf("%s\n%sagain: sim_cases --model %s --replay '%s' %s\n", r.failure.c_str(), shortened(r.story).c_str(), model,
+                    sim::text_of(r.choices).c_str(), c.name.c_str());
+    }
+    std::fflush(stdout);
+    return r.holds() && (o.order != sim::order::exhaustive || r.complete);
+}
+
+int main_of(const arguments& a) {
+    bool found = false, all_hold = true;
+    for (const protocol_case& c : all()) {
+        if (!wanted(a, c)) continue;
+        found = true;
+        if (a.replay != nullptr) {
+            const sim::result r = sim::replay({.model = a.model}, sim::choices_in(a.replay), c.build);
+            std::printf("%s%s\n", r.story.c_str(), r.failure.c_str());
+            return !r.holds();
+        }
+        for (const sim::options& o : c.runs) {
+            if (!run(a, c, o)) {
+                all_hold = false;
+                break;
+            }
+        }
+    }
+    if (!found) misuse("no case of that name");
+    return !all_hold;
+}
+
+}  // namespace
+
+}  // namespace dunlin::sim_cases
+
+int main(int argc, char** argv) {
+    try {
+        return dunlin::sim_cases::main_of(dunlin::sim_cases::read_arguments(argc, argv));
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "sim_cases: %s\n", e.what());
+        return 2;
+    }
+}

@@ -1,0 +1,101 @@
+// The gate of a descriptor: it is closed once, by the last, and not while another uses it.
+#include "platform/futex.h"
+#include "platform/mortal_lock.h"
+#include "poll/gate.h"
+#include "sim/cases.h"
+
+namespace {
+
+using namespace dunlin;
+using namespace dunlin::sim_cases;
+using netpoll::direction;
+using netpoll::gate;
+
+struct gate_state {
+    gate g;
+    sim::variable<int> read_place{0, "how far readers have read"};
+    sim::variable<int> open{1, "the descriptor"};
+    sim::variable<int> closings{0, "how often it was closed"};
+
+    void use() { sim::require(open.get() == 1, "a closed descriptor is used"); }
+    void end() {
+        open.set(0);
+        closings.set(closings.get() + 1);
+    }
+};
+
+// Reads if it may. True: others of its kind wait, and its turn is handed on.
+void read(gate_state& s) {
+    if (s.g.enter(direction::read) != gate::entry::in) return;
+    s.use();
+    s.read_place.set(s.read_place.get() + 1);
+    bool last = false;
+    sim::require(s.g.leave(direction::read, last), "somebody waits, and nobody said so");
+    if (last) s.end();
+}
+
+void close(gate_state& s) {
+    if (s.g.close() && s.g.end_use()) s.end();
+}
+
+void closed_once(sim::scenario& s, gate_state& g) {
+    s.at_end([&g] { sim::require(g.closings.get() == 1, "it is not closed, or twice"); });
+}
+
+const add readers{"gate/readers_and_closer", exhaustively(), [](sim::scenario& s) {
+    auto& g = s.make<gate_state>("gate");
+    s.thread("reader", [&g] { read(g); });
+    s.thread("other reader", [&g] { read(g); });
+    s.thread("closer", [&g] { close(g); });
+    closed_once(s, g);
+}};
+
+const add users{"gate/user_reader_writer_and_two_closers", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
+    auto& g = s.make<gate_state>("gate");
+    s.thread("reader", [&g] { read(g); });
+    s.thread("user", [&g] {
+        if (!g.g.use()) return;
+        g.use();
+        if (g.g.end_use()) g.end();
+    });
+    s.thread("closer", [&g] { close(g); });
+    s.thread("other closer", [&g] { close(g); });
+    closed_once(s, g);
+}};
+
+// A reader that finds another inside says that it waits; the other finds that, or the saying fails.
+const add waiting{"gate/a_waiter_is_seen", exhaustively(), [](sim::scenario& s) {
+    struct state : gate_state {
+        platform::mortal_lock lock;  // the descriptor's
+        bool waits = false;          // lock
+        platform::atomic<std::uint32_t> turn{0};
+    };
+    auto& g = s.make<state>("gate");
+    const auto read_in_turn = [&g] {
+        while (g.g.enter(direction::read) != gate::entry::in) {
+            g.lock.lock();
+            const gate::entry e = g.g.announce(direction::read);
+            g.waits = e == gate::entry::busy;
+            g.lock.unlock();
+            if (e != gate::entry::busy) continue;
+            // Whoever leaves hands its turn on: this one is inside then.
+            while (g.turn.load(std::memory_order_acquire) == 0) platform::futex_wait(g.turn, 0);
+            break;
+        }
+        g.read_place.set(g.read_place.get() + 1);
+        bool last = false;
+        if (g.g.leave(direction::read, last)) return;
+        g.lock.lock();
+        sim::require(g.waits, "nobody waits");
+        g.waits = false;
+        g.g.nobody_waits(direction::read);
+        g.lock.unlock();
+        g.turn.store(1, std::memory_order_release);
+        platform::futex_wake(g.turn);
+    };
+    s.thread("reader", read_in_turn);
+    s.thread("other", read_in_turn);
+    s.at_end([&g] { sim::require(g.read_place.get() == 2, "a turn is lost"); });
+}};
+
+}  // namespace

@@ -1,0 +1,145 @@
+"""Profiles are what pprof reads: decoded here by the numbers of profile.proto, and by Go's own `go tool pprof` where Go is installed.
+Run by ctest as tools/profile.
+
+Usage: profile_test.py SCENE, which is tests/debuggers/scene.cpp.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
+RECEIVERS = 40
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
+
+
+def fields(data):
+    """[(number of the field, value)] of a message: ints, and bytes for what has a length."""
+    at, result = 0, []
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7f) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            result.append((key >> 3, varint()))
+        elif key & 7 == 2:
+            size = varint()
+            assert at + size <= len(data)
+            result.append((key >> 3, data[at:at + size]))
+            at += size
+        else:
+            raise AssertionError(f"wire type {key & 7}")
+    return result
+
+
+def packed(data):
+    values, value, shift = [], 0, 0
+    for byte in data:
+        value |= (byte & 0x7f) << shift
+        shift += 7
+        if byte < 0x80:
+            values.append(value)
+            value = shift = 0
+    return values
+
+
+class Decoded:
+    """samples: [([(function, file, line)] innermost first, value, labels)]"""
+
+    def __init__(self, data):
+        whole = fields(data)
+        texts = [v.decode() for k, v in whole if k == 6]
+        assert texts[0] == ""
+        of = lambda number: [dict(fields(v)) for k, v in whole if k == number]
+        self.type = [(texts[t[1]], texts[t[2]]) for t in of(1)]
+        functions = {f[1]: (texts[f[2]], texts[f.get(4, 0)]) for f in of(5)}
+        self.locations = {}
+        for location in of(4):
+            line = dict(fields(location[4]))
+            self.locations[location[1]] = (*functions[line[1]], line[2])
+            assert location[2] == 1  # the mapping
+        self.mappings = of(3)
+        self.samples = []
+        for k, v in whole:
+            if k == 2:
+                sample = fields(v)
+                places = [self.locations[i] for f, b in sample if f == 1 for i in packed(b)]
+                values = [n for f, b in sample if f == 2 for n in packed(b)]
+                labels = {texts[dict(fields(b))[1]]: texts[dict(fields(b))[2]] for f, b in sample if f == 3}
+                self.samples.append((places, values[0], labels))
+
+
+class Profile(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="dunlin-profile-")
+        cls.path = os.path.join(cls.folder, "goroutines.pb")
+        subprocess.run([SCENE, str(RECEIVERS), "profile", cls.path], env=ENVIRONMENT, check=True, timeout=60)
+        with open(cls.path, "rb") as file:
+            cls.profile = Decoded(file.read())
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def test_counts_every_goroutine_once(self):
+        self.assertEqual(self.profile.type, [("goroutine", "count")])
+        self.assertEqual(sum(value for _, value, _ in self.profile.samples), RECEIVERS + 11)
+        self.assertEqual(len(self.profile.mappings), 1)
+
+    def test_stacks_and_labels(self):
+        def with_function(name):
+            return [s for s in self.profile.samples if any(name in function for function, _, _ in s[0])]
+
+        receivers = [s for s in with_function("outer_receiver")]
+        if not receivers:  # it has left by a tail call
+            receivers = [s for s in with_function("receive_for_ever") if s[1] > 1]
+        self.assertEqual(sum(value for _, value, _ in receivers), RECEIVERS)
+        self.assertEqual(receivers[0][2]["state"], "chan receive")
+        place = next(p for p in receivers[0][0] if "receive_for_ever" in p[0])
+        self.assertEqual(place[1], "scene.cpp")
+        self.assertGreater(place[2], 20)
+        (sleeper,) = with_function("sleep_long")
+        self.assertEqual((sleeper[1], sleeper[2]["name"], sleeper[2]["user"], sleeper[2]["state"]), (1, "sleeper", "anna", "sleep"))
+
+    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    def test_go_tool_pprof_reads_it(self):
+        # Where Go does not bring pprof compiled, this compiles it and keeps it: a minute of CPU time.
+        cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(["go", "tool", "pprof", "-h"], capture_output=True, env={**ENVIRONMENT, "HOME": self.folder, "GOTOOLCHAIN": "local", "GOCACHE": cache})
+
+        def pprof(*options):
+            done = subprocess.run(["go", "tool", "pprof", *options, self.path], capture_output=True, text=True, timeout=100,
+                                  env={**ENVIRONMENT, "HOME": self.folder, "GOTOOLCHAIN": "local", "GOCACHE": cache})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return done.stdout
+
+        top = pprof("-text", "-nodecount=100")
+        self.assertIn("Type: goroutine", top)
+        self.assertRegex(top, rf"of {RECEIVERS + 11} total")
+        peek = pprof("-peek", "receive_for_ever")
+        self.assertRegex(peek, rf"\b{RECEIVERS + 1}\b.*receive_for_ever")
+        raw = pprof("-raw")
+        self.assertIn("goroutine/count", raw)
+        self.assertIn("state:[chan receive]", raw)
+        self.assertIn("user:[anna]", raw)
+        self.assertRegex(pprof("-traces", "-tagfocus", "name=sleeper"), r"sleep_long")
+        self.assertRegex(pprof("-tags"), r"chan receive")
+
+
+if __name__ == "__main__":
+    unittest.main()
