@@ -154,12 +154,52 @@ struct function {
     friend bool operator<(const function& a, const function& b) noexcept { return a.begin != b.begin ? a.begin < b.begin : a.size < b.size; }
 };
 
+// Lines that were looked up before: to find one takes reading its sequence from the beginning, and dumps ask for the same addresses again and again.
+// Filled once and never emptied; what finds no place is looked up each time.
+class known_lines {
+public:
+    const source_line* find(std::uintptr_t address) const noexcept {
+        for (std::size_t i = 0; i < probes; ++i) {
+            const place& p = at(address, i);
+            // Acquire: pairs with the release in keep(), which publishes the other two.
+            if (p.state.load(std::memory_order_acquire) == filled && p.address == address) return &p.line;
+        }
+        return nullptr;
+    }
+    void keep(std::uintptr_t address, const source_line& line) noexcept {
+        for (std::size_t i = 0; i < probes; ++i) {
+            place& p = const_cast<place&>(at(address, i));
+            std::uint32_t none = empty;
+            if (!p.state.compare_exchange_strong(none, being_filled, std::memory_order_relaxed)) continue;
+            p.address = address;
+            p.line = line;
+            p.state.store(filled, std::memory_order_release);
+            return;
+        }
+    }
+
+private:
+    enum state : std::uint32_t { empty, being_filled, filled };
+    struct place {
+        platform::atomic<std::uint32_t> state{empty};
+        std::uintptr_t address = 0;
+        source_line line;
+    };
+    static constexpr std::size_t places = 2048, probes = 8;
+
+    const place& at(std::uintptr_t address, std::size_t i) const noexcept {
+        return places_[((address * 0x9e3779b97f4a7c15u >> 32) + i) % places];
+    }
+    place places_[places];
+};
+
 struct image {
     object where;
     elf_file file;  // empty if there is none, or not the one that was loaded
     file_bytes names;
     std::span<function> functions;  // sorted
     line_table lines;
+    mutable known_lines known;
     image* next = nullptr;
 
     bool is_of(const object& o) const noexcept {
@@ -210,7 +250,7 @@ void discard(image* i) noexcept {
 image* make_image(const object& o) noexcept {
     std::byte* memory = platform::reserve(sizeof(image), platform::page_size());
     if (memory == nullptr) return nullptr;
-    auto* i = ::new (memory) image{.where = o, .file = map_file(*o.path ? o.path : "/proc/self/exe"), .names = {}, .functions = {}, .lines = {}};
+    auto* i = ::new (memory) image{.where = o, .file = map_file(*o.path ? o.path : "/proc/self/exe"), .names = {}, .functions = {}, .lines = {}, .known = {}};
     if (!is_file_of(i->file, o)) {
         unmap_file(i->file);
         i->file = {};
@@ -295,8 +335,11 @@ source_line find_line(std::uintptr_t address) noexcept {
     const object o = object_at(address);
     const image* i = o.path ? image_of(o) : nullptr;
     if (i == nullptr) return {};
+    if (const source_line* known = i->known.find(address - o.bias)) return *known;
     const function* f = function_at(*i, address - o.bias);
-    return i->lines.find(f ? f->begin : address - o.bias, address - o.bias);
+    const source_line found = i->lines.find(f ? f->begin : address - o.bias, address - o.bias);
+    i->known.keep(address - o.bias, found);
+    return found;
 }
 
 }  // namespace dunlin::stack
