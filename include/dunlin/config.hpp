@@ -50,12 +50,24 @@
 #else
 #define DUNLIN_HAS_FEATURE(x) 0
 #endif
+// What g++ says by the first of each pair, clang says by the second. Everything else asks these two, which are 0 or 1.
 #if defined(__SANITIZE_ADDRESS__) || DUNLIN_HAS_FEATURE(address_sanitizer)
+#define DUNLIN_ADDRESS_SANITIZER 1
+#else
+#define DUNLIN_ADDRESS_SANITIZER 0
+#endif
+#if defined(__SANITIZE_THREAD__) || DUNLIN_HAS_FEATURE(thread_sanitizer)
+#define DUNLIN_THREAD_SANITIZER 1
+#else
+#define DUNLIN_THREAD_SANITIZER 0
+#endif
+#undef DUNLIN_HAS_FEATURE
+#if DUNLIN_ADDRESS_SANITIZER
 #define DUNLIN_BUILT_ADDRESS dunlin_must_be_built_with_address_sanitizer_as_this_program_is
 #else
 #define DUNLIN_BUILT_ADDRESS dunlin_must_be_built_without_address_sanitizer_as_this_program_is
 #endif
-#if defined(__SANITIZE_THREAD__) || DUNLIN_HAS_FEATURE(thread_sanitizer)
+#if DUNLIN_THREAD_SANITIZER
 #define DUNLIN_BUILT_THREAD dunlin_must_be_built_with_thread_sanitizer_as_this_program_is
 #else
 #define DUNLIN_BUILT_THREAD dunlin_must_be_built_without_thread_sanitizer_as_this_program_is
@@ -70,7 +82,6 @@
 #else
 #define DUNLIN_BUILT_STRINGS dunlin_must_be_built_with_GLIBCXX_USE_CXX11_ABI_0_as_this_program_is
 #endif
-#undef DUNLIN_HAS_FEATURE
 
 #if __has_attribute(retain)
 #define DUNLIN_RETAIN gnu::used, gnu::retain // also with --gc-sections

@@ -5,6 +5,8 @@
 // fatal          the program's mistake or ours, said in words; never returns.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <string_view>
 
 #include "platform/text.h"
@@ -23,7 +25,7 @@ namespace dunlin::platform {
     (__builtin_expect(!!(condition), 1) ? void(0) : ::dunlin::platform::check_failed(what, __FILE__, __LINE__))
 
 // Not in the checking build, whose threads are virtual: these checks are about real ones.
-#if !defined(DUNLIN_SIM) && (!defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#if !defined(DUNLIN_SIM) && (!defined(NDEBUG) || DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER)
 #define DUNLIN_CHECKING 1
 #define DUNLIN_DCHECK(condition, what) DUNLIN_CHECK(condition, what)
 #else

@@ -2,12 +2,13 @@
 
 #if DUNLIN_CHECKING
 
+#include <dunlin/config.hpp>
 #include <dunlin/detail/atomic.hpp>
 
 #include <cstddef>
 #include <iterator>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t), void (*free_hook)(const volatile void*));
 #endif
 
@@ -47,7 +48,7 @@ void require(bool condition, const char* rule) noexcept {
     check_failed(rule, __FILE__, __LINE__);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
 
 void look_at_allocation() noexcept {
     const held_locks& h = mine;
@@ -106,7 +107,7 @@ void end_lock_checks() noexcept { mine.failed = true; }
 }
 
 void watch_allocations() noexcept {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
     static platform::atomic<bool> watched{false};
     if (watched.exchange(true, std::memory_order_relaxed)) return;
     __sanitizer_install_malloc_and_free_hooks([](const volatile void*, std::size_t) { look_at_allocation(); },

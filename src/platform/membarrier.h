@@ -6,6 +6,8 @@
 // Where the kernel refuses (gVisor, old seccomp filters) light_barrier() becomes a real fence: 5 ns on each entry.
 #pragma once
 
+#include <dunlin/config.hpp>
+
 #include <atomic>
 #include <source_location>
 
@@ -30,7 +32,7 @@ inline void light_barrier(const std::source_location& where = std::source_locati
     if (__builtin_expect(asymmetric_barriers, 1)) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
-#if !defined(__SANITIZE_THREAD__)
+#if !DUNLIN_THREAD_SANITIZER
         std::atomic_thread_fence(std::memory_order_seq_cst);
 #else
         __sync_synchronize();

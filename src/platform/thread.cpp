@@ -1,5 +1,7 @@
 #include "platform/thread.h"
 
+#include <dunlin/config.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -26,7 +28,7 @@ namespace {
 // The scheduler needs little, but on_thread_stack() promises what any thread has; less where ten thousand of them would not fit into a quarter of the
 // addresses; and under a sanitizer, which writes an eighth as much when the thread begins.
 std::size_t worker_stack_bytes() noexcept {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
     return 2 << 20;
 #else
     constexpr std::size_t least = 320 << 10;  // signal_stack included

@@ -104,7 +104,8 @@ void abandon(machine* m, goroutine* self) noexcept {
     call_monitor_for_lost();
     m->leaving = nullptr;
     *m->exceptions = {};
-    stack::before_last_switch(m->own_stack);
+    // Not the last switch of one that has ended: its frames stay, timers and other goroutines point to them.
+    stack::before_switch(self->fake, m->own_stack);
     stack::jump_context(&m->scheduler_context);
 }
 

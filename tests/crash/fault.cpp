@@ -181,7 +181,6 @@ int ignored_fault() {
 // ---- handlers of the program's --------------------------------------------------------------------------------------
 
 std::atomic<int> calls{0};
-volatile bool mask_was_right = false, on_signal_stack = false;
 
 void* volatile wanted_address = nullptr;
 

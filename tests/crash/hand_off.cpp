@@ -158,7 +158,7 @@ void install_own_handler() {
 // The program's own handler was there first: it is passed the program's own signals, and only those.
 int own_handler_before() {
     install_own_handler();
-#if defined(__SANITIZE_THREAD__)
+#if DUNLIN_THREAD_SANITIZER
     loop_until_taken();
 #else
     loop_until_stopped();

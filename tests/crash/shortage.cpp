@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 
 static std::atomic<int> threads_left{-1};  // how many more can be had, unlike forbid_threads() for a while; negative: any number
 
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if !DUNLIN_THREAD_SANITIZER && !DUNLIN_ADDRESS_SANITIZER
 // In the place of libc's, which it calls.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*entry)(void*), void* argument) noexcept {
     static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));

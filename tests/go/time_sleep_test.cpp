@@ -354,8 +354,8 @@ TEST_P(GoSleep, TestReset) {
 TEST_P(GoSleep, TestZeroTimer) {
     allow(120s);
     const int n = support::sanitized ? 2000 : procs() == 2 ? 1'000'000 : 100'000;
-    run([n] {
-        const auto test = [n](const char* kind, auto make) {
+    run([&] {
+        const auto test = [&](const char* kind, auto make) {
             std::vector<std::int32_t> took(static_cast<std::size_t>(n));
             for (auto& ns : took) {
                 const auto begin = clock::now();

@@ -165,11 +165,11 @@ TEST_P(Packet, WhatDidNotFitCanBeSeen) {
             }
             std::error_code ec;
             b.set_read_deadline(1ms);
-            EXPECT_EQ((b.read_message(got, ec).size, ec), has_timed_out);
+            EXPECT_EQ((static_cast<void>(b.read_message(got, ec)), ec), has_timed_out);
             EXPECT_EQ(code_of([&] { b.read_message(got); }), has_timed_out);
             b.clear_deadline();
             const auto over = dunlin::context::with_timeout(dunlin::context::background(), 1ms);
-            EXPECT_EQ((b.read_message(got, over, ec).whole_size, ec), std::error_code(dunlin::errc::deadline_exceeded));
+            EXPECT_EQ((static_cast<void>(b.read_message(got, over, ec)), ec), std::error_code(dunlin::errc::deadline_exceeded));
             EXPECT_THROW(b.read_message(got, over), dunlin::context_cancelled);
         }
     });

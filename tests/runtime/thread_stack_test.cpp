@@ -17,7 +17,7 @@ namespace {
 class ThreadStack : public support::each_p {};
 EACH_P(ThreadStack);
 
-// Whether a local variable lies where the system says that this thread's stack is.
+// Whether this function's frame lies where the system says that this thread's stack is.
 bool stands_on_its_threads_stack() {
     pthread_attr_t attributes;
     void* low = nullptr;
@@ -25,8 +25,8 @@ bool stands_on_its_threads_stack() {
     if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
-    volatile char here = 0;
-    const auto address = reinterpret_cast<std::uintptr_t>(&here), begin = reinterpret_cast<std::uintptr_t>(low);
+    // Not that of a local variable: AddressSanitizer may keep those elsewhere.
+    const auto address = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)), begin = reinterpret_cast<std::uintptr_t>(low);
     return address >= begin && address < begin + size && size >= (std::size_t{320} << 10);
 }
 

@@ -1,5 +1,7 @@
 #include "stack/arena.h"
 
+#include <dunlin/config.hpp>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,17 +29,7 @@ using namespace dunlin::stack;
 using dunlin::platform::guard_kind;
 using dunlin::platform::page_size;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-#else
-constexpr bool sanitized = false;
-#endif
+constexpr bool sanitized = DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER;
 
 // Arenas are never destroyed, like the one of the library.
 arena& new_arena(guard_kind kind = guard_kind::automatic) {

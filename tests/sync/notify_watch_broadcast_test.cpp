@@ -359,7 +359,7 @@ TEST_P(Broadcast, NothingIsLostWithoutAWord) {
     run([] {
         const dunlin::broadcast<int> b(16);
         const int total = support::rounds(5000);
-        const auto follow = [total](dunlin::broadcast_receiver<int> rx) {
+        const auto follow = [](dunlin::broadcast_receiver<int> rx) {
             std::uint64_t received = 0, missed = 0;
             int last = -1;
             const auto take = [&](int v) {
