@@ -31,6 +31,7 @@
 #include "fs/watcher.h"
 #include "io/describe.h"
 #include "io/operation.h"
+#include "platform/cpu.h"
 #include "sched/preempt.h"
 #include "stack/sanitizer.h"
 
@@ -66,7 +67,7 @@ private:
 
 // ---- the handler -----------------------------------------------------------------------------------------------------------------------------
 
-__attribute__((no_sanitize("thread"))) void on_signal(int signal) noexcept {
+DUNLIN_NOT_INSTRUMENTED void on_signal(int signal) noexcept {
     __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);  // pairs with the exchange in deliver_signals(), for order only
     fs::ring();
 }

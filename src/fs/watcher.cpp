@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "park/waiter.h"
+#include "platform/cpu.h"
 #include "platform/lock.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
@@ -127,7 +128,7 @@ void unwatch_descriptor(int fd) noexcept {
 }
 
 // May interrupt ThreadSanitizer itself, so it is not instrumented; nor does it call what is: the builtins stay in this function, std::atomic's members may not.
-__attribute__((no_sanitize("thread"))) void ring() noexcept {
+DUNLIN_NOT_INSTRUMENTED void ring() noexcept {
     const std::uint64_t one = 1;
     platform::raw_syscall(SYS_write, __atomic_load_n(&bell, __ATOMIC_RELAXED), platform::syscall_arg(&one), sizeof one);
 }
