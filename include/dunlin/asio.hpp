@@ -63,7 +63,7 @@ public:
         }
         auto* made = new asio_category(wanted);
         made->next_ = first;
-        // Codes are equal if their categories are one object: who comes second takes the first one's.
+        // Codes are equal if their categories are one object: the second thread takes the first one's.
         if (list().compare_exchange_strong(first, made, std::memory_order_acq_rel)) return *made;
         delete made;
         return of(wanted);
@@ -110,8 +110,8 @@ inline asio_error_code to_asio(const std::error_code& ec) {
     return foreign_error(ec);
 }
 
-// Asio wants an executor of whatever its timers may belong to. Nobody runs this one, and no thread belongs to it. Never destroyed: streams that static
-// objects hold refer to it.
+// Asio wants an executor of whatever its timers may belong to. This one is never run, and no thread belongs to it.
+// Never destroyed: streams that static objects hold refer to it.
 inline asio_library::io_context& asio_idle_context() {
     static auto& c = *new asio_library::io_context(1);
     return c;
@@ -169,7 +169,7 @@ public:
     /// The lowest that speaks Asio's language: this one.
     lowest_layer_type& lowest_layer() noexcept { return *this; }
     const lowest_layer_type& lowest_layer() const noexcept { return *this; }
-    /// Of a context that nobody runs: some libraries want one although they only wait synchronously.
+    /// Of a context that is never run: some libraries want one although they only wait synchronously.
     executor_type get_executor() const noexcept { return detail::asio_idle_context().get_executor(); }
 
     void close() { stream_.close(); }

@@ -90,8 +90,8 @@ public:
     }
     void arrive_and_wait(std::source_location where = std::source_location::current()) { wait(arrive(), where); }
     void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) { wait(arrive(), ctx, where); }
-    /// Arrives, and takes no part in later phases. Throws std::logic_error if nobody is expected any more in this
-    /// phase, and still takes part then.
+    /// Arrives, and takes no part in later phases. Throws std::logic_error if no more arrivals are expected in this
+    /// phase; the caller then takes part still.
     void arrive_and_drop() { complete_if_last(core_.arrive_and_drop()); }
 
 private:

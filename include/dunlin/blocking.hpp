@@ -49,8 +49,8 @@ template <class F>
 /// Calls f() and returns what it returns, for an f that may block its thread: a read of a slow file, getaddrinfo(), a library that waits by itself.
 ///
 /// Thread    f runs on this thread, on the goroutine's own stack: thread_local variables and locks are as without blocking().
-/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once where calls of this place have lasted, else after
-///           some tens of microseconds. With nobody waiting it stays.
+/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once where calls of this
+///           place have lasted, else after some tens of microseconds. While no other goroutine waits it stays.
 /// After     The goroutine has a processor again: the old one, an idle one, or it waits for its turn in the global queue and may go on on another
 ///           thread. errno is what f left, on whichever thread that is. Compilers keep errno's address over calls: read it in the function
 ///           that made the call, that is, inside f (which is never inlined), and return it, or read it afterwards in a function that is not inlined.
@@ -137,8 +137,8 @@ std::invoke_result_t<F> on_thread_stack(F&& f) {
 
 /// From construction to destruction the calling goroutine is not preempted: it keeps its processor however long it computes, and no signal stops its thread.
 /// It still leaves when it parks or yields, and a thread that sleeps in the kernel still loses its processor. For the rare code that must not
-/// be interrupted: a spin lock, a measurement. Others may starve meanwhile. When the scope ends and somebody has waited, the goroutine yields.
-/// Scopes nest. On a plain thread: nothing.
+/// be interrupted: a spin lock, a measurement. Others may starve meanwhile. If another goroutine has waited when the
+/// scope ends, the goroutine yields. Scopes nest. On a plain thread: nothing.
 /// Cost      About a nanosecond. Source: Go's acquirem.
 class no_preempt {
 public:

@@ -1,4 +1,4 @@
-// chan.hpp - channels: values handed from whoever sends to whoever receives.
+// chan.hpp - channels: values handed from senders to receivers.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -51,7 +51,7 @@ private:
 
 namespace detail {
 
-// For those who make the value in place.
+// For code that makes the value in place.
 struct received_access {
     template <class T>
     static channel_status& status(received<T>& r) noexcept {
@@ -112,8 +112,9 @@ public:
     ///
     /// value     Moved from when it was sent, and only then: after an exception it is as it was.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). Nil channel: for ever.
-    /// Order     Those who wait are served first come first served. The send happens before the return of the receive that gets the value; with a
-    ///           capacity of C, the k-th receive happens before the return of the send number k + C.
+    /// Order     Waiting senders are served first come, first served. The send happens before the return of the receive
+    ///           that gets the value; with a capacity of C, the k-th receive happens before the return of the send
+    ///           number k + C.
     /// Throws    channel_closed if the channel is closed, before or while it waits.
     /// Cost      One lock, no allocation. Figures: docs/benchmarks.md, ping-pong and buffered.
     /// Source    Go specification, "Send statements". Go panics where this throws.
@@ -191,7 +192,8 @@ public:
         return try_send(std::move(copy));
     }
 
-    /// No more values: receivers get what is in the buffer and then nullopt, those who wait at once. Senders that wait get channel_closed.
+    /// No more values: receivers get what is in the buffer and then nullopt, waiting receivers at once. Senders that
+    /// wait get channel_closed.
     /// Throws    channel_closed if it is closed already, or nil.
     /// Order     The close happens before the return of a receive that returns nullopt because of it.
     void close() const { channel_close(core()); }
@@ -411,8 +413,8 @@ private:
     detail::chan_handle handle_;
 };
 
-/// A channel: values of type T go from those who send to those who receive, in order. A counted handle: copies are the same channel, which
-/// lives as long as any of them. From goroutines and plain threads, in any mix.
+/// A channel: values of type T go from senders to receivers, in order. A counted handle: copies are the same channel,
+/// which lives as long as any of them. From goroutines and plain threads, in any mix.
 ///
 /// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other party be inside its operation still.
 ///

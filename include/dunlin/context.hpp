@@ -233,8 +233,9 @@ public:
         return static_cast<const T*>(detail::value_of_node(core(), typeid(stored), &stored, typeid(T)));
     }
 
-    /// For libraries that take a std::stop_token: stop is requested when the context is done. Its callbacks run in whoever cancels, and must not park: the
-    /// standard library recognises them by their thread. The token does not keep the context.
+    /// For libraries that take a std::stop_token: stop is requested when the context is done. The thread or goroutine
+    /// that cancels runs its callbacks. They must not park: the standard library recognises them by their thread. The
+    /// token does not keep the context.
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
     /// Runs f() in a goroutine of its own when the context is done; at once if it is. It does not keep the context: of one that is dropped it never runs.

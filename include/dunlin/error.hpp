@@ -17,7 +17,7 @@ enum class errc {
     deadline_exceeded,  ///< Go: context.DeadlineExceeded
     end_of_file,        ///< the stream has ended before all was read that had to be
     no_deadlines,       ///< a file that cannot be polled has no deadlines
-    host_not_found,     ///< a name that nobody knows
+    host_not_found,     ///< a name that no server knows
     bad_address,        ///< an address or network that cannot be read
     peer_silent,        ///< the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline of one's own is std::errc::timed_out
 };

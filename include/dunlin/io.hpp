@@ -179,8 +179,9 @@ public:
     /// Closes it.
     ~io_handle() { detail::io_release(descriptor_); }
 
-    /// Wakes whoever waits in a call on it (they fail with errc::closed), and closes the descriptor when the last such call has ended: its number, and its
-    /// port, are free when close() returns (for a file or terminal that cannot be polled: when the last call has returned). A second close() does nothing.
+    /// Wakes all that wait in a call on it (these calls fail with errc::closed), and closes the descriptor when the
+    /// last such call has ended: its number, and its port, are free when close() returns (for a file or terminal that
+    /// cannot be polled: when the last call has returned). A second close() does nothing.
     void close() noexcept { detail::io_close(descriptor_); }
     bool is_open() const noexcept { return detail::io_is_open(descriptor_); }
     explicit operator bool() const noexcept { return is_open(); }
@@ -287,8 +288,9 @@ public:
 
     byte_stream() noexcept = default;
 
-    /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for everybody who shares its open file), another one is read and written by
-    /// blocking calls. It is closed with the object. Throws io_error; then `fd` is still the caller's.
+    /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for every holder of the same open file),
+    /// another one is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
+    /// still the caller's.
     static byte_stream adopt(int fd);
     static byte_stream adopt(int fd, std::error_code& ec) noexcept { return io_access::make<byte_stream>(detail::io_adopt(fd, ec)); }
 

@@ -131,7 +131,7 @@ public:
     stream accept(std::error_code& ec, where_type w = where_type::current());
     stream accept(const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
-    /// As io_handle::close(). Those who accept fail with errc::closed; a Unix socket's path is removed.
+    /// As io_handle::close(). Waiting accepts fail with errc::closed; a Unix socket's path is removed.
     void close() noexcept;
 
     address local_address() const;
@@ -183,7 +183,7 @@ public:
     std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, ctx, ec, w);
     }
-    /// The same from somebody who need not be known.
+    /// The same, from a sender whose address is not wanted.
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current());
@@ -342,7 +342,7 @@ DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 /// ("fe80::1:80": an error).
 /// Numbers, an empty host and "localhost" (both are this machine) are known without the resolver.
 /// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and others wait for their turn within their
-///           limit. A look-up that nobody waits for any more goes on unseen and counts among 192 others.
+///           limit. A look-up whose callers have all given up goes on unseen and counts among 192 others.
 /// Throws    io_error, errc::host_not_found for instance; context_cancelled.
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);

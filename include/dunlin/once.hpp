@@ -1,4 +1,4 @@
-// once.hpp - do something once, whoever comes first.
+// once.hpp - do something once: the first caller does it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -35,10 +35,10 @@ private:
     detail::one_shot done_;
 };
 
-/// Calls f(args...) if this is the first call with `flag`. Whoever comes while it runs waits until it has ended.
+/// Calls f(args...) if this is the first call with `flag`. Callers that come while it runs wait until it has ended.
 ///
-/// DIFFERS FROM std::call_once: when f throws, the exception goes to the caller whose call it was, and to nobody else; f COUNTS AS DONE AND IS NOT TRIED
-/// AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for everybody.
+/// DIFFERS FROM std::call_once: when f throws, the exception goes to that first caller only; f COUNTS AS DONE AND IS
+/// NOT TRIED AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for all callers.
 /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). A call from inside f with the same flag: for ever.
 /// Order     What f does happens before the return of every call_once() with the flag.
 /// Cost      A load, when it is done.
@@ -75,8 +75,7 @@ public:
     /// Has a function succeeded?
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
 
-    /// Calls f() unless one has succeeded; waits for one that runs. Throws what f throws, to the caller whose call it
-    /// was.
+    /// Calls f() unless one has succeeded; waits for one that runs. The caller that has called f gets what f throws.
     template <std::invocable F>
     void call(F&& f, std::source_location where = std::source_location::current()) {
         if (done()) return;

@@ -1,4 +1,4 @@
-// pool.hpp - objects that are kept for the next one who needs such an object.
+// pool.hpp - objects that are kept for the next caller that needs such an object.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -36,8 +36,9 @@ private:
 
 }  // namespace detail
 
-/// Objects that are kept for the next one who needs such an object: buffers, parsers, whatever is costly to make. From goroutines and plain threads, in
-/// any mix. What is in the pool may be destroyed by trim() at any time: a pool is no place to store things.
+/// Objects that are kept for the next caller that needs such an object: buffers, parsers, whatever is costly to make.
+/// From goroutines and plain threads, in any mix. What is in the pool may be destroyed by trim() at any time: a pool is
+/// no place to store things.
 ///
 /// Order     What happens before a put() happens before the return of the get() that gets the object.
 /// Cost      A lock of the processor's own; nothing is allocated while the pool has been as full before.

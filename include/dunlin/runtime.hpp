@@ -38,7 +38,7 @@ struct processor_stats {
     std::uint64_t steals = 0;           ///< successful steals by it
     std::uint64_t stolen = 0;           ///< goroutines it has stolen
     std::uint64_t run_next_steals = 0;  ///< of these, out of a LIFO slot
-    std::uint64_t in_place_joins = 0;   ///< children run on the stack of who waited for them
+    std::uint64_t in_place_joins = 0;   ///< children run on the stack of the goroutine that waited for them
     std::uint64_t parks = 0, yields = 0;
     std::uint64_t stacks_bound = 0;     ///< stacks taken because the goroutine before was parked on its own
     std::uint64_t blocking_calls = 0;   ///< calls of blocking() begun on it

@@ -57,13 +57,13 @@ struct no_handler {
     void operator()() const noexcept {}
 };
 
-// Of a channel that the case keeps alive, or, for the length of a full expression, somebody else does.
+// Of a channel that the case keeps alive, or, for the length of a full expression, the caller.
 class case_channel {
 public:
     case_channel(chan_core* core, bool own) noexcept : core_(core), owned_(own) {
         if (own) chan_handle::reference(core);
     }
-    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}  // whoever moves a case keeps it
+    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}  // code that moves a case keeps it
     case_channel& operator=(case_channel&&) = delete;
     ~case_channel() {
         if (owned_) chan_handle::release(core_);
@@ -490,8 +490,9 @@ private:
 ///
 /// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every moment one case is ready,
 /// `otherwise` is not taken. A channel may stand in several cases.
-/// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. Whoever is served by one of its cases while
-///           it waits knows that this channel is done with, not the others.
+/// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. A
+///           party that one of its cases serves while it waits knows that select() is done with this channel, not with
+///           the others.
 /// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;
 ///           std::invalid_argument for more than 65536 cases or two otherwise(); std::bad_alloc; what the handler throws.
@@ -534,7 +535,7 @@ template <detail::select_case_type... Cases>
 /// select() on the same cases again and again, until a handler returns loop::leave or throws; returns the index of the
 /// case whose handler left. The cases are made once: channels are those that they were made with, which it keeps alive,
 /// whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered until it is taken,
-/// and then no more. For a closed channel that nobody leaves, its handler is called again and again.
+/// and then no more. For a closed channel whose handler does not leave, the handler is called again and again.
 /// Throws    As select().
 template <detail::select_case_type... Cases>
 std::size_t select_loop(Cases&&... cases) {

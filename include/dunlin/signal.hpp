@@ -21,7 +21,8 @@ namespace dunlin {
 /// signals; what comes while it is full is lost. When all handles of the channel are gone it gets nothing more, and when that was the last for a
 /// signal, the signal does again what it did before (unless another handler has been installed since).
 /// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its signals; so a goroutine that does so is
-///           no deadlock. Which thread a signal interrupts is the kernel's choice; a signal that all threads block reaches nobody.
+///           no deadlock. Which thread a signal interrupts is the kernel's choice; a signal that all threads block is
+///           never delivered.
 /// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one that preempts goroutines; io_error;
 ///           std::bad_alloc.
 /// Cost      A signal takes the time of two wakes (some tens of microseconds).
@@ -52,7 +53,7 @@ private:
 /// stop() is called after the first.
 ///
 /// One thread or goroutine at a time may use the object; the contexts derived from it, and copies of it as a context,
-/// are anybody's. At its end it is cancelled, and with it what was derived from it.
+/// may be used by all. At its end it is cancelled, and with it what was derived from it.
 /// Threads   As signal_channel(). The context is cancelled on the library's own thread, whatever goroutines do.
 /// Throws    As signal_channel().
 class DUNLIN_API signal_context : public cancellable {

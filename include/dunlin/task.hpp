@@ -1,4 +1,4 @@
-// task.hpp - goroutines that somebody waits for: task<T> and task_group.
+// task.hpp - goroutines that are waited for: task<T> and task_group.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -28,7 +28,7 @@ namespace detail {
 
 // join() until `limit`. Throws std::bad_alloc.
 DUNLIN_API wait_outcome join_limited(goroutine_handle* g, const wait_limit& limit, std::source_location where);
-// Nobody will join g: its end starts `heir`, which has been made, at `entry`. False: g has ended already.
+// g will not be joined: its end starts `heir`, which has been made, at `entry`. False: g has ended already.
 DUNLIN_API bool leave_to_heir(goroutine_handle* g, new_goroutine heir, void (*entry)(void*)) noexcept;
 
 }  // namespace detail
@@ -97,7 +97,7 @@ struct task_frame {
 
     template <class... Values>
     explicit task_frame(std::in_place_t, Values&&... values) : call(std::in_place, std::forward<Values>(values)...) {}
-    ~task_frame() {}  // the call is destroyed by the goroutine, or by nobody if it never ran
+    ~task_frame() {}  // the goroutine destroys the call; if it never ran, the call stays undestroyed
 
     static void entry(void* raw) {
         task_frame& frame = *static_cast<task_frame*>(raw);
@@ -129,7 +129,7 @@ public:
         }
         return *this;
     }
-    /// Waits until the goroutine has ended; a result or exception that nobody took is dropped.
+    /// Waits until the goroutine has ended; a result or exception that was not taken is dropped.
     ~task() { finish(); }
 
     /// Waits until the goroutine has ended and returns its result or rethrows its exception. Once; the task holds nothing afterwards.
@@ -252,7 +252,8 @@ template <class R, class F, class... Args>
     return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
 
-/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to whoever calls get().
+/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to the
+/// caller of get().
 /// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join, fib.
 template <detail::not_options F>
 auto spawn(F&& f, std::source_location where = std::source_location::current()) {
@@ -309,7 +310,7 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 /// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
 ///
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can stop early.
-/// go() may be called from anywhere while somebody waits, by the members themselves above all; cancel() and context()
+/// go() may be called from anywhere while wait() waits, by the members themselves above all; cancel() and context()
 /// at any time, beside wait() too. wait() and the destructor: one at a time.
 /// With set_limit() go() waits for a place; a member that calls go() of its own group then keeps its place meanwhile.
 /// Results, as the members end: task_set.
@@ -320,7 +321,7 @@ public:
     explicit task_group(const dunlin::context& parent);
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
-    /// Waits for all; an exception that nobody asked for by wait() is dropped.
+    /// Waits for all; an exception that no wait() has asked for is dropped.
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.

@@ -20,7 +20,7 @@ namespace dunlin {
 
 namespace detail {
 
-// A one-shot timer without its channel is a number; the channel is made when somebody asks for it. `period_ns` 0: once.
+// A one-shot timer without its channel is a number; the channel is made when it is asked for. `period_ns` 0: once.
 DUNLIN_API chan_core* make_timer_channel(std::int64_t due_ns, std::int64_t period_ns);
 DUNLIN_API bool stop_timer_channel(chan_core* c) noexcept;
 DUNLIN_API bool reset_timer_channel(chan_core* c, std::int64_t due_ns, std::int64_t period_ns);
@@ -44,7 +44,8 @@ public:
     void drop() noexcept;             // release() of the timer's own
     void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
     void release(std::uint32_t n = 1) noexcept {
-        // The last one need not count down. Acquire-release: whoever deletes it sees what the others did with it.
+        // The last one need not count down. Acquire-release: the last one, which deletes it, sees what the others did
+        // with it.
         if (references_.load(std::memory_order_acquire) == n || references_.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
     }
 
@@ -73,11 +74,12 @@ private:
 
 /// Sends the time once, after `d` (Go's time.Timer). Starts at once. Movable.
 ///
-/// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that nobody has received counts as pending. The channel
-/// has length and capacity 0. Dropping the timer stops it, unless it was made by after_func(). The channel may be used by anybody; the timer itself by
-/// one goroutine or thread at a time.
+/// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that was not received counts
+/// as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by after_func().
+/// Any number of goroutines and threads may use the channel; one at a time the timer itself.
 /// Exact     Never early; in an idle process late by the time it takes to wake a thread. The value is when it was due.
-/// Cost      A clock reading: nothing else is done until somebody waits on the channel. after_func(): an entry in a heap of timers.
+/// Cost      A clock reading: nothing else is done until there is a waiter on the channel. after_func(): an entry in a
+///           heap of timers.
 class timer {
 public:
     using time_point = clock::time_point;

@@ -31,7 +31,7 @@ class session;  // tls/session.h
 enum class errc {
     truncated = 1,         ///< the connection has ended without a close_notify: what was to come may be missing
     certificate_rejected,  ///< the peer's certificate is not trusted, expired, of another host, ...
-    no_server_name,        ///< a client that verifies must know whom it talks to
+    no_server_name,        ///< a client that verifies must know the name of the server that it talks to
     flood,                 ///< the peer sends what brings no data (key updates, for instance) without end, or never reads the answers
     protocol,              ///< any other failure of TLS: no common version or cipher, a bad record, an alert of the peer
 };
@@ -44,7 +44,8 @@ inline std::error_code make_error_code(errc e) noexcept { return {static_cast<in
 enum class version { tls1_2,
     tls1_3 };
 
-/// Whom to trust and who one is (Go's tls.Config). A counted handle: set it up, then give it to any number of connections; changes concern later ones only.
+/// Which peers to trust, and the own identity (Go's tls.Config). A counted handle: set it up, then give it to any
+/// number of connections; changes concern later ones only.
 ///
 /// A client verifies the server: its chain by the system's trust store, its name, its dates. A server does not ask for certificates unless it is told to.
 /// The side of the connection decides, not how the config was made: a client that is given one from server() verifies too.
@@ -62,8 +63,8 @@ public:
     /// The same from memory.
     static config server_from_memory(std::string_view certificate_pem, std::string_view key_pem);
 
-    /// Who one is: for clients that servers ask for a certificate. One for each kind of key (RSA, EC, ...): a second one takes the place of the first of its
-    /// kind, for connections that are made from then on.
+    /// The own identity: of a server, and of a client that is asked for a certificate. One for each kind of key (RSA,
+    /// EC, ...): a second one takes the place of the first of its kind, for connections that are made from then on.
     config& certificate(const std::string& certificate_file, const std::string& key_file);
     config& certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
     /// In place of all that were named before, from the next connection on: for a certificate that is renewed while a listener runs. A listener has a copy of
@@ -75,11 +76,12 @@ public:
     config& trust(const std::string& file);
     config& trust_from_memory(std::string_view pem);
 
-    /// Servers: ask for a certificate and verify it by what trust() named; who has none is refused.
+    /// Servers: ask for a certificate and verify it by what trust() named; a client without one is refused.
     config& require_client_certificate();
     /// Clients: the name that the certificate must have, and that is told to the server (SNI), in place of the one that is dialled.
     config& server_name(std::string name);
-    /// Clients: accepts every certificate, and nothing else switches verification off. The connection is then open to whoever stands between: for tests.
+    /// Clients: accepts every certificate, and nothing else switches verification off. The connection is then open to
+    /// any attacker in between: for tests.
     config& insecure_skip_verify();
 
     /// Application protocols, the preferred one first: {"h2", "http/1.1"}. The server chooses; without a common one the handshake fails.
@@ -131,7 +133,8 @@ public:
     /// Closes it.
     ~stream();
 
-    /// Agrees on versions, keys and identities. The first read or write does it if nobody has before. dial() has done it.
+    /// Agrees on versions, keys and identities. The first read or write does it if it was not done before. dial() has
+    /// done it.
     void handshake(where_type w = where_type::current()) { handshake_with(nullptr, w); }
     void handshake(const dunlin::context& ctx, where_type w = where_type::current()) { handshake_with(&ctx, w); }
     void handshake(std::error_code& ec, where_type w = where_type::current()) { do_handshake(nullptr, ec, w); }
@@ -245,8 +248,9 @@ public:
     bool is_open() const noexcept { return network().is_open(); }
     explicit operator bool() const noexcept { return is_open(); }
 
-    /// As those of byte_stream: they end reads, writes and handshakes. A write that must first have the rest of a message of the peer (its tickets, a change of
-    /// keys), when nobody reads, reads it itself: the read deadline ends it then.
+    /// As those of byte_stream: they end reads, writes and handshakes. A write that must first have the rest of a
+    /// message of the peer (its tickets, a change of keys) reads it itself when no read is under way: the read deadline
+    /// ends it then.
     template <class T>
     void set_deadline(const T& t) {
         network().set_deadline(t);
@@ -330,7 +334,8 @@ public:
     listener() noexcept = default;
     listener(net::listener l, config c) : listener_(std::move(l)), config_(std::make_unique<config>(std::move(c))) {}
 
-    /// The next connection. Its handshake is made by its own first read or write, so that a slow client delays nobody. Otherwise as net::listener::accept().
+    /// The next connection. Its handshake is made by its own first read or write, so that a slow client delays no
+    /// other. Otherwise as net::listener::accept().
     stream accept(where_type w = where_type::current()) { return made(listener_.accept(w)); }
     stream accept(const dunlin::context& ctx, where_type w = where_type::current()) { return made(listener_.accept(ctx, w)); }
     stream accept(std::error_code& ec, where_type w = where_type::current()) { return made(listener_.accept(ec, w)); }

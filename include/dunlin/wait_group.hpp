@@ -18,8 +18,9 @@ namespace dunlin {
 
 namespace detail {
 
-// The counter behind wait_group, task_group and latch. One word: references, whether somebody waits, and things not done. The references keep a
-// shared counter alive while somebody is still in done(); the others, which stand alone, do not use them.
+// The counter behind wait_group, task_group and latch. One word: references, whether there are waiters, and things not
+// done. The references keep a shared counter alive while a caller is still in done(); counters that stand alone do not
+// use them.
 class DUNLIN_API group_counter {
 public:
     constexpr group_counter() noexcept = default;
@@ -55,7 +56,8 @@ public:
     // A member that holds a reference: both in one step.
     void add_member() noexcept { word_.fetch_add(one_reference + 1, std::memory_order_relaxed); }
     void member_done() noexcept {
-        // The common case: neither the last of those counted with somebody waiting, nor the last reference, nor counted down too often.
+        // The common case: neither the last thing counted while there are waiters, nor the last reference, nor counted
+        // down too often.
         std::uint64_t word = word_.load(std::memory_order_relaxed);
         if ((word & waiting) != 0 || static_cast<std::uint32_t>(word) == 0 || word >> reference_shift == 1 ||
             !word_.compare_exchange_strong(word, word - one_reference - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
@@ -104,7 +106,7 @@ public:
     }
     ~wait_group() { counter_->release(); }
 
-    /// Adds n, which may be negative. Reaching zero wakes all who wait.
+    /// Adds n, which may be negative. Reaching zero wakes all waiters.
     /// Throws std::logic_error "negative wait_group counter" if it would fall below zero, std::overflow_error if it
     /// would pass INT32_MAX (Go's limit); it leaves it as it is then.
     /// Order     What happens before an add that brings the counter to zero happens before the return of the waits it ends.

@@ -21,7 +21,7 @@ class context;
 /// What a call that does not wait has found, or one that waits for a limited time only.
 enum class channel_status : unsigned char {
     ok,           ///< the value was sent or received
-    would_block,  ///< nobody and nothing there; for a timed call: until its time was over
+    would_block,  ///< no partner and no value there; for a timed call: until its time was over
     closed,       ///< the channel is closed, and for a receive, drained
 };
 
@@ -126,7 +126,7 @@ public:
         if (c != nullptr) reinterpret_cast<chan_references*>(c)->references.fetch_add(1, std::memory_order_relaxed);
     }
     static void release(chan_core* c) noexcept {
-        // Acquire-release: whoever destroys it sees what the others did with it.
+        // Acquire-release: the last one, which destroys it, sees what the others did with it.
         if (c != nullptr && reinterpret_cast<chan_references*>(c)->references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_channel(c);
     }
 

@@ -19,7 +19,7 @@ struct go_options;
 
 namespace detail {
 
-struct goroutine_handle;  // a goroutine, for those who need not know more
+struct goroutine_handle;  // a goroutine, for code that need not know more
 
 struct new_goroutine {
     goroutine_handle* g;
@@ -27,13 +27,14 @@ struct new_goroutine {
 };
 
 enum class end_kind : unsigned char {
-    detached,  // nobody holds it
+    detached,  // no handle refers to it
     joinable,  // a task holds it, and calls join() and release()
 };
 
 /// A goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc, std::invalid_argument (options).
 DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where);
-/// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: who may run it in place (null: nobody; joinable: itself).
+/// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: a waiter of this group may run it in
+/// place (null: no waiter; joinable: itself).
 DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept;
 /// Gives it back unused.
 DUNLIN_API void discard(new_goroutine n) noexcept;

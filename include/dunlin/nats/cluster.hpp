@@ -82,7 +82,8 @@ public:
     template <class T>
     nats::bucket<T> bucket(const std::string& name, const bucket_options& o = {}) const;
 
-    /// Sends to those who subscribe to `subject` at this moment; nobody confirms. While there is no connection up to 8 MB are kept.
+    /// Sends to the subscribers of `subject` at this moment; none of them confirms. While there is no connection up to
+    /// 8 MB are kept.
     void publish(const std::string& subject, std::string_view data, const headers& h = {}) const;
     /// Waits until the server has had all that was published before.
     void flush(const context& ctx = {}) const;
@@ -92,8 +93,9 @@ public:
     subscription subscribe(const std::string& subject, const subscribe_options& o) const;
     subscription subscribe(const std::string& subject) const;
 
-    /// Asks those who serve `subject`, one of whom answers. The deadline of `ctx` and its trace_id travel along; when `ctx` is done before the answer
-    /// is here, the handler's context is cancelled. Without a deadline: connect_options::confirm.
+    /// Asks the servers of `subject`, one of which answers. The deadline of `ctx` and its trace_id travel along; when
+    /// `ctx` is done before the answer is here, the handler's context is cancelled. Without a deadline:
+    /// connect_options::confirm.
     /// Throws    errc::no_responders, busy, handler_failed, not_confirmed.
     message request(const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
 

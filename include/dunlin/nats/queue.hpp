@@ -59,7 +59,7 @@ struct queue_size {
     std::uint64_t in_flight; ///< of these, with a holder
 };
 
-/// A job that nobody could do, as it lies among the dead letters.
+/// A job that no consumer could do, as it lies among the dead letters.
 struct dead_letter {
     std::string data;             ///< the job's bytes
     std::string reason;           ///< of reject(), or why it does not decode, or how often it was delivered in vain
@@ -129,7 +129,7 @@ template <class T, class Handler>
 /// Takes jobs from a queue: a range of deliveries, and a case of select (on_delivery). Move-only; when it ends, what was fetched and not
 /// handed out yet is handed back.
 ///
-/// Flow      Nothing is fetched while nobody waits in it, and never more than in_flight less what is held.
+/// Flow      Nothing is fetched while no recv() waits in it, and never more than in_flight less what is held.
 /// Errors    recv() throws what has ended it: errc::stream_missing, credentials, ... Connections that come back do not.
 template <class T>
 class consumer {
@@ -173,7 +173,8 @@ public:
         }
     }
 
-    /// No more fetches; what was fetched and not handed out is handed back, those who wait get nullopt. Deliveries that are held stay so.
+    /// No more fetches; what was fetched and not handed out is handed back, waiting receivers get nullopt. Deliveries
+    /// that are held stay so.
     void stop() noexcept { detail::consuming::stop(*puller_); }
 
     class iterator {

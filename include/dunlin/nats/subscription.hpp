@@ -21,13 +21,13 @@ namespace dunlin::nats {
 
 /// What happens to a message that finds the buffer full.
 enum class when_slow {
-    wait,         ///< it waits behind it, in this process, up to overflow_bytes; then as fail. Nobody else is slowed
+    wait,         ///< it waits behind it, in this process, up to overflow_bytes; then as fail. No other one is slowed
     drop_oldest,  ///< the oldest is dropped, and counted
     fail,         ///< the subscription ends: what is in the buffer is read first, then recv() throws errc::slow_consumer
 };
 
 struct subscribe_options {
-    std::string group = {};                              ///< of those who subscribe in the same group, one gets each message
+    std::string group = {};                              ///< of the subscribers in the same group, one gets each message
     std::size_t buffer = 256;                            ///< messages
     nats::when_slow when_slow = when_slow::wait;
     std::size_t overflow_bytes = std::size_t{64} << 20;
