@@ -80,8 +80,8 @@ private:
 ///
 /// launch::async      in a goroutine of its own, at once. Also with both policies: a goroutine costs little, so there
 ///                    is no reason to wait.
-/// launch::deferred   in the first call of get() or wait() on the future, on the stack of its caller; never if there is
-/// no such call.
+/// launch::deferred   in the first get() or wait() of the future, on its caller's stack; never if there is no such
+/// call.
 ///
 /// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the
 ///           goroutine_local values.

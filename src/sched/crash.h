@@ -29,7 +29,8 @@ void leave_runtime_in_child() noexcept;
 void claim_report() noexcept;
 // The caller has claimed it before: this is a fault within its report.
 bool reports_itself() noexcept;
-// A report is being written that will end the process: does not return then. For whoever is about to end a run or the process.
+// A report is being written that will end the process: does not return then. For a thread that is about to end a run or
+// the process.
 void let_reports_finish() noexcept;
 
 // `goroutine 7 "writer"`

@@ -6,7 +6,7 @@
 //            so a new entry disturbs none that does not know it. `version` is raised when the meaning of one changes.
 // Found      by a note of the ELF file, of the owner "dunlin" and type 2, in a section of its own: it is loaded with the program, and
 //            strip leaves it. It is the distance from itself to the table, 4 bytes. A process has one for each copy of this library.
-// Cost       None: nobody in the process reads it.
+// Cost       None: the process itself never reads it.
 // Tests      tests/sched/debug_layout_test.cpp, tests/debuggers/
 #pragma once
 

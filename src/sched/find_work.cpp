@@ -8,14 +8,16 @@
 //              4. the local queue, first in first out
 //            take_global    a batch of the global queue
 //            find_work      on the machine's own stack: all that, then
-//              5. poll: whoever's descriptor has become ready, unless somebody sleeps in the poller
+//              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
 //              6. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
 //              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets it, on its own thread (preempt.h); else
 //                 watch for a few microseconds if another processor runs, since falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
-//              9. sleep in the poller, until the earliest timer of all or a descriptor, if nobody else does; else until handed a processor
-// Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
-//            handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead of 10 with a CAS.
+//              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
+//                 until handed a processor
+// Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
+//            busy victim by the retake handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead
+//            of 10 with a CAS.
 #include <dunlin/detail/atomic.hpp>
 
 #include <algorithm>
@@ -72,7 +74,8 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     return count;
 }
 
-// Readies what is due here. False: the world stops, and whoever asked for work shall find none. `chooses`: the caller is about to choose what to run.
+// Readies what is due here. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
+// to choose what to run.
 [[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
     if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
     p->events_due.store(false, std::memory_order_relaxed);
@@ -131,7 +134,7 @@ goroutine* find_local(machine* m, processor* p) noexcept {
             p->counts.run_next_hits.add();
             return g;
         }
-        // The chain of those who ready each other has had its time: it queues like everybody else.
+        // The chain of goroutines that ready each other has had its time: it queues like all others.
         push_local(p, g);
         submit_barrier();
         wake_if_idle();
@@ -351,8 +354,9 @@ goroutine* steal(machine* m, processor* p) noexcept {
 
 // ---- spinning ------------------------------------------------------------------------------------------------------------------------
 
-// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with more processors than those, who
-// searches takes a CPU from one who has the work (skynet at P = 64 on two busy CPUs: up to 7 s of CPU for 0.2 s of work).
+// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with
+// more processors than CPUs a searcher takes the CPU of a machine that has the work (skynet at P = 64 on two busy CPUs:
+// up to 7 s of CPU for 0.2 s of work).
 bool may_spin(machine* m) noexcept {
     if (m->spinning) return true;
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
@@ -408,8 +412,9 @@ bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_
 // Step 7. True: something has appeared, search again.
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
-    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // who has the work waits for our CPU
-    // Nobody else runs: what may come now comes from outside, rarely within microseconds, and from a descriptor it would not be seen here.
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread with the work waits for our CPU
+    // No other processor runs: what may come now comes from outside, rarely within microseconds, and from a descriptor
+    // it would not be seen here.
     if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) + 1 >= s.max_procs.load(std::memory_order_relaxed)) return false;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     const std::int64_t until = platform::now_ns() + watch_ns;
@@ -470,7 +475,8 @@ bool return_to_lender(machine* m) noexcept {
     return may;
 }
 
-// After R3 has found something; or, without a search, with something in hand: who comes for that wakes the monitor after he has delivered it.
+// After R3 has found something; or, without a search, with something in hand: then the caller wakes the monitor, after
+// it has delivered that.
 bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -495,7 +501,8 @@ bool search_again(machine* m) noexcept {
     do {
         retire_barrier();                                    // R2
         if (work_anywhere()) {                               // R3
-            // Who has joined since is served as well: from here on somebody searches, or there is no idle processor.
+            // The machines that have joined since (J1) are served as well: from here on one searches, or no processor
+            // is idle.
             retirers.store(0, std::memory_order_seq_cst);
             return come_back(m);
         }
@@ -529,8 +536,9 @@ bool sleep_for_events(machine* m) noexcept {
     // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has stood still.
     const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
-    // Whoever searched and finds wakes another (F2 of wake.h). Who comes with events or a deadline in hand does not search, and wakes another only if they are
-    // several: a second thread for each event would cost more than the event.
+    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a deadline in
+    // hand has not searched, and wakes another only if they are several: a second thread for each event would cost more
+    // than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
     if (back && due) collect_everywhere(m);
@@ -579,11 +587,13 @@ bool work_anywhere() noexcept {
 // ---- the search ----------------------------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
-    // Before anything is looked at. Acquires what those requests released that the thread maker has left to us: he reads the count by a read-modify-write.
+    // Before anything is looked at. Acquires what was released by the requests that the thread maker has left to us:
+    // the maker reads this count by a read-modify-write.
     the_scheduler.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
-    // No barrier, which is an interrupt on every CPU, if there is none: whoever puts one aside from now on looks for work himself (R2 and R3) or asks for
-    // another machine. What was put aside before this one was asked for is seen here: asking releases, the thread maker acquires. Nor if work is seen
-    // without it.
+    // The barrier is an interrupt on every CPU. It is left out if no processor is idle: a machine that puts one aside
+    // from now on looks for work itself (R2 and R3) or asks for another machine. A processor that was put aside before
+    // this machine was asked for is seen here: asking releases, the thread maker acquires. It is also left out if work
+    // is seen without it.
     if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
         if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
         if (work_anywhere() && come_back(m)) return has_come(m);
@@ -664,7 +674,7 @@ void timer_added(std::int64_t when) noexcept {
 
 void waiter_added() noexcept {
     submit_barrier();
-    // Who has claimed it looks at anybody_waits() after his barrier, as in timer_added().
+    // The machine that has claimed the poller looks at anybody_waits() after its barrier, as in timer_added().
     if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
 }
 

@@ -3,7 +3,7 @@
 // Problem    Each such thread would stay for the life of the process; and what its goroutine holds stays locked, a std::mutex that main wants next among it.
 // Threads    The youngest `frozen_kept` stay as they are. The others end, by the system call alone: no destructor of a thread_local runs, since its object may
 //            be half-changed, and a mutex that the goroutine held stays locked; so the last one that was seen to hold
-//            what somebody waits for stays too. Under a sanitizer, which keeps books on threads, all stay.
+//            what another thread waits for stays too. Under a sanitizer, which keeps books on threads, all stay.
 // Locks      The monitor looks, first after 5 ms, then less and less often, whether the main thread, the thread that was last inside run(), or one that
 //            runs a goroutine sleeps for a mutex or a read-write lock of glibc's whose owner (or writer) is one of those kept. If it still does a tenth
 //            of a second later, the thread maker says so on stderr and lets the owner go on until it has given the lock back, for two seconds at a

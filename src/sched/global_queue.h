@@ -6,8 +6,8 @@
 // Memory     is mapped, not malloc's: the scheduler lock is held here, and the owner of malloc's lock may stand still until the monitor, which waits for the
 //            scheduler lock, makes it go on (platform/lock_check.h, K3). Blocks are never given back: a 24th of what the descriptors
 //            take that were in them, which are not given back either.
-// No memory  for another block: the newcomers go to a list through goroutine::link, which is served when the blocks are empty. While it has
-//            anybody, newcomers join it, so the order stays.
+// No memory  for another block: the newcomers go to a list through goroutine::link, which is served when the blocks are
+//            empty. While it is not empty, newcomers join it, so the order stays.
 #pragma once
 
 #include <cstddef>

@@ -10,9 +10,9 @@
 //  function          from       to         runs on                who may call
 //  make_goroutine    -          dead       the caller's stack     any thread
 //  start_goroutine   dead       runnable   the caller's stack     any thread
-//  goroutine_loop    runnable   running    the stack it binds     find_work, or whoever leaves
+//  goroutine_loop    runnable   running    the stack it binds     find_work, or the goroutine that leaves
 //  park              running    waiting    its own stack          the goroutine itself
-//  ready             waiting    runnable   any stack              whoever took its waiter off a queue
+//  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
@@ -22,12 +22,14 @@
 // Two moments are hard.
 //
 // 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another thread may take g and want to
-//    run it. So whoever leaves clears `saved` first, then makes itself known, then switches; and the context that it switches to sets `saved`
-//    (after_switch), which is the commit of the departure. Whoever is about to execute g looks at `saved`. If it is not set yet, he does NOT
-//    wait where he stands: he may himself be leaving, and the other may be waiting for him. He switches to his thread's own stack
-//    first (that commits his own departure) and waits there. The wait is as long as a switch takes, unless the kernel preempts the
-//    leaving thread in it. (Go instead switches to the scheduler's stack first and runs an "unlock function" there; we go from goroutine to
-//    goroutine directly, and locks are released before the switch: docs/decisions/002-leaving.md.)
+//    run it. So the leaver clears `saved` first, then makes itself known, then switches; and the context that it
+//    switches to sets `saved` (after_switch), which is the commit of the departure. The executor, the machine that is
+//    about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait where it stands: it may be
+//    leaving a goroutine itself, and the other machine may be waiting for that one. It switches to its thread's own
+//    stack first (that commits its own departure) and waits there. The wait is as long as a switch takes, unless the
+//    kernel preempts the leaving thread in it. (Go instead switches to the scheduler's stack first and runs an "unlock
+//    function" there; we go from goroutine to goroutine directly, and locks are released before the switch:
+//    docs/decisions/002-leaving.md.)
 //
 // 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one new goroutine after
 //    the other, so a million short goroutines use one stack per machine. A goroutine that parks takes the stack along, loop and all; its
@@ -240,7 +242,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return {s->low(), static_cast<std::size_t>(s->end() - s->low()), stack::fiber_of(s->end())};
 }
 
-// The first act after every switch: commits the departure of whoever was here before.
+// The first act after every switch: commits the departure of the goroutine that was here before.
 [[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
     if (goroutine* left = m->leaving) {
         m->leaving = nullptr;
@@ -319,7 +321,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 
 namespace {
 
-// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs to whoever joins.
+// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
+// to the joiner.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
     processor* p = processor_of(m);
     p->counts.ended.add();
@@ -328,12 +331,13 @@ namespace {
     if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
     if (g->flags & goroutine::joinable) {
         if (g->flags & goroutine::in_place) {
-            // Whoever joins is the one on whose stack it ran.
+            // The joiner is the goroutine on whose stack it ran.
             g->join.store(1, std::memory_order_relaxed);
             return;
         }
-        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially consistent for a joiner in the lot: this
-        // comes before wake_joiner()'s look at who waits there, his announcement before his look at `join`. Weaker, both could miss the other.
+        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
+        // consistent for a joiner in the lot: this exchange comes before wake_joiner()'s look for a joiner there, and
+        // the joiner's announcement before its look at `join`. Weaker, both could miss the other.
         const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
         if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;
@@ -385,7 +389,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             take_over(m, g);
         }
         if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
-        g->group.store(nullptr, std::memory_order_relaxed);  // begun: nobody may run it in place any more
+        g->group.store(nullptr, std::memory_order_relaxed);  // begun: no waiter may run it in place any more
         *m->error_number = 0;
         leave(m);
         stack::dunlin_invoke(g->entry, g->frame());
@@ -516,13 +520,14 @@ namespace {
 // queue's own guarantee (every 61st tick) is find_local()'s.
 constexpr std::uint64_t yields_per_exchange = 8;
 
-// Nobody else here. (Work on other processors is theirs, or an idle machine's.)
+// There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
 [[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
     p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     leave(m);
 }
 
-// Self to the tail of the global queue; who stands at its head runs. Null: others have taken everybody, self included.
+// Self to the tail of the global queue; the goroutine at its head runs. Null: other processors have taken all, self
+// included.
 [[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -535,7 +540,8 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return oldest != nullptr ? oldest : take_global(p);
 }
 
-// Queues self and chooses who runs instead (null: nobody any more, another processor was quicker). False: there was nobody, self is running still.
+// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor was
+// quicker). False: there was none, self is running still.
 [[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);

@@ -47,7 +47,8 @@ bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
 // The second half by such a machine, for a goroutine that was made with its entry.
 void start_made_inside_runtime(goroutine* g) noexcept;
 
-// Waiting -> runnable, by whoever took g's waiter off its queue. Any thread. g may run and end before this returns.
+// Waiting -> runnable, by the thread that took g's waiter off its queue. Any thread. g may run and end before this
+// returns.
 void ready(goroutine* g) noexcept;
 // Many at once, linked by `link`: readies them all, then wakes.
 void ready_all(goroutine_list& list) noexcept;
@@ -73,10 +74,11 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
 // Readies what is due here. True: the world stops. find_work.cpp.
 bool look_around(processor* p) noexcept;
 inline constexpr std::uint32_t look_at_events_every = 16;  // a power of two
-// Running children in place goes around find_local(), and whoever does nothing else would starve everybody. True, now and then: it is somebody
-// else's turn, park instead. For the global queue that is the end of the slice and not the 61st tick: each turn of a goroutine from there parks the whole
-// chain of those who wait for each other on this stack, and if what comes is another branch of the same tree, its children overflow into the global queue,
-// and so on, until most of the tree waits at once (a tree of 10^8 took gigabytes).
+// Running children in place goes around find_local(): a goroutine that does nothing else would starve all others. True,
+// now and then: it is another one's turn, park instead. For the global queue that is the end of the slice and not the
+// 61st tick: each turn of a goroutine from there parks the whole chain of goroutines that wait for each other on this
+// stack, and if what comes is another branch of the same tree, its children overflow into the global queue, and so on,
+// until most of the tree waits at once (a tree of 10^8 took gigabytes).
 [[gnu::always_inline]] inline bool must_look_around(processor* p) noexcept {
     if (p->slice_over.load(std::memory_order_relaxed) != 0) return true;
     const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed);
@@ -99,9 +101,10 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept;
 // `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the machine it runs on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
 
-// Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nobody.
+// Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nothing.
 inline bool turn_of_preempted(const processor* p) noexcept { return p->slice_over.load(std::memory_order_relaxed) == 3; }
-// What only find_work() does, on the machine's own stack, is due: find_local() finds nobody although there may be somebody.
+// What only find_work() does, on the machine's own stack, is due: find_local() finds nothing although there may be a
+// runnable goroutine.
 inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 
 // Ends the current goroutine: destructors run, then it is dead.
@@ -131,7 +134,7 @@ goroutine* find_work(machine* m) noexcept;
 
 // Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
 void push_local(processor* p, goroutine* g) noexcept;
-void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: somebody was in it
+void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: run_next was full
 // What comes first where turns are long or a wait is to be measured (turns.h, waits.h). True: that was all.
 bool push_with_a_look(processor* p, goroutine* g) noexcept;
 // Returns the former occupant. Release publishes *g to a thief that takes it by the handshake.

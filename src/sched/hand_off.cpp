@@ -3,14 +3,16 @@
 // Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes while others wait.
 // Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and in-place joins tell whether its
 //            machine has come to the scheduler since the last look. If so all is well. If not, it is stuck, and:
-//              in blocking()             taken at the second look if somebody waits, after 10 ms if nobody does (so that the monitor may sleep)
+//              in blocking()             taken at the second look if a goroutine waits, after 10 ms if none does (so
+//                                        that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
-//              computing                 taken when it has computed 10 ms while somebody waits; lent as soon as it has had the processor for 0.2 ms if
-//                                        another has just been woken: by a timer that is due here, or from outside while all processors were stuck
+//              computing                 taken when it has computed 10 ms while a goroutine waits; lent as soon as it
+//                                        has had the processor for 0.2 ms if another has just been woken: by a timer
+//                                        that is due here, or from outside while all processors were stuck
 //            Taking is the handshake of machine.h: no signal, no help. The thread goes on as a stray.
-// Hand on    To an idle machine if anybody is runnable; else to a preempted goroutine's machine; if there is no idle machine to a
-//            preempted one all the same (nobody may be kept waiting for a new thread, see preempt.h); else to the idle list. New threads are made
-//            by the thread maker, in advance.
+// Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
+//            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
+//            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
 // Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What sleeps is looked at
 //            less and less often.
 // Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to wake it again. So the processor is
@@ -50,7 +52,7 @@ constexpr std::int64_t asleep_grace_ns = 100'000;
 // Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
-constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
+constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
 constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
@@ -97,13 +99,13 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     put_idle_processor(p, false);
     if (!stopping && has_local_work(p)) drain_to_global(p);
     s.lock.unlock();
-    // R2 and R3 of wake.h, for somebody who cannot search himself.
+    // R2 and R3 of wake.h, by the monitor, which cannot search itself.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 
-// True: there is somebody to hand p on to.
+// True: there is a machine to hand p on to.
 bool can_hand_on(const outlook& o) noexcept {
     const scheduler& s = the_scheduler;
     if (spare_machines() < 2) want_spare_machine();
@@ -122,7 +124,8 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool le
         m->slice_used_ns = used_ns;
         m->borrower = lends ? p : nullptr;
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: who sees it (queue_preempted) sees that m->p is null.
+        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: a thread that sees it
+        // (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
     }
     p->retake.unlock();
@@ -383,7 +386,7 @@ void look_at_processors(outlook& o) noexcept {
 
 namespace {
 
-// There is an idle processor and nobody else who wants it.
+// Gives m an idle processor. False: there is none, or other goroutines want it.
 bool give_back(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -438,7 +441,7 @@ void look_at_stray(machine* m, outlook& o) noexcept {
 
 std::int64_t stopping_since_ns = 0;
 
-// Who has stopped the world may wait for a lock of a goroutine that stands still.
+// The thread that has stopped the world may wait for a lock of a goroutine that stands still.
 void look_at_stopped_world(std::int64_t now) noexcept {
     if (!the_scheduler.stopping.load(std::memory_order_relaxed)) {
         stopping_since_ns = 0;

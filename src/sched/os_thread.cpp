@@ -24,7 +24,7 @@ namespace dunlin::sched {
 
 namespace {
 
-// To whoever can use it: a machine if there is anything to run, else the idle list.
+// Gives m's processor to a machine if there is anything to run, else to the idle list.
 void give_processor_away(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = release_processor(m);
@@ -40,7 +40,7 @@ void give_processor_away(machine* m) noexcept {
     // R2 and R3 of wake.h, for a machine that cannot come back itself.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
-    // And somebody has to sleep for the timers.
+    // And a machine has to sleep for the timers.
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 

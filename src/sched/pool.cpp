@@ -61,7 +61,8 @@ goroutine* cut_descriptor() noexcept {
     return g;
 }
 
-// Whole magazines go back and forth, so nobody walks a list of cold descriptors: the next magazine hangs on its first descriptor's `extra`.
+// Whole magazines go back and forth, so no list of cold descriptors is walked: the next magazine hangs on its first
+// descriptor's `extra`.
 goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
 void set_next_magazine(goroutine* first, goroutine* next) noexcept { first->extra = reinterpret_cast<goroutine_extra*>(next); }
 

@@ -45,7 +45,8 @@ bool cpus_are_scarce(const scheduler& s) noexcept {
     return s.max_procs.load(std::memory_order_relaxed) >= s.cpus.load(std::memory_order_relaxed);
 }
 
-// Under the lock. The first, or the second if that one stopped on `cpu`, which is free. Nobody is passed over twice.
+// Under the lock. The first, or the second if that one stopped on `cpu`, which is free. No machine is passed over
+// twice.
 machine* pop_preempted(scheduler& s, int cpu) noexcept {
     machine* m = s.preempted.pop_front();
     if (m == nullptr) return nullptr;
@@ -68,7 +69,7 @@ machine* pop_preempted(scheduler& s, int cpu) noexcept {
     return m;
 }
 
-// Whose turn it is, off the queue; null: nobody's, or the world stops and nobody has a turn.
+// Takes the machine whose turn it is off the queue. Null: there is none, or the world stops and there are no turns.
 machine* take_next_in_turn(int cpu) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -122,7 +123,8 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
-            s.preempted_since_ns = 0;  // the rest of its slice is due as soon as those have run for whom it was stopped
+            s.preempted_since_ns = 0;  // the rest of its slice is due as soon as the goroutines have run that it was
+                                       // stopped for
             s.preempted.push_front(m);
         } else {
             s.preempted.push_back(m);
@@ -198,8 +200,9 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     }
     m->rejects = 0;
     goroutine* g = m->current.load(std::memory_order_relaxed);
-    // From here to the end as if inside the runtime: whoever gives us a processor finds `taken` as it is and leaves it to us.
-    // The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime of a machine without a processor.
+    // From here to the end as if inside the runtime: a thread that gives us a processor finds `taken` as it is and
+    // leaves it to us. The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime
+    // of a machine without a processor.
     m->in_runtime.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool stop = queue_preempted(m, g);

@@ -7,18 +7,20 @@
 //               (hand_off.h). The thread computes on, without a processor. Its next call into the runtime would queue it (enter_slow).
 //            2  The monitor sends the thread a signal. The handler looks whether the thread is still a stray, in code where it may stop, and
 //               if so queues the machine as preempted and sleeps on resume_word, inside the handler, on the alternate signal stack.
-//            Whoever finds a preempted machine's turn come (find_work, the monitor) hands it his processor: the handler returns.
-//            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has done.
+//            The machine or monitor that finds the turn of a preempted machine come (find_work, hand_off) hands it a
+//            processor: the handler returns. A signal that comes late, or never (blocked, another handler installed),
+//            changes nothing that step 1 has done.
 // Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable; platform/lock_check.h, K2). In libc, the loader, the
 //            unwinder (safe_place.h): asked
 //            again each half a millisecond, and stopped there after `rejects_max` all the same, because code that throws or allocates all the
 //            time is hardly ever anywhere else. What it has computed meanwhile is a debt: it misses a turn for each slice of that.
 //            In a no_preempt scope: never; its processor is not taken either.
 // Locks      A thread that stands still may hold a lock for which others wait. They wait as blocked threads: their processors are handed on, and
-//            preempted goroutines have their turns, the holder's included. Nobody needs memory or a new thread for that: a preempted machine
-//            has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps its processor: then the
-//            monitor lets all preempted goroutines go on without processors (thaw_preempted), which needs neither. While the world is stopped nobody has a
-//            turn, and who stopped it may wait for a lock (a dump allocates): if that lasts, all go on too, and nobody is stopped then.
+//            preempted goroutines have their turns, the holder's included. That needs no memory and no new thread: a
+//            preempted machine has its own. What waits inside the runtime (for malloc's lock, to create a thread) keeps
+//            its processor: then the monitor lets all preempted goroutines go on without processors (thaw_preempted),
+//            which needs neither. While the world is stopped there are no turns, and the thread that stopped it may
+//            wait for a lock (a dump allocates). If that lasts, all go on too, and none is stopped meanwhile.
 // Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has turns of 0.2 ms from then on, until it has been stopped elsewhere
 //            `short_turns_of_spinners` times: what it waits for is mostly done by one that has no processor, perhaps one that is stopped, and with a
 //            FIFO lock by just one of them. Not less: at 0.05 ms all that comes out is preemptions.
@@ -28,9 +30,10 @@
 // System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
 //            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
 //            handler sees that and has the call made again (repair_call).
-// Turns      Everybody else first, then the preempted in order (but for one place, see pop_preempted); but after their share of the time (hand_off.cpp,
-//            whose_turn) it is the turn of one of them even if others are runnable always. A goroutine that was stopped early, for somebody just
-//            woken, goes first and has the rest of its slice.
+// Turns      All other goroutines first, then the preempted in order (but for one place, see pop_preempted); but after
+//            their share of the time (hand_off.cpp, whose_turn) it is the turn of one of them even if others are
+//            runnable always. A goroutine that was stopped early, for one just woken, goes first and has the rest
+//            of its slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching; docs/decisions/014-preemption.md.
 // Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp,
 //            tests/sched/spin_test.cpp, tests/model/stray_model_test.cpp
@@ -53,8 +56,9 @@ DUNLIN_HIDDEN extern int preemption_signal;       // constant after the start; D
 // Step 2, by the monitor: sends the signal. m is a stray.
 void ask_to_stop(machine* m) noexcept;
 
-// Waits, a moment at most, until it stands still or has said that it cannot. So its CPU is free when the next one is woken, which the kernel
-// otherwise puts behind somebody on another CPU; and no more goroutines than processors compute.
+// Waits, a moment at most, until it stands still or has said that it cannot. So its CPU is free when the next one is
+// woken, which the kernel otherwise puts behind another thread on another CPU; and no more goroutines than processors
+// compute.
 void wait_until_stopped(machine* m) noexcept;
 
 // The calling thread computes for a goroutine outside the runtime: step 2 may stop it. For platform::set_stoppable().

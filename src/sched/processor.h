@@ -6,7 +6,8 @@
 namespace dunlin::sched {
 
 // Under the scheduler lock: `preferred` if it is idle, else the most recently idled processor, or null. Now in state running, without an owner.
-// Whoever got one calls wake_monitor_if_asleep() when he has given the lock back, and has started a machine if he means to: that comes first.
+// A caller that got one first starts a machine, if it means to, and gives the lock back; then it calls
+// wake_monitor_if_asleep().
 processor* take_idle_processor(const processor* preferred = nullptr) noexcept;
 
 // Under the scheduler lock: p has no owner. To the idle list; to the stopper while the world stops; away when it is beyond max_procs.

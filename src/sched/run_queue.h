@@ -10,8 +10,9 @@
 // is right   something out (head or tail) and pushing later; taking out always raises `version`. So an unchanged word means unchanged
 //            contents: the slots read before the CAS are the ones claimed. 2^47 pops at 5 ns each are eight days: a thief would have to
 //            sleep exactly that long between its load and its CAS.
-// Order      A push's release CAS pairs with the acquire load of whoever claims: it publishes the slot and everything in the goroutine.
-//            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the load of S3.
+// Order      A push's release CAS pairs with the claimer's acquire load: it publishes the slot and everything in the
+//            goroutine. push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not
+//            pass the load of S3.
 // Rejected   Go's ring plus a Dekker handshake for the tail: same price for a join, more to prove. Chase-Lev: steals one at a time, and its pop needs
 //            the fence that the CAS here already is. Measured: docs/decisions/005-run-queue.md.
 // Tests      tests/sched/run_queue_test.cpp, tests/model/run_queue_model_test.cpp
@@ -55,7 +56,7 @@ public:
         } while (!word_.compare_exchange_weak(w, w + one_more * count, std::memory_order_seq_cst, std::memory_order_acquire));
     }
 
-    // Anybody. The oldest, or null.
+    // Any thread. The oldest, or null.
     goroutine* pop() noexcept {
         std::uint64_t w = word_.load(std::memory_order_acquire);
         goroutine* g;
@@ -78,14 +79,14 @@ public:
         do {
             if (size(w) == 0) return nullptr;
             g = slots_[(head(w) + size(w) - 1) % capacity].load(std::memory_order_relaxed);
-            // Nobody but the owner takes from the tail while the queue holds more than a thief's share; a thief may take this very one, then
-            // the CAS fails. Looking at g meanwhile is harmless: descriptors are type-stable.
+            // While the queue holds more than a thief's share, only the owner takes from the tail. Else a thief may
+            // take this very one; then the CAS fails. Looking at g meanwhile is harmless: descriptors are type-stable.
             if (!wanted(g)) return nullptr;
         } while (!word_.compare_exchange_weak(w, w - one_more + one_version, std::memory_order_acq_rel, std::memory_order_acquire));
         return g;
     }
 
-    // Anybody. Copies the older half, rounded up, into `out` (room for capacity / 2) and takes it. Returns how many.
+    // Any thread. Copies the older half, rounded up, into `out` (room for capacity / 2) and takes it. Returns how many.
     std::uint32_t take_half(goroutine** out) noexcept {
         std::uint64_t w = word_.load(std::memory_order_acquire);
         std::uint32_t count;
@@ -103,7 +104,8 @@ public:
     // Changes whenever something is taken out.
     std::uint64_t takings() const noexcept { return word_.load(std::memory_order_relaxed) >> version_shift; }
 
-    // The oldest, or null; a moment later it may be another's, or gone. For those who want to know of what kind it is.
+    // The oldest, or null; a moment later it may be another's, or gone. For callers that only want to know of what kind
+    // it is.
     const goroutine* peek() const noexcept {
         const std::uint64_t w = word_.load(std::memory_order_acquire);
         return size(w) != 0 ? slots_[head(w)].load(std::memory_order_relaxed) : nullptr;

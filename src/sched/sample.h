@@ -1,8 +1,10 @@
 // sample.h - where goroutines stand that have their registers on a thread: those that compute, or that were preempted. For reports.
 //
-// Problem    The stack of a parked goroutine can be walked by anybody. That of one that computes changes all the time, and of one that was preempted the
-//            registers are in the frame of a signal; yet the goroutine that burns the CPU is the one for which people ask for a report.
-// Protocol   Each thread looks by itself, when it is asked: all at once, by whoever has stopped the world.
+// Problem    Any thread can walk the stack of a parked goroutine. That of one that computes changes all the time, and
+//            of one that was preempted the registers are in the frame of a signal; yet the goroutine that burns the CPU
+//            is the one that a report is wanted for.
+// Protocol   Each thread looks by itself, when it is asked: all at once, by the thread that has stopped the world (the
+//              asker).
 //              asker    m.sample.state = asked (release); then         m   in the handler: asked -> taking (acquire; one of the two wins)
 //                       m computes: the preemption signal                  frames = ...; state = taken (release)
 //                       m is preempted: resume_word 0 -> look, wake        one less is pending; the last one wakes the asker
@@ -26,8 +28,8 @@
 
 namespace dunlin::sched {
 
-// While it lives there are the frames of goroutines that compute or are preempted. The world is stopped all the while (or nobody runs any more), and
-// there is one at a time.
+// While it lives there are the frames of goroutines that compute or are preempted. The world is stopped all the while
+// (or no goroutine runs any more), and there is one at a time.
 class samples {
 public:
     samples() noexcept;  // asks, and waits 4 ms at most
@@ -35,8 +37,8 @@ public:
     samples(const samples&) = delete;
     samples& operator=(const samples&) = delete;
 
-    // Empty: g is neither, or the caller, inside the runtime (where those wait who have called it since the world stopped), asleep in the kernel, inside
-    // blocking() or no_preempt, or its thread has not answered in time.
+    // Empty: g is neither, or the caller, inside the runtime (where goroutines wait that have called it since the world
+    // stopped), asleep in the kernel, inside blocking() or no_preempt, or its thread has not answered in time.
     stack::trace of(const goroutine& g) const noexcept;
 };
 

@@ -52,7 +52,7 @@ void start_goroutines(goroutine_list& list) noexcept {
         push_run_next(p, g);
     }
     submit_barrier();
-    wake_if_idle();  // new ones are work for everybody
+    wake_if_idle();  // new ones are work for every processor
     leave(m);
 }
 

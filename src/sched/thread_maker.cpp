@@ -47,8 +47,8 @@ std::size_t waiting_goroutines() noexcept {
     return waiting;
 }
 
-// One for whoever asked, and more where many wait: at most as many again as there are, while each of them would find a goroutine. False: no thread can be
-// had for him.
+// One machine for the requester, and more where many goroutines wait: at most as many again as there are, while each of
+// them would find a goroutine. False: there is no thread for the requester.
 bool make_enough() noexcept {
     if (!make_spare_machine()) return false;
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
@@ -117,8 +117,9 @@ void maker_main(void*) {
                 platform::futex_wait(k.wanted, 0);
             }
         }
-        // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of
-        // those too that found an earlier one; and seq_cst: before the counts below are read.
+        // Before the machine is made: a later requester may put its processor aside after the new machine has looked.
+        // Acquires what each request released, of those too that found an earlier one; and seq_cst: before the counts
+        // below are read.
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
         if (wishes & lost_forgotten) the_scheduler.events->forget_lost();
         if (wishes & printed) k.print.load(std::memory_order_relaxed)();

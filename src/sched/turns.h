@@ -11,7 +11,7 @@
 //            Goroutines that do little between two operations on channels count with an eighth of their time (talk_step_ns).
 // Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None with one processor.
 // Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns at that rate.
-// Source     The length of turns instead of who fetches run_next: docs/decisions/032-wakes-by-turns.md.
+// Source     The length of turns instead of which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 

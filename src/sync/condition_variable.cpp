@@ -4,10 +4,10 @@
 //            0 queued, its waiter is still giving its lock back    1 parked    2 notified
 // Protocol   wait                                            notify, under the bucket's lock
 //            W1  queue the node                              N1  take the first node off
-//            W2  give the user's lock back: his code,        N2  state = 2 (exchange). It was 0: done, and the node may be gone
-//                outside the runtime                         N3  it was 1: claim; false: its deadline was first, take the next; else wake it, after the unlock
-//            W3  prepare(); CAS state 0 -> 1; it was 2:
-//                withdraw, out
+//            W2  give the user's lock back: user code,       N2  state = 2 (exchange). It was 0: done, and the node may
+//                outside the runtime                             be gone
+//            W3  prepare(); CAS state 0 -> 1; it was 2:      N3  it was 1: claim; false: its deadline was first, take
+//                withdraw, out                                   the next; else wake it, after the unlock
 //            W4  wait
 //            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then W3. Not queued: N3 has come too late for
 //                its deadline, and a wait that goes on has been notified

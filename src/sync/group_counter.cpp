@@ -2,12 +2,14 @@
 //
 // Data       word_ = references:31 | somebody waits:1 | pending:32. Those who wait are in the lot (park/lot.h).
 // Protocol   done                                             wait
-//            unless it is the last and somebody waits:        1  run members that have not begun, here
+//            unless it is the last and there are waiters:     1  run members that have not begun, here
 //              one RMW on the word                            2  pending == 0: return
 //            else: lock the bucket, pending -= 1; if that     3  lock the bucket, set the bit "waits" in the word;
-//              makes 0: take all waiters, clear the bit;         pending == 0 in the same RMW: clear it if nobody else queues, unlock, return
-//              unlock; wake them                              4  queue, unlock, park
-//                                                             5  given up: lock, off the queue, clear the bit if nobody else queues, unlock
+//              makes 0: take all waiters, clear the bit;         pending == 0 in the same RMW: clear it if the queue is
+//              unlock; wake them                                 empty, unlock, return
+//                                                             4  queue, unlock, park
+//                                                             5  given up: lock, off the queue, clear the bit if the
+//                                                                queue is empty, unlock
 // Proof      The bit and the count are one word, so the last done() either sees the bit and goes through the lock, or its RMW comes before the one
 //            of step 3, which then sees 0.
 // Lifetime   A task_group, or a latch, dies as soon as wait() has returned, perhaps while another's done() is still running: its RMW on the word is its last

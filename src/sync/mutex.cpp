@@ -10,11 +10,14 @@
 //            L2  spin a while                                  U2  owner = 0, word = 0 (release, a plain store)
 //            L3  lock the bucket                               U3  light barrier (platform/membarrier.h)
 //            L4  watched is 0: = 1, heavy barrier              U4  not watched: done
-//            L5  CAS, sets locked: unlock the bucket, have it  U5  lock the bucket; somebody queues for this address, as for a mutex: it is alive;
-//                (who was woken clears woken in either case)       CAS word 0 -> woken: take the first off; unlock; wake him
-//            L6  queue (back, or front if it was woken),       U6  woken: owner = 0, CAS locked|woken -> woken (release): done
-//                unlock the bucket, sleep                      U7  lock the bucket. The first is starving: he is the owner now. Else take the first off,
-//            L7  granted: have it; else CAS as in L5; L3           word = woken, or there is none, word = 0; unlock; wake
+//            L5  CAS, sets locked: unlock the bucket, have it  U5  lock the bucket; a waiter of a mutex queues at this
+//                (a woken waiter clears woken in either case)      address: the mutex is alive; CAS word 0 -> woken:
+//            L6  queue (back, or front if it was woken),           take the first off; unlock; wake it
+//                unlock the bucket, sleep                      U6  woken: owner = 0, CAS locked|woken -> woken
+//            L7  granted: have it; else CAS as in L5; L3           (release): done
+//                                                              U7  lock the bucket. The first is starving: it is the
+//                                                                  owner now. Else take the first off, word = woken,
+//                                                                  or there is none, word = 0; unlock; wake
 // Proof      (that whoever queues is woken) Let U be the unlock that ends the ownership because of which L5 fails. When L5 ran, watched had been 1 without a
 //            break since some L4, whose heavy barrier is over: a fence in U's thread. It falls before U's last look at watched (U1 or U4),
 //            which then sees 1, or after U4: then U2 was before the fence, is visible to L5, and L5 would not find this ownership.

@@ -2,13 +2,13 @@
 //
 // Data       permits_: how many can be had now. Those who wait are in the lot.
 // Protocol   release                                          acquire
-//            R1  somebody waits in the bucket: lock it, give  A1  CAS permits n -> n - 1, n > 0: have it
-//                permits straight to the first ones; what is  A2  lock the bucket, announce()
-//                left: permits +=; unlock, wake: done. Is     A3  A1 again: retract(), unlock
-//                that too many: see settle()
+//            R1  there are waiters in the bucket: lock it,    A1  CAS permits n -> n - 1, n > 0: have it
+//                give permits straight to the first ones;     A2  lock the bucket, announce()
+//                what is left: permits +=; unlock, wake:      A3  A1 again: retract(), unlock
+//                done. Is that too many: see settle()
 //            R2  permits += n (seq_cst)                       A4  queue, unlock, wait; woken: have it
-//            R3  nobody waits in the bucket: done
-//            R4  lock it; while somebody queues here for a semaphore: it is alive; A1 for him, take him off; unlock, wake
+//            R3  no waiters in the bucket: done
+//            R4  lock it; while a waiter queues here for a semaphore: it is alive; A1 for it, take it off; unlock, wake
 // Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible to those who did not queue.
 // Lifetime   The raise in R1 and R2 is the last access to the object by one who has not found a waiter.
 // Tests      tests/sync/semaphore_test.cpp

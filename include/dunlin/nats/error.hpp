@@ -12,7 +12,7 @@ namespace dunlin::nats {
 /// A std::error_code enum, in the category "dunlin.nats".
 enum class errc {
     no_server = 1,      ///< no address of those given leads to a server
-    credentials,        ///< the server does not accept the credentials, or no longer does: the connection is closed for good
+    credentials,        ///< the server refuses them, now or after a while: the connection is closed for good
     not_permitted,      ///< the credentials do not permit this subject
     tls,                ///< TLS does not come about, or the certificate does not verify
     no_jetstream,       ///< the server, or the account, has no JetStream

@@ -27,7 +27,7 @@ enum class when_slow {
 };
 
 struct subscribe_options {
-    std::string group = {};                              ///< of the subscribers in the same group, one gets each message
+    std::string group = {};                              ///< of the subscribers in one group, one gets each message
     std::size_t buffer = 256;                            ///< messages
     nats::when_slow when_slow = when_slow::wait;
     std::size_t overflow_bytes = std::size_t{64} << 20;
