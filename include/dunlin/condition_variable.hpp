@@ -143,8 +143,9 @@ private:
 /// Works with any lock that has lock() and unlock(): std::mutex, std::unique_lock, dunlin::shared_mutex. From goroutines and plain threads, in any mix.
 ///
 /// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
-/// returned. There are no spurious wake-ups; predicates are still the way to use it, since a notified waiter does not
-/// get the lock at once.
+/// returned.
+/// There are no spurious wake-ups; predicates are still the way to use it, since a notified waiter does not get the
+/// lock at once.
 /// Misuse    Destruction while a waiter has not been notified ends the process with a report.
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {

@@ -5,10 +5,11 @@
 // Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
 //            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
 //            Where it may stop (safe_place.h) it never returns, mostly (frozen.h). Elsewhere it returns, and the thread
-//            is asked again a millisecond later. A thread that sleeps in the kernel gets no signal (its call would end
-//            early, and it would run): the monitor goes on asking after run() has returned, and catches it when it
-//            comes out. One that is in on_thread_stack() gets none: it may hold any lock of this library, as a plain
-//            thread may, and goes on (thread_stack.h).
+//            is asked again a millisecond later.
+//            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the
+//            monitor goes on asking after run() has returned, and catches it when it comes out. One that is in
+//            on_thread_stack() gets none: it may hold any lock of this library, as a plain thread may, and goes on
+//            (thread_stack.h).
 // Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be longer before a thread runs at all, and
 //            only when it runs can it stop, or be where it must not. One that has had both without stopping is left to the monitor.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running until the process is gone.

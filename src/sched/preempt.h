@@ -7,9 +7,10 @@
 //               (hand_off.h). The thread computes on, without a processor. Its next call into the runtime would queue it (enter_slow).
 //            2  The monitor sends the thread a signal. The handler looks whether the thread is still a stray, in code where it may stop, and
 //               if so queues the machine as preempted and sleeps on resume_word, inside the handler, on the alternate signal stack.
-//            The machine or monitor that finds the turn of a preempted machine come (find_work, hand_off) hands it a
-//            processor: the handler returns. A signal that comes late, or never (blocked, another handler installed),
-//            changes nothing that step 1 has done.
+//            A machine (find_work) or the monitor (hand_off) that finds the turn of a preempted machine come hands it a
+//            processor: the handler returns.
+//            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has
+//            done.
 // Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable; platform/lock_check.h, K2). In libc, the loader, the
 //            unwinder (safe_place.h): asked
 //            again each half a millisecond, and stopped there after `rejects_max` all the same, because code that throws or allocates all the
@@ -29,9 +30,9 @@
 //            nothing, and leaves to the thread maker whatever may last.
 // System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has computed since the monitor's
 //            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds between: on x86-64 the
-//            handler sees that and has the call made again (repair_call).
+//            handler sees that and has the call made again (repeat_interrupted_call).
 // Turns      All other goroutines first, then the preempted in order (but for one place, see pop_preempted); but after
-//            their share of the time (hand_off.cpp, whose_turn) it is the turn of one of them even if others are
+//            their share of the time (hand_off.cpp, tell_whose_turn) it is the turn of one of them even if others are
 //            runnable always. A goroutine that was stopped early, for one just woken, goes first and has the rest
 //            of its slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching; docs/decisions/014-preemption.md.

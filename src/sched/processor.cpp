@@ -3,8 +3,8 @@
 // Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by the handshake of machine.h as soon
 //            as their goroutine is in user code, or are given up by their machine when it comes to search for work. When all are
 //            stopped, no goroutine can get past its next call into the runtime, and what is parked or queued stays as
-//            it is. Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they
-//            call us.
+//            it is.
+//            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call us.
 // Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another: there is none). The rest go to
 //            the idle list, or to a machine if they have work.
 #include "sched/processor.h"

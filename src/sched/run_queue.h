@@ -11,8 +11,9 @@
 //            contents: the slots read before the CAS are the ones claimed. 2^47 pops at 5 ns each are eight days: a thief would have to
 //            sleep exactly that long between its load and its CAS.
 // Order      A push's release CAS pairs with the claimer's acquire load: it publishes the slot and everything in the
-//            goroutine. push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not
-//            pass the load of S3.
+//            goroutine.
+//            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the
+//            load of S3.
 // Rejected   Go's ring plus a Dekker handshake for the tail: same price for a join, more to prove. Chase-Lev: steals one at a time, and its pop needs
 //            the fence that the CAS here already is. Measured: docs/decisions/005-run-queue.md.
 // Tests      tests/sched/run_queue_test.cpp, tests/model/run_queue_model_test.cpp

@@ -1,6 +1,6 @@
 // group_counter.cpp - the counter of wait_group and task_group.
 //
-// Data       word_ = references:31 | somebody waits:1 | pending:32. Those who wait are in the lot (park/lot.h).
+// Data       word_ = references:31 | there are waiters:1 | pending:32. Waiters are in the lot (park/lot.h).
 // Protocol   done                                             wait
 //            unless it is the last and there are waiters:     1  run members that have not begun, here
 //              one RMW on the word                            2  pending == 0: return
@@ -43,7 +43,7 @@ group_counter::~group_counter() {
 group_counter* group_counter::make() { return new group_counter; }
 
 void group_counter::release() noexcept {
-    // Acquire-release: whoever deletes it sees what the others did with it.
+    // Acquire-release: the last one, which deletes it, sees what the others did with it.
     if (word_.fetch_sub(one_reference, std::memory_order_acq_rel) >> reference_shift == 1) delete this;
 }
 

@@ -1,6 +1,6 @@
 // semaphore.cpp - a number of permits that are taken and given back.
 //
-// Data       permits_: how many can be had now. Those who wait are in the lot.
+// Data       permits_: how many can be had now. Waiters are in the lot.
 // Protocol   release                                          acquire
 //            R1  there are waiters in the bucket: lock it,    A1  CAS permits n -> n - 1, n > 0: have it
 //                give permits straight to the first ones;     A2  lock the bucket, announce()
@@ -9,8 +9,9 @@
 //            R2  permits += n (seq_cst)                       A4  queue, unlock, wait; woken: have it
 //            R3  no waiters in the bucket: done
 //            R4  lock it; while a waiter queues here for a semaphore: it is alive; A1 for it, take it off; unlock, wake
-// Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible to those who did not queue.
-// Lifetime   The raise in R1 and R2 is the last access to the object by one who has not found a waiter.
+// Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible
+//            to callers that did not queue.
+// Lifetime   The raise in R1 and R2 is the last access to the object by a release that has not found a waiter.
 // Tests      tests/sync/semaphore_test.cpp
 #include <dunlin/semaphore.hpp>
 
@@ -108,7 +109,7 @@ bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrd
     std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
     for (;;) {
         const bool fits = have <= most - left;
-        // Sequentially consistent as in R2: those who queue afterwards see it in A3.
+        // Sequentially consistent as in R2: a waiter that queues afterwards sees it in A3.
         if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst, std::memory_order_relaxed)) return fits;
     }
 }
