@@ -181,7 +181,8 @@ enum class direction : bool { send, receive };
     }
 }
 
-// What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: who serves this wait may let both go.
+// What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: the
+// party that serves this wait may let both go.
 [[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node, const wait_limit& limit) {
     const chan_handle context_stays(limit.done);
     const end_of_wait end = wait_limited(w, limit);
@@ -368,7 +369,7 @@ std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr 
 
 bool channel_is_closed(chan_core* c) noexcept {
     if (c == nullptr || !c->is_closed()) return false;
-    // Whoever closes it may be inside still, and the answer be all that the caller waits for before he lets the channel go.
+    // The closer may be inside still, and the answer be all that the caller waits for before it lets the channel go.
     park::runtime_section inside;
     c->lock.lock(inside.machine());
     c->lock.unlock(inside.machine());

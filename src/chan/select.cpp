@@ -5,9 +5,11 @@
 //               while some case is ready at every moment
 //            3  otherwise: a node for each case into its channel's queue; prepare(); unlock all; wait
 //               and one into the descriptor's queue for each on_readable and on_writable
-//            4  whoever takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the deadline is one more node
+//            4  a waker that takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the
+//               deadline is one more node
 //            5  take the other nodes off their queues, each under its channel's lock
-//            A case that looked ready may not be (whoever waits there has been woken by another case of his own): step 2 then counts again.
+//            A case that looked ready may not be (the waiter there has been woken by another case of its own): step 2
+//            then counts again.
 // Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins again (chan/descriptor_case.h).
 // Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under the channel's lock, and step 5 takes
 //            that lock before the node goes away.
@@ -68,7 +70,7 @@ private:
     void lock_all(sched::machine* m) noexcept {
         for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, place_of(i));
     }
-    // `taken`, or null, last: whoever is served by it may let all of them go.
+    // `taken`, or null, last: the party that it serves may let all of them go.
     void unlock_all(sched::machine* m, const chan_core* taken = nullptr) noexcept {
         std::size_t last = 0;
         for (std::size_t i = 0; i < channel_count_; ++i) {
@@ -161,7 +163,7 @@ std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noex
         case_base& c = *cases_[last];
         if (has_descriptor(c)) return last;
         const channel_status status = c.kind == case_kind::receive ? c.core->receive(c.slot, woken) : c.core->send(c.slot, woken);
-        if (status == channel_status::would_block) continue;  // who waited there is gone, and off the queue now
+        if (status == channel_status::would_block) continue;  // the waiter there is gone, and off the queue now
         c.ok = status == channel_status::ok;
         return last;
     }
@@ -176,7 +178,8 @@ void selection::enqueue_all(park::waiter& w) {
         n->slot = c.slot;
         n->several = true;
     }
-    // Whoever comes finds the first place in a queue: of several cases on one channel each must be as likely to have it.
+    // A partner that comes finds the first place in a queue: of several cases on one channel each must be as likely to
+    // have it.
     if (order_ != nullptr) {
         for (std::size_t i = count_; i > 1; --i) std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
     }
@@ -231,7 +234,7 @@ void selection::forget_all() noexcept {
     }
 }
 
-// no_case: a descriptor, which may have been emptied by somebody else since: look again.
+// no_case: a descriptor, which another reader may have emptied since: look again.
 std::size_t selection::index_of_winner(const park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
