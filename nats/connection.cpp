@@ -52,7 +52,7 @@ std::string dialled(const std::string& url) {
     return host.find(':', host.rfind(']') == host.npos ? 0 : host.rfind(']')) == host.npos ? host + ":4222" : host;
 }
 
-// What an address says to somebody who dials it: libnats tells one error for all of them.
+// What an address says to a client that dials it: libnats tells one error for all of them.
 std::string said(const std::string& url, std::chrono::milliseconds timeout) {
     std::error_code ec;
     const auto [ctx, cancel] = with_timeout(context::background(), timeout);

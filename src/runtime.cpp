@@ -257,7 +257,7 @@ void throw_null_function(const char* operation) {
     if (!options.labels.empty()) sched::extra_of(g).labels = options.labels;
 }
 
-// What make() does for whom its quick half does not.
+// The cases of make() that its quick half leaves out.
 [[gnu::noinline]] static new_goroutine make_any(std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
     if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {
         sched::start_runtime();
@@ -358,7 +358,8 @@ void throw_cannot_join(const char* operation, join_refusal why) {
 
 void sleep_until(clock::time_point t, std::source_location where) { timers::sleep_until_ns(t.time_since_epoch().count(), where); }
 
-// With an end to each sleep: the end of a goroutine is told to nobody, since that would cost each of them something.
+// With an end to each sleep: the end of a goroutine wakes no sleeper here, since that would cost each goroutine
+// something.
 static void wait_for_leftovers(const run_options& options) {
     if (options.at_end == leftovers::stop) return;
     if (options.at_end == leftovers::cancel_and_wait) cancel_run_context();

@@ -44,7 +44,7 @@ struct config::data {
     bool asks_clients = false;        // servers: for a certificate, which is verified
     bool skips_verification = false;  // clients
 
-    // Each new connection takes what is there then; who replaces it makes a new one.
+    // Each new connection takes what is there then; a replacement is a new object.
     std::shared_ptr<const identities> own() const {
         const std::lock_guard hold(lock);
         return own_identities;

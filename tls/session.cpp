@@ -179,7 +179,8 @@ void session::give_back_output() {
     if (wire_.out.empty() && wire_.out.capacity() > most_kept) std::vector<char>().swap(wire_.out);
 }
 
-// After read_turn_ has been given back: whoever sees the old count before fails to take that turn only if somebody else has it, who will come here too.
+// After read_turn_ has been given back. So a writer that has seen the old count fails to take that turn only if another
+// party has it, which will come here too.
 void session::reader_has_left() {
     {
         const std::lock_guard hold(lock_);
@@ -232,7 +233,7 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
         const std::size_t sent = detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
-            if (sent == 0 && for_a_reader) {  // its limits are not the writers': who comes next sends it
+            if (sent == 0 && for_a_reader) {  // its limits are not the writers': the next one sends it
                 wire_.out.insert(wire_.out.begin(), sending_.begin(), sending_.end());
                 answers_ = wire_.out.size();
             } else {
@@ -425,7 +426,7 @@ void session::close_write(std::error_code& ec) {
         const std::lock_guard turn(send_turn_);
         step s = say_end();
         while (s.what == outcome::wants_input && may_go_on(nullptr, ec)) {
-            // Nobody but the reader reads; here what completes the message may be followed by data, which is his.
+            // Only the reader reads: what completes the message here may be followed by data, which is the reader's.
             const step half = attempt([this] { return SSL_do_handshake(ssl_.get()); });
             if (half.what == outcome::wants_input) await_input(half.progress, nullptr, ec, where);
             if (ec) return;
@@ -438,7 +439,7 @@ void session::close_write(std::error_code& ec) {
 }
 
 void session::close() noexcept {
-    // Whoever writes now is interrupted within a record: there would be no sense in a close_notify after it.
+    // A writer at this moment is interrupted within a record: there would be no sense in a close_notify after it.
     if (done_.load(std::memory_order_acquire) && network_.is_open() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         try {

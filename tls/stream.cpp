@@ -146,7 +146,7 @@ stream server(net::stream connection, const config& c, std::error_code& ec) {
 
 namespace {
 
-// Whom a client dials: a path has no name, and an empty host is this machine.
+// The host that a client dials: a path has no name, and an empty host is this machine.
 std::string host_of(std::string_view network, std::string_view address) {
     if (network == "unix") return {};
     std::string host = net::split_host_port(address).first;

@@ -8,8 +8,8 @@
 //       slot. A woken waiter has its result and does not try again.
 //   C3  a closed channel has no waiters.
 // Lifetime   A reference is held by every handle, and by nothing that waits: a call keeps its caller's handle.
-// A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: look_at_clock()
-// before every look at it.
+// A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: every operation
+// on it calls look_at_clock() first.
 // Put back   Elements are moved while both sides are held, which must not throw; so those that may are boxed, and a
 //            receiver copies its value out of the box when it has it. If that throws the box goes back to the channel,
 //            before the buffer, for which it needs no memory and no room.
@@ -91,7 +91,7 @@ public:
     // unlock, or the next one that comes.
     void put_back(boxed& value, park::wait_node*& woken) noexcept;
 
-    // Anybody. ---------------------------------------------------------------------------------------------------------------------------------
+    // Any thread. ------------------------------------------------------------------------------------------------------------------------------
 
     std::size_t length() const noexcept {
         return kind_ != channel_kind::timer ? count_.load(std::memory_order_relaxed) : 0;

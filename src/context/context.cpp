@@ -126,7 +126,8 @@ const context_node::deadline& context_node::valid_deadline() const noexcept {
     return own_deadline.is_forgotten() ? none : own_deadline;
 }
 
-// Nobody has a reference any more. Functions that wait for its end never start, and whoever withdraws one is told so.
+// There are no references any more. Functions that wait for its end never start, and a caller that withdraws one is
+// told so.
 void context_node::end() noexcept {
     if (stop_link_ != nullptr) stop_link_->node_is_gone();
     leave_parent();
@@ -175,7 +176,7 @@ void context_node::join_parent() noexcept {
     if (done != 0) {
         cancel(static_cast<errc>(done), above->cause);
     } else if (err.load(std::memory_order_acquire) != 0) {
-        leave_parent();  // done before it was linked: whoever cancelled it found it in no list
+        leave_parent();  // done before it was linked: the canceller found it in no list
     }
 }
 
@@ -361,7 +362,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
         if (err.load(std::memory_order_relaxed) == 0) {
-            r->node = this;  // nobody else knows it yet
+            r->node = this;  // no other thread knows it yet
             calls_.push_back(r);
             return;
         }

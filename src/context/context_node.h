@@ -1,8 +1,9 @@
 // context_node.h - a context: a channel that closes when it is done, and its place in the tree.
 //
-// Data       The node is the channel of done(), so whoever holds either holds both. It holds its parent; a parent knows its children, and holds none.
-//            A node that only carries a value has no cancellation of its own: `source` is the nearest ancestor (or itself) that has, and children are
-//            registered there. All under the channel's lock, but for what is constant.
+// Data       The node is the channel of done(), so a holder of either holds both. It holds its parent; a parent knows
+//            its children, and holds none. A node that only carries a value has no cancellation of its own: `source` is
+//            the nearest ancestor (or itself) that has, and children are registered there. All under the channel's
+//            lock, but for what is constant.
 // Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a reference (a child whose last handle is
 //                        going away cannot be had any more, and need not be); unlock; wake those that wait on the channel
 //                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
@@ -46,7 +47,7 @@ struct cancel_registration {
     platform::ranked_lock<platform::lock_rank::object> lock;
     std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: it is gone, or done
-    bool dropped = false;               // lock: it was gone first, and nobody has asked yet
+    bool dropped = false;               // lock: it was gone first, and was not asked for yet
     std::uint32_t run = 0;              // constant once registered: in which run a goroutine did it; 0: a plain thread
 };
 
@@ -55,9 +56,10 @@ timed_call* as_timed_call(deadline_call* c) noexcept;  // for tests
 
 // A std::stop_callback and its node, on the heap by itself.
 //
-// Problem    Whoever destroys a std::stop_callback waits until it has run, unless he is the thread that runs it. The standard library compares threads,
-//            and goroutines change theirs: one that has begun request_stop() on this thread, and was interrupted just before or in the callback, may
-//            be on another by now, and then a goroutine on this one does not wait for it.
+// Problem    The destructor of a std::stop_callback waits until it has run, unless its own thread is the one that runs
+//            it. The standard library compares threads, and goroutines change theirs: one that has begun request_stop()
+//            on this thread, and was interrupted just before or in the callback, may be on another by now, and then a
+//            goroutine on this one does not wait for it.
 // Protocol   So the link, with its stop_callback, is deleted by the node's end where that is known to be safe:
 //            on a plain thread; no stop has been requested: one that is from here on is another thread's, since a goroutine changes its thread only where
 //            it parks; or the callback is through. Else it may be about to run, or be forgotten in the midst of a list: a thread of its own deletes
@@ -93,7 +95,7 @@ public:
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
-    // Once, before anybody else knows it. `moment`: of another clock, or null.
+    // Once, before any other thread knows it. `moment`: of another clock, or null.
     void set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause);
     void set_stop_token(std::stop_token token);                         // the same
     std::stop_token get_stop_token();

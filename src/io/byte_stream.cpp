@@ -2,7 +2,8 @@
 //
 // Kinds      What can be polled is tried, and waited for. Files on disks are always "ready", and yet may take milliseconds: what is in the page cache is read
 //            at once (preadv2 with RWF_NOWAIT, 0.95 us for 4 KiB where pread takes 0.79), and the rest in blocking(), which hands the processor on.
-// Pipes      A write to a pipe that nobody reads raises SIGPIPE, and no flag forbids it: it is blocked for the length of the call, and taken back.
+// Pipes      A write to a pipe without a reader raises SIGPIPE, and no flag forbids it: it is blocked for the length of
+//            the call, and taken back.
 #include <algorithm>
 #include <array>
 #include <csignal>

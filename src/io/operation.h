@@ -1,7 +1,8 @@
 // operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and connect is made of this.
 //
 // Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? attempt; nothing there: context done? wait for an edge
-//            (poll/descriptor.h). Whoever waits is woken by an edge, a close, a new deadline, his deadline or his context, and looks again from the top.
+//            (poll/descriptor.h). A waiter is woken by an edge, a close, a new deadline, its deadline or its context,
+//            and looks again from the top.
 // Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too; but for ETIMEDOUT, which is
 //            errc::peer_silent: as a code std::errc::timed_out is a deadline of the caller's.
 #pragma once

@@ -50,7 +50,8 @@ private:
     std::int64_t ns_ = first_pause_ns;
 };
 
-// Sleeps, unless the listener is closed, its deadline comes, or the context is done before: whoever looks again finds that out.
+// Sleeps, unless the listener is closed, its deadline comes, or the context is done before: the caller's next look
+// finds that out.
 void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
     wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
     // An edge (another connection) ends it early, which does not matter; a close as well, which does.
@@ -228,7 +229,7 @@ listener& listener::operator=(listener&& other) noexcept {
 }
 
 void listener::close() noexcept {
-    // Before those who accept are woken: they may listen at the same path again.
+    // Before the acceptors are woken: they may listen at the same path again.
     const bool first = has_path_.exchange(false, std::memory_order_relaxed);
     if (first) platform::raw_syscall(SYS_unlinkat, AT_FDCWD, platform::syscall_arg(path_.c_str()), 0);
     detail::io_close(descriptor_);

@@ -101,7 +101,8 @@ packet_conn listen_within(std::string_view network_name, std::string_view text, 
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
     if (ec) return {};
-    // A port that was left a moment ago must not be shared with who has it now, which is what SO_REUSEADDR means for datagrams.
+    // A port that was left a moment ago must not be shared with the socket that has it now, which is what SO_REUSEADDR
+    // means for datagrams.
     listen_options own = options;
     own.reuse_address = false;
     return io_access::make<packet_conn>(open_bound(*n, addresses, own, ec));

@@ -81,7 +81,7 @@ inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, un
 [[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec,
     std::string_view detail = {});
 
-// For tests: called when a connection has been made and nobody knows it yet.
+// For tests: called when a connection has been made and its caller does not know it yet.
 extern platform::atomic<void (*)() noexcept> when_connected;
 
 // Connects a socket to one address. Null and `ec`.

@@ -39,8 +39,9 @@ inline bool is_spin_hint(const std::uint8_t* code) noexcept {
 
 inline void prefetch(const void* address) noexcept { __builtin_prefetch(address, 1, 3); }
 
-// Of a variable that is declared here and defined in another file of the library: it is linked together with whoever uses it, so its address needs no table, as
-// -fPIC would have it (-fvisibility=hidden is about definitions only). Two instructions of 53 of a mutex's lock and unlock.
+// Of a variable that is declared here and defined in another file of the library: it is linked together with its users,
+// so its address needs no table, as -fPIC would have it (-fvisibility=hidden is about definitions only). Two
+// instructions of 53 of a mutex's lock and unlock.
 #define DUNLIN_HIDDEN __attribute__((visibility("hidden")))
 
 // A hint that the condition is rare, with the name the rest of the code uses.

@@ -37,7 +37,7 @@ inline constexpr std::size_t huge_page_size = std::size_t{2} << 20;
 // `alignment` is a power of two. Null when the system refuses, with the reason (ENOMEM, EAGAIN) in *error.
 std::byte* reserve(std::size_t bytes, std::size_t alignment = huge_page_size, int* error = nullptr) noexcept;
 
-// Returns what reserve() gave; anybody's next mapping may get the addresses.
+// Returns what reserve() gave; any later mapping may get the addresses.
 void release(memory_range range) noexcept;
 
 // Advice on transparent huge pages, and a name for /proc/self/maps. No effect on kernels built without them.

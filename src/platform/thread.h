@@ -117,8 +117,8 @@ struct stack_bounds {
 };
 stack_bounds thread_stack() noexcept;
 
-// An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one is full. One that somebody else
-// gave it stays. Part of the frame that it lives in: a thread's first.
+// An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one
+// is full. One that other code gave it stays. Part of the frame that it lives in: a thread's first.
 class signal_stack {
 public:
     signal_stack() noexcept;

@@ -54,7 +54,7 @@ inline bool under_valgrind() noexcept { return ask_valgrind(0x1001, 0) != 0; }
 
 inline constexpr std::uintptr_t memcheck = 'M' << 24 | 'C' << 16;
 
-// Memory that nobody may touch until it is a stack.
+// Memory that must not be touched until it is a stack.
 inline void tell_valgrind_of_no_memory(const std::byte* begin, std::size_t bytes) noexcept {
     ask_valgrind(memcheck + 0, 0, reinterpret_cast<std::uintptr_t>(begin), bytes);
 }

@@ -31,8 +31,8 @@ public:
     // Before the descriptor is closed.
     virtual void remove(int fd) noexcept = 0;
 
-    // What has happened, at most `capacity` events. Sleeps until there is one, an interrupt, or the deadline (monotonic ns). do_not_wait: never sleeps, and
-    // leaves interrupts to him who sleeps.
+    // What has happened, at most `capacity` events. Sleeps until there is one, an interrupt, or the deadline (monotonic
+    // ns). do_not_wait: never sleeps, and leaves interrupts to the sleeper.
     static constexpr std::int64_t do_not_wait = 0, for_ever = INT64_MAX;
     virtual unsigned wait(sched::polled_event* out, unsigned capacity, std::int64_t deadline_ns) noexcept = 0;
 

@@ -38,7 +38,8 @@ int start_polling() noexcept {
     } catch (const std::bad_alloc&) {
         return ENOMEM;
     }
-    // Who sleeps for the timers on a futex shall come here. He read the pointer before he slept: either he saw this one, or he gets the interrupt.
+    // A machine that sleeps for the timers on a futex shall sleep here from now on. It reads the pointer before it
+    // sleeps: either it has seen this poller, or it gets the interrupt.
     static_cast<poller*>(sched::the_scheduler.events)->interrupt();
     return 0;
 }
@@ -82,7 +83,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
     }
     *end = nullptr;
     for (const park::wait_node* n = woken; n != nullptr; n = n->next) {
-        if (const sched::goroutine* g = n->who->goroutine()) platform::prefetch(g);  // claimed: nobody else wakes it
+        if (const sched::goroutine* g = n->who->goroutine()) platform::prefetch(g);  // claimed: no other wakes it
     }
     sched::goroutine_list ready;
     unsigned count = 0;
@@ -101,7 +102,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
 }
 
 void poller::interrupt() noexcept {
-    // Both: who sleeps now may have begun before there was a backend.
+    // Both: a machine that sleeps now may have begun before there was a backend.
     timers_.interrupt();
     if (backend* b = the_backend.load(std::memory_order_seq_cst)) b->interrupt();
 }

@@ -2,7 +2,7 @@
 // descriptors.
 //
 // The scheduler knows nothing of timers and sockets. runtime.cpp wires one object in; simulation will wire another.
-// Who polls  a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait, deliver), so that one thread
+// Pollers    a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait, deliver), so that one thread
 //            sleeps for all timers and descriptors; the monitor, if no machine has polled in its last round (poll); and
 //            in place of the one that sleeps (wait, deliver) while every processor is stuck.
 #pragma once

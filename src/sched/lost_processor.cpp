@@ -83,7 +83,8 @@ bool others_lack_a_thread() noexcept {
         m->rejects = 0;
         processor* p = take_idle_processor(m->last_p);
         if (p == nullptr) p = catch_offered();
-        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());  // a wired thread runs no other
+        // A wired thread runs no other goroutine.
+        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());
         if (stays) {
             s.hand_offs.returns_idle.add();
         } else {

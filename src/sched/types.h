@@ -552,7 +552,7 @@ struct scheduler {
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
     global_queue global;                        // lock
-    platform::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
+    platform::atomic<std::size_t> global_size{0};    // lock to write; any thread reads: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
     platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet

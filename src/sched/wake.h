@@ -33,7 +33,7 @@
 //            Before S2: R1 is visible to S3, which sees the idle processor. If spinning is 0 the submitter wakes a machine. If not, another
 //              machine is spinning; it leaves through F (F2 wakes the next one) or through R (its R3 comes after S1, the other case).
 //            W2 finding none is the same as in the first case. In every case one of the two acts; if both do, it costs
-//               one needless wake-up.
+//            one needless wake-up.
 // Owed wakes A goroutine readied into run_next is mostly run by the same processor at once: the one that readied it parks (ping-pong, request and
 //            reply) or joins it. Waking a thread for it costs more than running it. So where turns are short (turns.h), S3 leaves the wake to the
 //            monitor, if that is attentive (its rounds are 1 ms apart, which it keeps up only while it is needed). So does a short queue of

@@ -40,7 +40,7 @@ inline context make_context(void* top, void (*entry)()) noexcept {
 
 #if defined(__x86_64__)
 
-// Saves where we are in *from and goes on at *to. Returns when somebody switches to *from.
+// Saves where we are in *from and goes on at *to. Returns when another context switches to *from.
 [[gnu::always_inline]] inline void switch_context(context* from, const context* to) noexcept {
     asm volatile(
         "leaq 1f(%%rip), %%rax\n\t"
@@ -66,7 +66,7 @@ inline context make_context(void* top, void (*entry)()) noexcept {
     );
 }
 
-// Goes on at *to and never comes back; the stack we stand on may be used by somebody else from now on.
+// Goes on at *to and never comes back; another context may use the stack we stand on from now on.
 [[noreturn, gnu::always_inline]] inline void jump_context(const context* to) noexcept {
     asm volatile(
         "movq 16(%%rsi), %%rax\n\t"

@@ -124,8 +124,8 @@ inline void* renew_fiber([[maybe_unused]] void* old) noexcept {
 #endif
 }
 
-// Where the fiber of a goroutine's stack is noted: in the stack's topmost word, which nobody else uses (slot.h: top is below end - 64).
-// Relaxed: written while nobody uses the stack, read by whoever is about to switch to it.
+// Where the fiber of a goroutine's stack is noted: in the stack's topmost word, which has no other use (slot.h: top is
+// below end - 64). Relaxed: written while the stack is not in use, read by a thread that is about to switch to it.
 inline void* fiber_of(void* end_of_stack) noexcept {
     return std::atomic_ref<void*>(static_cast<void**>(end_of_stack)[-1]).load(std::memory_order_relaxed);
 }

@@ -58,7 +58,7 @@ enum class protection : std::uint8_t { bare, by_madvise, by_mprotect, by_canary,
 struct slot {
     enum class place : std::uint8_t { in_use, warm, cold, trimming };
 
-    slot* next;              // the owner of the list that the slot is on: the arena, or whoever holds the slot
+    slot* next;              // the owner of the list that the slot is on: the arena, or the slot's holder
     slot* prev;              // the arena, under its lock
     std::byte* top;          // constant: the first stack pointer, a multiple of 64; the stack grows down from here
     std::uint8_t size_class; // constant
@@ -89,8 +89,8 @@ inline std::uint64_t* canary_of(const slot& s) noexcept {
 }
 
 // Cheap enough for every park: one predicted branch when there is no canary, one cache line when there is. False: the
-// goroutine that runs on this stack has overwritten what lies below it; by less than 16 KiB, if the check comes often,
-// so nobody else's.
+// goroutine that runs on this stack has overwritten what lies below it; by less than 16 KiB, if the check comes often:
+// so no other stack's.
 inline bool canary_intact(const slot& s) noexcept {
     if (s.guard != protection::by_canary) [[likely]] {
         return true;

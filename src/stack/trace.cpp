@@ -4,7 +4,8 @@
 //            for the second. So "main::{lambda()#1}::operator()() const" becomes "main::{lambda()#1}", and long arguments become "<...>".
 // Hidden     Layers below the public interface, the unwinder, and the entries that lead to a goroutine's function (run_detached<F>, std::invoke).
 //            An optimiser inlines F into its entry: then the entry is the only frame there is, and it is shown under F's name.
-// Heap       The demangler needs it. Who overflows in malloc() holds its lock, so then a name is only as much as can be read without: see uses_heap().
+// Heap       The demangler needs it. A thread that overflows its stack in malloc() holds malloc's lock, so then a name
+//            is only as much as can be read without: see uses_heap().
 #include "stack/trace.h"
 
 #include <algorithm>

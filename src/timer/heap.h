@@ -7,8 +7,9 @@
 //            costs 12 to 82 ns and hides a deadlock until the dead entry is cleaned away.
 // Firing     in two steps. `claim` runs under the heap's lock and says whether there is anything to fire: it takes what fire() will need (a reference, the
 //            right to wake a waiter). `fire` runs with no lock held, inside the runtime, and must not block.
-// Lifetime   A timer belongs to its user, who cancels it before it goes away. After cancel() has returned, whatever it says, `claim` has been called or
-//            never will be, and the entry is touched again only by a fire() whose claim said true.
+// Lifetime   A timer belongs to its user, which cancels it before it goes away. After cancel() has returned, whatever
+//            it says, `claim` has been called or never will be, and the entry is touched again only by a fire() whose
+//            claim said true.
 // Tests      tests/timer/heap_test.cpp
 #pragma once
 

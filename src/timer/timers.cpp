@@ -97,7 +97,7 @@ wake_cause wait_on_thread(park::waiter& w, std::int64_t deadline_ns) noexcept {
     if (w.wait_on_thread_until(deadline_ns)) return wake_cause::woken;
     park::wait_node deadline(&w);
     if (w.decide(&deadline)) return wake_cause::deadline;
-    w.wait();  // somebody was quicker, and is about to wake us
+    w.wait();  // a waker was quicker, and is about to wake us
     return wake_cause::woken;
 }
 

@@ -40,8 +40,8 @@ void arm(timer_entry* t, sched::machine* m);
 
 enum class wake_cause : std::uint8_t { woken, deadline, no_memory };
 
-// waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and `no_memory` nobody will wake it any
-// more. Leaves the runtime.
+// waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and
+// `no_memory` it will not be woken any more. Leaves the runtime.
 wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept;
 
 }  // namespace dunlin::timers
