@@ -140,7 +140,8 @@ private:
 
 }  // namespace detail
 
-/// Works with any lock that has lock() and unlock(): std::mutex, std::unique_lock, dunlin::shared_mutex. From goroutines and plain threads, in any mix.
+/// Works with any lock that has lock() and unlock(): std::mutex, std::unique_lock, dunlin::shared_mutex. From
+/// goroutines and plain threads, in any mix.
 ///
 /// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
 /// returned.
@@ -153,7 +154,8 @@ public:
     /// Gives `lock` back, waits for a notify, and takes the lock again, also when it throws. The waiter is in the queue
     /// before the lock is free: it misses no notify by a party that takes the lock afterwards.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread); the lock blocks as it does.
-    /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the standard.
+    /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the
+    ///           standard.
     template <class Lock>
     void wait(Lock& lock, std::source_location where = std::source_location::current()) {
         detail::wait_for_condition(this, lock, nullptr, where);
@@ -201,7 +203,8 @@ public:
     bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, this->after(detail::deadline_in(d)), ready, where);
     }
-    /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws std::bad_alloc.
+    /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws
+    /// std::bad_alloc.
     template <class Lock, class Predicate>
         requires detail::condition<Predicate>
     bool wait(Lock& lock, std::stop_token token, Predicate ready, std::source_location where = std::source_location::current()) {

@@ -1,4 +1,5 @@
-// mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take both.
+// mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take
+// both.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -33,7 +34,8 @@ struct mutex_holder;
 /// Order     What happens before an unlock happens before the return of the next lock.
 /// Fairness  Go's: a caller that is awake may pass waiters that sleep, until one of these has waited for a millisecond;
 ///           it then gets the lock directly.
-/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it is locked or waited for.
+/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it
+///           is locked or waited for.
 /// Cost      A free lock and unlock are one atomic operation and two calls. Figures: docs/benchmarks.md, mutex.
 /// Source    sync.Mutex.
 class DUNLIN_API mutex {
@@ -114,8 +116,8 @@ private:
 /// std has two; here every mutex can be waited for with a limit.
 using timed_mutex = mutex;
 
-/// A mutex that its holder may lock again; it is free after as many unlocks. With the interface of std::recursive_timed_mutex.
-/// Only the holder may unlock it. Everything else as for mutex.
+/// A mutex that its holder may lock again; it is free after as many unlocks. With the interface of
+/// std::recursive_timed_mutex. Only the holder may unlock it. Everything else as for mutex.
 class DUNLIN_API recursive_mutex {
 public:
     constexpr recursive_mutex() noexcept = default;

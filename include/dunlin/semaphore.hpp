@@ -51,7 +51,8 @@ DUNLIN_API void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most);  // 
 
 }  // namespace detail
 
-/// Up to `LeastMax` permits, with the interface of std::counting_semaphore. From goroutines and plain threads, in any mix.
+/// Up to `LeastMax` permits, with the interface of std::counting_semaphore. From goroutines and plain threads, in any
+/// mix.
 ///
 /// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
@@ -72,9 +73,11 @@ public:
     counting_semaphore(const counting_semaphore&) = delete;
     counting_semaphore& operator=(const counting_semaphore&) = delete;
 
-    /// Gives n permits back. Throws std::invalid_argument if n is negative, std::overflow_error if there would be more than max(); nothing has changed then.
+    /// Gives n permits back. Throws std::invalid_argument if n is negative, std::overflow_error if there would be more
+    /// than max(); nothing has changed then.
     void release(std::ptrdiff_t n = 1) { core_.release(n, LeastMax); }
-    /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread (a plain thread on a plain
+    /// thread).
     void acquire(std::source_location where = std::source_location::current()) {
         if (!core_.try_acquire()) core_.acquire(nullptr, where);
     }

@@ -14,13 +14,17 @@
 
 namespace dunlin {
 
-/// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain threads, in any mix.
+/// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain
+/// threads, in any mix.
 ///
 /// It may be destroyed as soon as it is free and has no waiters, even while another's unlock has not returned yet.
-/// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(), of every later lock().
-/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before the next writer.
-///           So a goroutine that has it shared must not lock it shared again: with a writer between the two, both wait for ever.
-/// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked or waited for.
+/// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(),
+///           of every later lock().
+/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before
+///           the next writer. So a goroutine that has it shared must not lock it shared again: with a writer between
+///           the two, both wait for ever.
+/// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked
+///           or waited for.
 /// Cost      One atomic operation for each call while there are no waiters.
 /// Source    sync.RWMutex.
 class DUNLIN_API shared_mutex {
@@ -63,7 +67,8 @@ public:
         if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) unlock_slow();
     }
 
-    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain
+    /// thread on a plain thread).
     void lock_shared(std::source_location where = std::source_location::current()) {
         if (!try_lock_shared()) wait(reader, nullptr, where);
     }

@@ -119,8 +119,8 @@ public:
         return detail::handle_access::make_receiver<time_point>(channel_);
     }
 
-    /// Stops it. True if it was pending: its value has not been received (its function has not been started) and never will be.
-    /// Throws std::logic_error if it was never started.
+    /// Stops it. True if it was pending: its value has not been received (its function has not been started) and never
+    /// will be. Throws std::logic_error if it was never started.
     bool stop() {
         switch (kind_) {
         case kind::none: detail::throw_uninitialized_timer("stop");
@@ -131,8 +131,8 @@ public:
         return call_->stop();
     }
 
-    /// Starts it anew, `d` from now; zero or negative: it fires at once. True if it was pending before. Throws std::logic_error if it was never
-    /// started, std::bad_alloc.
+    /// Starts it anew, `d` from now; zero or negative: it fires at once. True if it was pending before. Throws
+    /// std::logic_error if it was never started, std::bad_alloc.
     template <class Rep, class Period>
     bool reset(const std::chrono::duration<Rep, Period>& d) {
         const std::int64_t due = detail::deadline_in(d);
@@ -165,7 +165,8 @@ private:
     bool stopped_ = false;  // while it is a number
 };
 
-/// Sends the time every `period` (Go's time.Ticker). A receiver that is late finds one tick, and misses the others. Dropping it stops it.
+/// Sends the time every `period` (Go's time.Ticker). A receiver that is late finds one tick, and misses the others.
+/// Dropping it stops it.
 class ticker {
 public:
     using time_point = clock::time_point;
@@ -197,7 +198,8 @@ public:
     bool stop() noexcept { return channel_.core() != nullptr && detail::stop_timer_channel(channel_.core()); }
 
     /// Stops it and starts it with this period; the next tick comes after it. True if it was running.
-    /// Throws std::invalid_argument "non-positive interval for Ticker.Reset", std::bad_alloc; std::logic_error if it was moved from.
+    /// Throws std::invalid_argument "non-positive interval for Ticker.Reset", std::bad_alloc; std::logic_error if it
+    /// was moved from.
     template <class Rep, class Period>
     bool reset(const std::chrono::duration<Rep, Period>& period) {
         const std::int64_t ns = detail::to_nanoseconds(period).count();
@@ -221,10 +223,11 @@ receiver<clock::time_point> after(N) {
     return {};
 }
 
-/// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the timer does not stop it.
-/// When run() returns, those that are pending are forgotten, as goroutines are: they never run, and f is destroyed when the timer is dropped, or never if
-/// it has been.
-/// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
+/// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the
+/// timer does not stop it. When run() returns, those that are pending are forgotten, as goroutines are: they never run,
+/// and f is destroyed when the timer is dropped, or never if it has been.
+/// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends
+/// the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
     static_assert(detail::can_be_timed<F>, "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");

@@ -320,7 +320,8 @@ void tell_whose_turn(outlook& o) noexcept {
     if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
-        // One that runs others, not one that a preempted goroutine has just been given.
+        // Only a processor that runs one goroutine after the other: not one that has not moved, and not one that was
+        // just given to a preempted goroutine.
         if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
         const machine* m = p->owner.load(std::memory_order_acquire);
         if (m == nullptr || m->resumed_ns != 0) continue;

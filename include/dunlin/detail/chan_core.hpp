@@ -1,4 +1,5 @@
-// chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp and timer.hpp are built on it.
+// chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp
+// and timer.hpp are built on it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -27,7 +28,8 @@ enum class channel_status : unsigned char {
 
 namespace detail {
 
-// What a channel must know of its elements. Null functions: a copy of the bytes does it, and there is nothing to destroy.
+// What a channel must know of its elements. Null functions: a copy of the bytes does it, and there is nothing to
+// destroy.
 struct element_type {
     std::size_t size;
     std::size_t align;
@@ -85,8 +87,8 @@ struct wait_limit {
 DUNLIN_API chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity);
 DUNLIN_API void destroy_channel(chan_core* c) noexcept;  // after the last reference
 
-// `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one. Throw std::bad_alloc if there is
-// no memory for a deadline.
+// `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one.
+// Throw std::bad_alloc if there is no memory for a deadline.
 DUNLIN_API wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where);
 // Constructs the element at `slot` when the outcome is ok, and only then.
 DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where);

@@ -1,4 +1,5 @@
-// nats/subscription.hpp - messages of a subject as they are published, with a stated policy for a reader that is too slow.
+// nats/subscription.hpp - messages of a subject as they are published, with a stated policy for a reader that is too
+// slow.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -104,7 +105,8 @@ private:
     std::shared_ptr<detail::inflow> flow_;
 };
 
-/// A case of select(): a message of `s`. handler(std::optional<message>): nullopt after close(); select() throws what else has ended it.
+/// A case of select(): a message of `s`. handler(std::optional<message>): nullopt after close(); select() throws what
+/// else has ended it.
 template <class Handler>
 auto on_message(const subscription& s, Handler&& handler, std::source_location where) {
     auto run = [f = s.flow_, handle = std::forward<Handler>(handler)](std::optional<message> m) mutable {
