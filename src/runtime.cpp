@@ -89,7 +89,8 @@ void choose_guards() {
 
 void choose_preemption() {
     using sched::preemption;
-    // Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one that hangs.
+    // Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one
+    // that hangs.
     if (platform::under_valgrind()) sched::preemption_mode = preemption::take;
     const std::string_view text = platform::environment_text("DUNLIN_PREEMPTION");
     if (text == "off") {
@@ -135,9 +136,9 @@ void stop_at_exit() noexcept {
     if (the_scheduler.started.load(std::memory_order_acquire) && !forked) sched::retire_world();
 }
 
-// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an object of the main thread, and one of
-// each thread that runs goroutines, stops the goroutines before the first static destructor can take anything away from them. Other threads that call
-// exit() get as far as the handler.
+// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an
+// object of the main thread, and one of each thread that runs goroutines, stops the goroutines before the first static
+// destructor can take anything away from them. Other threads that call exit() get as far as the handler.
 struct stopper {
     bool armed = false;
     ~stopper() {

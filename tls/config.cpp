@@ -113,7 +113,8 @@ void show(config::data& d, identity fresh, bool instead_of_all) {
     }
 }
 
-// Cipher suites whose keys are forgotten after the connection and whose records are authenticated as they are encrypted.
+// Cipher suites whose keys are forgotten after the connection and whose records are authenticated as they are
+// encrypted.
 constexpr const char* ciphers_of_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 // OpenSSL passes over names that it does not know.

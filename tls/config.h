@@ -53,7 +53,8 @@ struct config::data {
     std::shared_ptr<const identities> own_identities;  // lock; null: none
 };
 
-// What the system trusts. Read once, when it is first needed (30 ms of CPU for Debian's 140 authorities), and kept for ever.
+// What the system trusts. Read once, when it is first needed (30 ms of CPU for Debian's 140 authorities), and kept for
+// ever.
 X509_STORE* system_trust();
 
 }  // namespace dunlin::tls

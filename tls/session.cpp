@@ -128,8 +128,8 @@ bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, co
     }
 }
 
-// What is decrypted already, or about to be encrypted, must not pass a close(). `ctx`: of a call that cannot know whether it would have to wait, and leaves the
-// stream unusable if it is ended midway.
+// What is decrypted already, or about to be encrypted, must not pass a close(). `ctx`: of a call that cannot know
+// whether it would have to wait, and leaves the stream unusable if it is ended midway.
 bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept {
     if (!network_.is_open()) {
         ec = dunlin::errc::closed;
@@ -338,7 +338,8 @@ std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx
 
 // ---- writing ---------------------------------------------------------------------------------------------------------------------------------
 
-// What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With send_turn_.
+// What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With
+// send_turn_.
 const_buffer session::next_piece(cursor& c) {
     c.pass_empty();
     if (c.part == c.parts.size()) return {};
@@ -363,7 +364,8 @@ std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* c
         std::size_t encrypted = 0;
         const step s = attempt([&] {
             int result = 1;
-            // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading too.
+            // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading
+            // too.
             if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) ec = std::make_error_code(std::errc::broken_pipe);
             if (write_error_) ec = write_error_;
             // In one step, not by doubling: it is given back after the call.

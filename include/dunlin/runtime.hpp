@@ -117,8 +117,7 @@ DUNLIN_API runtime_stats stats();
 /// are alike in all of it, in name and labels are one paragraph, "and 999 like it", with the shortest and the longest
 /// wait; the longest waits come first. Of one that computes, or was preempted, the stack too: its thread is asked for
 /// it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the
-/// kernel
-/// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
+/// kernel (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
 /// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
 /// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside
 /// `blocking()` or `no_preempt`. Stops the world while it looks, 4 ms for those that compute at most; names and lines

@@ -105,7 +105,8 @@ void chan_core::nobody_waits_for_timer() noexcept { timer()->nobody_waits(); }
 
 namespace {
 
-// The context's part in a wait: a receiver of its done channel, which never gets anything but the news that it is closed.
+// The context's part in a wait: a receiver of its done channel, which never gets anything but the news that it is
+// closed.
 class done_watch {
 public:
     done_watch(park::waiter& w, chan_core* done) noexcept : node_(&w), done_(done) { node_.several = true; }
@@ -197,8 +198,8 @@ enum class direction : bool { send, receive };
     return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
 }
 
-// The second half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the runtime. Inlined: a frame of its own
-// would be saved and restored around each switch.
+// The second half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the
+// runtime. Inlined: a frame of its own would be saved and restored around each switch.
 [[gnu::always_inline]] inline wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m, const wait_limit* limit,
     const std::source_location& where) {
     park::waiter w(m);

@@ -1,9 +1,9 @@
 // core.h - the channel: a ring of elements, a queue of waiting senders and one of waiting receivers, one lock.
 //
 // Invariants under the lock
-//   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no receiver waits. Exception: a select
-//       that offers both on the same channel stands in both queues, and never meets itself, since only other parties
-//       look at them.
+//   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no
+//       receiver waits. Exception: a select that offers both on the same channel stands in both queues, and never meets
+//       itself, since only other parties look at them.
 //   C2  an element goes straight from its sender to the receiver: the second of the two moves it into the first one's
 //       slot. A woken waiter has its result and does not try again.
 //   C3  a closed channel has no waiters.
@@ -13,7 +13,8 @@
 // Put back   Elements are moved while both sides are held, which must not throw; so those that may are boxed, and a
 //            receiver copies its value out of the box when it has it. If that throws the box goes back to the channel,
 //            before the buffer, for which it needs no memory and no room.
-// Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves instead of copies.
+// Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves
+//            instead of copies.
 // Tests      tests/chan/, tests/go/chan_test.cpp, tests/go/select_test.cpp
 #pragma once
 
@@ -58,7 +59,7 @@ public:
 
     park::biased_lock lock{park::biased_lock::at_birth()};
 
-    // All under the lock. ------------------------------------------------------------------------------------------------------------------
+    // All under the lock. ---------------------------------------------------------------------------------------------
 
     // Would a send (a receive) go through now, or fail at once because the channel is closed? A waiter may be gone:
     // then the attempt finds out.
@@ -91,7 +92,7 @@ public:
     // unlock, or the next one that comes.
     void put_back(boxed& value, park::wait_node*& woken) noexcept;
 
-    // Any thread. ------------------------------------------------------------------------------------------------------------------------------
+    // Any thread. -----------------------------------------------------------------------------------------------------
 
     std::size_t length() const noexcept {
         return kind_ != channel_kind::timer ? count_.load(std::memory_order_relaxed) : 0;
@@ -158,7 +159,8 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // but `served` it will not be woken any more, and the caller takes its nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first, and looks here before it queues.
+// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first,
+// and looks here before it queues.
 inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
 
 inline bool is_past(const wait_limit* limit) noexcept {

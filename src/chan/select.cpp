@@ -1,8 +1,8 @@
 // select.cpp - waiting for several channels at once.
 //
 // Protocol   1  lock all channels, in the order of their addresses, each once
-//            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all, so `otherwise` is never taken
-//               while some case is ready at every moment
+//            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all,
+//               so `otherwise` is never taken while some case is ready at every moment
 //            3  otherwise: a node for each case into its channel's queue; prepare(); unlock all; wait
 //               and one into the descriptor's queue for each on_readable and on_writable
 //            4  a waker that takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the
@@ -10,10 +10,12 @@
 //            5  take the other nodes off their queues, each under its channel's lock
 //            A case that looked ready may not be (the waiter there has been woken by another case of its own): step 2
 //            then counts again.
-// Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins again (chan/descriptor_case.h).
-// Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under the channel's lock, and step 5 takes
-//            that lock before the node goes away.
-// Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair, and one random number.
+// Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins
+// again (chan/descriptor_case.h).
+// Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under
+//            the channel's lock, and step 5 takes that lock before the node goes away.
+// Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair,
+//            and one random number.
 // Tests      tests/chan/select_test.cpp, tests/go/select_test.cpp
 #include <algorithm>
 #include <array>
@@ -200,8 +202,8 @@ void selection::enqueue_all(park::waiter& w) {
     }
 }
 
-// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile. The waiter is claimed by its node then, unless it has been
-// woken by another.
+// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile. The waiter is
+// claimed by its node then, unless it has been woken by another.
 bool selection::enqueue_descriptors(park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];

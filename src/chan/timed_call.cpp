@@ -1,10 +1,11 @@
 // timed_call.cpp - after_func(): a timer that starts a goroutine.
 //
-// Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while the entry is pending; one while the
-//            goroutine runs.
-// Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under the heap's lock and needs nothing: the
-//            pending reference goes over to the firing. A stop that comes between claim and fire finds cancel() false: it is too late, the goroutine
-//            starts, and stop says false. So what stop says is what happens.
+// Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while
+//            the entry is pending; one while the goroutine runs.
+// Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under
+//            the heap's lock and needs nothing: the pending reference goes over to the firing. A stop that comes
+//            between claim and fire finds cancel() false: it is too late, the goroutine starts, and stop says false. So
+//            what stop says is what happens.
 // End of run An entry that the heap forgets (heap.h) keeps its pending reference, since the program's destructors must
 //            not run then. A handle that still has the timer gives that reference up: stop and reset, which say true
 //            (it was not started and never will be), and the drop of the handle.

@@ -306,8 +306,9 @@ void context_node::set_stop_token(std::stop_token token) {
     stop_link_->callback.emplace(std::move(token), stop_link::request{stop_link_});
 }
 
-// It may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback that is destroyed then, in itself,
-// would wait for itself: so the last reference is not dropped here, but in a goroutine of its own.
+// It may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback
+// that is destroyed then, in itself, would wait for itself: so the last reference is not dropped here, but in a
+// goroutine of its own.
 void stop_link::stop() noexcept {
     context_node* n;
     {

@@ -1,8 +1,9 @@
 // file.cpp - files by name, and what files can do that streams cannot.
 //
-// Problem    Nothing tells when a file on a disk is "ready": its calls wait in the kernel. So all of them but a read of what is in the page cache run in
-//            blocking(), which hands the processor on if they last.
-// Errors     System calls are made raw: a goroutine may be on another thread after blocking(), where errno is another one.
+// Problem    Nothing tells when a file on a disk is "ready": its calls wait in the kernel. So all of them but a read of
+//            what is in the page cache run in blocking(), which hands the processor on if they last.
+// Errors     System calls are made raw: a goroutine may be on another thread after blocking(), where errno is another
+//            one.
 // open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO could not be
 //            opened to write before it has a reader, and to read it would seem to be at its end; so it is opened as it
 //            is, and set to O_NONBLOCK afterwards (io_adopt).

@@ -1,10 +1,11 @@
 // process.cpp - child processes.
 //
-// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other threads; in blocking(), since it waits
-//            for the exec. The child's ends of pipes are moved above 2, so that putting them into their places overwrites none of them.
-// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under the lock of the child's state, and
-//            closes the channels on which all waiters wait. Without pidfd (before Linux 5.3) a thread for each child
-//            waits instead.
+// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other
+//            threads; in blocking(), since it waits for the exec. The child's ends of pipes are moved above 2, so that
+//            putting them into their places overwrites none of them.
+// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under
+//            the lock of the child's state, and closes the channels on which all waiters wait. Without pidfd (before
+//            Linux 5.3) a thread for each child waits instead.
 // Lifetime   The state belongs to the handle and to the watcher of the child; so a dropped handle changes nothing for
 //            the child.
 // kill       under the same lock: as long as the status has not been fetched the number is the child's. Through the
@@ -306,7 +307,8 @@ void process::state::happened() noexcept {
 
 // On a plain thread.
 void process::state::fetch_status() noexcept {
-    // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back even when the child has ended.
+    // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back
+    // even when the child has ended.
     siginfo_t how{};
     while (platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT, 0) == -EINTR) {
     }

@@ -1,7 +1,8 @@
 // byte_stream.cpp - reading and writing.
 //
-// Kinds      What can be polled is tried, and waited for. Files on disks are always "ready", and yet may take milliseconds: what is in the page cache is read
-//            at once (preadv2 with RWF_NOWAIT, 0.95 us for 4 KiB where pread takes 0.79), and the rest in blocking(), which hands the processor on.
+// Kinds      What can be polled is tried, and waited for. Files on disks are always "ready", and yet may take
+//            milliseconds: what is in the page cache is read at once (preadv2 with RWF_NOWAIT, 0.95 us for 4 KiB where
+//            pread takes 0.79), and the rest in blocking(), which hands the processor on.
 // Pipes      A write to a pipe without a reader raises SIGPIPE, and no flag forbids it: it is blocked for the length of
 //            the call, and taken back.
 #include <algorithm>
@@ -251,7 +252,8 @@ io::kind socket_kind(int fd) noexcept {
     return type == SOCK_STREAM ? io::kind::tcp : io::kind::udp;
 }
 
-// Not SCTP, whose reads end with a message, nor a connection for which the kernel does TLS, whose reads end with a record.
+// Not SCTP, whose reads end with a message, nor a connection for which the kernel does TLS, whose reads end with a
+// record.
 bool is_plain_tcp(int fd) noexcept {
     int protocol = 0;
     socklen_t size = sizeof protocol;

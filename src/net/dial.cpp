@@ -1,11 +1,11 @@
 // dial.cpp - connecting.
 //
-// One        socket, connect(); EINPROGRESS: wait until it can be written to, and ask SO_ERROR. A Unix socket whose backlog is full says EAGAIN and no edge
-//            comes of it: tried again, 1 ms later and then up to 50 ms.
-// Several    RFC 8305 ("happy eyeballs"): the families by turns, beginning with the one that the resolver prefers; the next attempt begins when 250 ms have
-//            passed or an earlier one has failed. Each runs in a goroutine of its own and sends its outcome to a
-//            channel that has room for all, so that no attempt is waited for that comes too late: its connection is
-//            closed with the channel.
+// One        socket, connect(); EINPROGRESS: wait until it can be written to, and ask SO_ERROR. A Unix socket whose
+//            backlog is full says EAGAIN and no edge comes of it: tried again, 1 ms later and then up to 50 ms.
+// Several    RFC 8305 ("happy eyeballs"): the families by turns, beginning with the one that the resolver prefers; the
+//            next attempt begins when 250 ms have passed or an earlier one has failed. Each runs in a goroutine of its
+//            own and sends its outcome to a channel that has room for all, so that no attempt is waited for that comes
+//            too late: its connection is closed with the channel.
 #include <algorithm>
 #include <chrono>
 #include <memory>

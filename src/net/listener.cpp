@@ -1,11 +1,13 @@
 // listener.cpp - listening and accepting.
 //
-// Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog, so that no further edge comes: the
-//            goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again. A close of a descriptor in this process is not waited for
-//            longer than that, and one elsewhere (ENFILE) would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection
-//            that is accepted already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the listener is
-//            closed, or its limit comes, before.
-// Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2) says to treat so.
+// Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog,
+//            so that no further edge comes: the goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again.
+//            A close of a descriptor in this process is not waited for longer than that, and one elsewhere (ENFILE)
+//            would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection that is accepted
+//            already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the
+//            listener is closed, or its limit comes, before.
+// Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2)
+//            says to treat so.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

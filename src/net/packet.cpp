@@ -59,7 +59,8 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
 
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
-    // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again after a while.
+    // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again
+    // after a while.
     const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
     for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
         std::uint32_t seen;

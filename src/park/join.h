@@ -7,15 +7,15 @@
 
 namespace dunlin::park {
 
-// Waits until the joinable goroutine `child` has ended: in place if it has not begun and is the youngest here, else parked.
-// From a goroutine or a plain thread. Everything the child did happens before the return.
+// Waits until the joinable goroutine `child` has ended: in place if it has not begun and is the youngest here, else
+// parked. From a goroutine or a plain thread. Everything the child did happens before the return.
 void join(sched::goroutine* child, const std::source_location& where) noexcept;
 
 // True if it has ended.
 bool has_ended(const sched::goroutine* child) noexcept;
 
-// Runs goroutines of `group` that have not begun and are the youngest of this processor, one after the other, while `more()` says so and
-// there is stack left. Returns at once on a plain thread.
+// Runs goroutines of `group` that have not begun and are the youngest of this processor, one after the other, while
+// `more()` says so and there is stack left. Returns at once on a plain thread.
 template <class More>
 void run_group_in_place(const void* group, const std::source_location& where, More more) noexcept;
 

@@ -86,7 +86,8 @@ private:
     wait_node* tail_ = nullptr;
 };
 
-// Wakes a chain from take_all(). Goroutines are made ready together, and then as many threads woken as there is use for.
+// Wakes a chain from take_all(). Goroutines are made ready together, and then as many threads woken as there is use
+// for.
 inline void wake_all(wait_node* chain) noexcept {
     sched::goroutine_list ready;
     while (chain != nullptr) {

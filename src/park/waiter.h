@@ -13,8 +13,8 @@
 //            4  wait()                                     4  waiter.wake(); from here on the waiter and its nodes are
 //                                                             gone
 //            5  waited for several: take the other nodes off their queues
-//            Between 2 and 4 a waker may already do all of its part: prepare() has declared the goroutine waiting, and readying it before it
-//            has left is legal (sched/goroutine.cpp, "Leaving").
+//            Between 2 and 4 a waker may already do all of its part: prepare() has declared the goroutine waiting, and
+//            readying it before it has left is legal (sched/goroutine.cpp, "Leaving").
 // Rule       The waker that has claimed a node, and no other, wakes its waiter, exactly once. A waiter with one node is
 //            claimed by the waker that takes the node off its queue; one with several by compare-and-swap on
 //            `decided_`. A node that was taken off without success may be touched until the lock is given back: step 5
@@ -58,7 +58,8 @@ public:
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
 
-    // Step 2. A goroutine must be inside the runtime from before the thing's lock is taken (enter()): with the lock held it must not lose its processor.
+    // Step 2. A goroutine must be inside the runtime from before the thing's lock is taken (enter()): with the lock
+    // held it must not lose its processor.
     void prepare(sched::wait_reason reason, const std::source_location& where) noexcept {
         if (goroutine_ != nullptr) sched::prepare_to_park(goroutine_, reason, where);
     }

@@ -11,10 +11,12 @@ namespace dunlin::platform {
 
 inline constexpr std::size_t cache_line = 64;
 
-// Two lines: the adjacent-line prefetcher of x86 makes neighbours share, so state of different owners stays 128 bytes apart.
+// Two lines: the adjacent-line prefetcher of x86 makes neighbours share, so state of different owners stays 128 bytes
+// apart.
 inline constexpr std::size_t false_sharing_range = 128;
 
-// Tells the CPU that this is a spin loop. About 25 ns on the machines measured, 1 ns on others: never count time with it.
+// Tells the CPU that this is a spin loop. About 25 ns on the machines measured, 1 ns on others: never count time with
+// it.
 inline void pause() noexcept {
     if (simulation* s = simulation_here()) return s->pause();
 #if defined(__x86_64__)

@@ -14,12 +14,12 @@
 
 namespace dunlin::platform {
 
-// True when the kernel does the work. Set before the first constructor of the program that can call the library, and constant from then on: a plain bool, one
-// instruction less in each light_barrier() than an atomic one.
+// True when the kernel does the work. Set before the first constructor of the program that can call the library, and
+// constant from then on: a plain bool, one instruction less in each light_barrier() than an atomic one.
 DUNLIN_HIDDEN extern bool asymmetric_barriers;
 
-// Registers the process. Called by itself when the program (or the library) is loaded; `allow` is false if DUNLIN_BARRIERS=symmetric. For tests: `false`
-// forces the symmetric form; no other thread may use the library then.
+// Registers the process. Called by itself when the program (or the library) is loaded; `allow` is false if
+// DUNLIN_BARRIERS=symmetric. For tests: `false` forces the symmetric form; no other thread may use the library then.
 void init_barriers(bool allow = true) noexcept;
 
 // After the flag's store, before the load that must not pass it.

@@ -49,8 +49,8 @@ void name_range(memory_range range, const char* name) noexcept;
 // allows. False if a range was refused (locked memory) and keeps its pages; the others are freed all the same.
 bool give_back(std::span<const memory_range> ranges) noexcept;
 
-// What there is for stacks, in bytes: of a thread's (RLIMIT_STACK; 8 MiB if that is unlimited), and addresses of the process in all (by the CPU, RLIMIT_AS,
-// or because the kernel counts what is reserved as memory).
+// What there is for stacks, in bytes: of a thread's (RLIMIT_STACK; 8 MiB if that is unlimited), and addresses of the
+// process in all (by the CPU, RLIMIT_AS, or because the kernel counts what is reserved as memory).
 struct stack_space {
     std::size_t of_a_thread;
     std::size_t addresses;

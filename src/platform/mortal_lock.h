@@ -1,9 +1,11 @@
 // mortal_lock.h - a lock that may be destroyed, with the object that it guards, by its last holder.
 //
-// Problem    What one thread's unlock lets another see may be the last thing that keeps the object alive: the value that says "all are done" is received, and
-//            the channel goes, while the sender is still inside its unlock. The futex_lock (lock.h) looks there for sleepers once it has let go.
-// Guarantee  Mutual exclusion in four bytes, constant-initialised; an uncontended pair is one atomic operation and no call; unlock() is one store and does not
-//            touch the lock after it. errno is never changed. No fairness. Not recursive. Unlocking a free lock stops the process.
+// Problem    What one thread's unlock lets another see may be the last thing that keeps the object alive: the value
+//            that says "all are done" is received, and the channel goes, while the sender is still inside its unlock.
+//            The futex_lock (lock.h) looks there for sleepers once it has let go.
+// Guarantee  Mutual exclusion in four bytes, constant-initialised; an uncontended pair is one atomic operation and no
+//            call; unlock() is one store and does not touch the lock after it. errno is never changed. No fairness. Not
+//            recursive. Unlocking a free lock stops the process.
 // Waiting    No waiter is woken, because an unlocker must not look for sleepers. A waiter spins for some microseconds,
 //            longer than any section lasts, and if the owner has lost its CPU meanwhile, sleeps and looks again, at
 //            first after 20 us, each time after twice as long, up to 1 ms. Each look is twice as long as the one

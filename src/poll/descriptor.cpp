@@ -187,7 +187,8 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
 
 namespace {
 
-// By plain threads, the monitor, and machines without a processor; the others count on their processor, without a locked instruction.
+// By plain threads, the monitor, and machines without a processor; the others count on their processor, without a
+// locked instruction.
 platform::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
 
 sched::processor* processor_here() noexcept {
@@ -334,7 +335,8 @@ void descriptor::close_now() noexcept {
     drop_hold();
 }
 
-// A call that is under way does not last, since it does not block; but it may be that of a goroutine that was frozen in the midst of it. So not for ever.
+// A call that is under way does not last, since it does not block; but it may be that of a goroutine that was frozen in
+// the midst of it. So not for ever.
 void descriptor::wait_until_closed() noexcept {
     constexpr std::int64_t patience_ns = 2'000'000'000;
     park::waiter w;

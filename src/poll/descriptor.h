@@ -1,10 +1,11 @@
 // descriptor.h - an open file or socket: its users, whether it is ready, the waiters for that.
 //
-// Lifetime   Records are never freed, only used again: an event that was under way may still name one. Its tag has a number that changes with each use, and
-//            is compared under the lock. A handle (net::stream and the like) holds its record until it goes away; the operations under way hold the
-//            open descriptor (gate.h). close() wakes all waiters, and waits until the last user has closed the
-//            descriptor.
-// Readiness  edges[d]: counted by the poller at each event. drained[d]: up to which edge it is known that nothing was left.
+// Lifetime   Records are never freed, only used again: an event that was under way may still name one. Its tag has a
+//            number that changes with each use, and is compared under the lock. A handle (net::stream and the like)
+//            holds its record until it goes away; the operations under way hold the open descriptor (gate.h). close()
+//            wakes all waiters, and waits until the last user has closed the descriptor.
+// Readiness  edges[d]: counted by the poller at each event. drained[d]: up to which edge it is known that nothing was
+//            left.
 //              operation                                   poller
 //              1  seen = edges                             1  lock
 //              2  seen == drained: nothing there, go to 5  2  edges += 1
@@ -12,15 +13,18 @@
 //              4  EAGAIN: drained = seen
 //              5  lock; edges != seen: from 1 again
 //              6  onto the queue, unlock, wait; from 1 again
-//            No edge is lost: what came before `seen` was read is covered by the attempt after it, and for what came later edges != seen.
+//            No edge is lost: what came before `seen` was read is covered by the attempt after it, and for what came
+//            later edges != seen.
 //            `drained` may be written late by a slow operation: it is then an older number, and costs one attempt more.
-//            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
-//            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
+//            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN
+//            (a sixth of an echo's system calls) - unless the peer has closed or sent urgent data, which no further
+//            edge would tell.
 // Deadlines  are kept here and put into the heap of timers only by a waiter (io/operation.cpp). A new deadline wakes
 //            the waiters, and they look again.
-// End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the queues, and ends its turn (side::holder).
-// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
-//            (select), and nothing need be reset before an attempt.
+// End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the
+//            queues, and ends its turn (side::holder).
+// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states,
+//            so that several may wait (select), and nothing need be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
 #pragma once
 
@@ -40,10 +44,12 @@ namespace dunlin::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 
-// close(2); nothing for a negative number. Under ThreadSanitizer libc's, which it must see: the number's next owner has nothing to do with this one.
+// close(2); nothing for a negative number. Under ThreadSanitizer libc's, which it must see: the number's next owner has
+// nothing to do with this one.
 void close_number(int fd) noexcept;
 
-// A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a deadline.
+// A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a
+// deadline.
 struct poll_node : park::wait_node {
     bool granted = false;     // the waker: it is your turn. False: the descriptor was closed
 
@@ -63,8 +69,8 @@ struct descriptor_name {
 
 class alignas(platform::cache_line) descriptor {
 public:
-    // Takes `fd` over, which does not block; a regular file, or what else epoll refuses, becomes a blocking one. Null: `error` says why (errno), and `fd`
-    // is still the caller's. The record belongs to the caller until release().
+    // Takes `fd` over, which does not block; a regular file, or what else epoll refuses, becomes a blocking one. Null:
+    // `error` says why (errno), and `fd` is still the caller's. The record belongs to the caller until release().
     static descriptor* open(int fd, int& error) noexcept;
     // The same for one that is never watched: every call may block its thread.
     static descriptor* open_blocking(int fd) noexcept;
@@ -113,7 +119,8 @@ public:
     bool short_is_drained() const noexcept { return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed); }
     void short_reads_drain() noexcept { short_is_drained_ = true; }  // before any other thread knows it
 
-    // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another one than `deadline_ns`.
+    // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another
+    // one than `deadline_ns`.
     queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
     // The poller's: the waiters to be woken go to the end of a chain.
@@ -139,7 +146,8 @@ public:
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
-    // For the layers above: what kind of thing it is, and how it is called (or null). Constant once others know it; the name goes with the record's use.
+    // For the layers above: what kind of thing it is, and how it is called (or null). Constant once others know it; the
+    // name goes with the record's use.
     std::uint8_t kind = 0;
     descriptor_name* name = nullptr;
 

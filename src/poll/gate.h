@@ -3,9 +3,11 @@
 //
 // Problem    A descriptor's number is used again as soon as it is closed: a read that is on its way into the kernel
 //            would then read from another file. So the last user closes it.
-// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one for being open
+// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one
+//            for being open
 // Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller queues, descriptor.cpp)
-//            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its lock)
+//            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its
+//                       lock)
 //            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor
 //            The bits for waiters change under the descriptor's lock only, and are set only while a reader (or writer)
 //            is in. So that one sees them when it leaves, or the CAS that would set them fails.
@@ -39,7 +41,8 @@ public:
         } while (!word_.compare_exchange_weak(w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
         return entry::in;
     }
-    // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the descriptor.
+    // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the
+    // descriptor.
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {

@@ -75,7 +75,8 @@ void poller::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept 
 unsigned poller::deliver(const sched::event_batch& found) noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
-    // Three objects for each event, each found through the one before, none in the cache if there are many: asked for ahead of their turn.
+    // Three objects for each event, each found through the one before, none in the cache if there are many: asked for
+    // ahead of their turn.
     for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->prefetch();
     for (unsigned i = 0; i < found.count; ++i) {
         if (i + waiters_ahead < found.count) descriptor::of_tag(found.events[i + waiters_ahead].tag)->prefetch_waiter();

@@ -32,7 +32,8 @@ private:
 
 // Makes the epoll instance if there is none. 0, or errno. Starts the runtime: a machine must sleep in it.
 int start_polling() noexcept;
-// The resolver's: called when run() ends and all goroutines stand still, some of them frozen. It takes no lock that is held outside the runtime.
+// The resolver's: called when run() ends and all goroutines stand still, some of them frozen. It takes no lock that is
+// held outside the runtime.
 void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
 int watch(int fd, std::uint64_t tag) noexcept;

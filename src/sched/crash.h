@@ -39,7 +39,8 @@ void print_who(platform::text_writer& out, const goroutine* g) noexcept;
 void print_where(platform::text_writer& out, const std::source_location& where) noexcept;
 void print_where(platform::text_writer& out, creation_place where) noexcept;
 
-// An object was used as it must not be: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created at main.cpp:12 in main())`, a stack, abort().
+// An object was used as it must not be: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created at main.cpp:12
+// in main())`, a stack, abort().
 [[noreturn]] void report_misuse(std::string_view what) noexcept;
 
 [[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept;

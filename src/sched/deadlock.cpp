@@ -1,10 +1,12 @@
-// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to sleep.
+// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to
+// sleep.
 //
-// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none sleeps for timers, none is
-// without a processor in user code), nothing is queued, no timer is armed, no waiter is registered for a descriptor,
-// there is a goroutine, and every thread of the process is ours or the one that waits in run(). Machines with
-// goroutines of a run() that has returned do not count: whatever those do, their next call of the runtime loses them,
-// so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread of the program's.
+// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none
+// sleeps for timers, none is without a processor in user code), nothing is queued, no timer is armed, no waiter is
+// registered for a descriptor, there is a goroutine, and every thread of the process is ours or the one that waits in
+// run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call of the
+// runtime loses them, so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread
+// of the program's.
 #include "sched/deadlock.h"
 
 #include "platform/thread.h"

@@ -2,9 +2,10 @@
 // descriptors.
 //
 // The scheduler knows nothing of timers and sockets. runtime.cpp wires one object in; simulation will wire another.
-// Pollers    a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait, deliver), so that one thread
-//            sleeps for all timers and descriptors; the monitor, if no machine has polled in its last round (poll); and
-//            in place of the one that sleeps (wait, deliver) while every processor is stuck.
+// Pollers    a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait,
+//            deliver), so that one thread sleeps for all timers and descriptors; the monitor, if no machine has polled
+//            in its last round (poll); and in place of the one that sleeps (wait, deliver) while every processor is
+//            stuck.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct event_source {
     // Makes what this source keeps per processor; called once per processor, before it runs.
     virtual void* make_events() = 0;
 
-    // Readies, on the calling machine's processor, whatever of `p`'s events is due at `now_ns`. Returns how many. The caller is inside the
-    // runtime with a processor, which need not be `p`.
+    // Readies, on the calling machine's processor, whatever of `p`'s events is due at `now_ns`. Returns how many. The
+    // caller is inside the runtime with a processor, which need not be `p`.
     virtual unsigned collect(processor* p, std::int64_t now_ns) noexcept = 0;
 
     // The earliest deadline among p's events; 0: none. Any thread, no lock; may be stale by one change under way. The
@@ -50,17 +51,17 @@ struct event_source {
     // (the monitor) in the global queue. Returns how many. Never sleeps.
     virtual unsigned poll() noexcept = 0;
 
-    // Sleeps until interrupted, a descriptor is ready, or the deadline (0: none) has passed. Only one thread at a time; without a processor. What it
-    // has found it then hands to deliver(), as poll() does, when it may have a processor.
+    // Sleeps until interrupted, a descriptor is ready, or the deadline (0: none) has passed. Only one thread at a time;
+    // without a processor. What it has found it then hands to deliver(), as poll() does, when it may have a processor.
     virtual void wait(std::int64_t deadline_ns, event_batch& found) noexcept = 0;
     virtual unsigned deliver(const event_batch& found) noexcept = 0;
     virtual void interrupt() noexcept = 0;
 
     // Forgets every event of goroutines of a run() that has returned. The world is stopped.
     virtual void forget_all() noexcept = 0;
-    // The thread maker's, since it may wait and free memory: goroutines of such a run() were lost only now (they blocked in the kernel, or were where they
-    // must not be stopped). What others could
-    // wait for, their turn at a descriptor, ends.
+    // The thread maker's, since it may wait and free memory: goroutines of such a run() were lost only now (they
+    // blocked in the kernel, or were where they must not be stopped). What others could wait for, their turn at a
+    // descriptor, ends.
     virtual void forget_lost() noexcept = 0;
 };
 

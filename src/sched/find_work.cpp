@@ -1,17 +1,19 @@
 // find_work.cpp - what runs next, and what a machine does that finds nothing.
 //
 // Order      find_local     on the leaving goroutine's stack, never blocks:
-//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and then, once in a millisecond,
-//                 the poller, for the same reason
+//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and
+//                 then, once in a millisecond, the poller, for the same reason
 //              2. due timers of this processor: every 16th time, and when the monitor says so
 //              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
 //              4. the local queue, first in first out
 //            take_global    a batch of the global queue
 //            find_work      on the machine's own stack: all that, then
 //              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
-//              6. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
-//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets it, on its own thread (preempt.h); else
-//                 watch for a few microseconds if another processor runs, since falling asleep and being woken costs more than that
+//              6. steal: four rounds over the other processors in random order; the last round also looks at their
+//                 timers and takes run_next
+//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets
+//                 it, on its own thread (preempt.h); else watch for a few microseconds if another processor runs, since
+//                 falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
 //                 until handed a processor
@@ -66,7 +68,8 @@ inline void advance_tick(processor* p) noexcept {
     return g;
 }
 
-// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once (wake.h, left out).
+// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once
+// (wake.h, left out).
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
     m->chooses = true;
     const unsigned count = the_scheduler.events->collect(from, now);
@@ -92,7 +95,8 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     return true;
 }
 
-// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own stack: find_work() comes here again.
+// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own
+// stack: find_work() comes here again.
 [[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
     const scheduler& s = the_scheduler;
     p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
@@ -228,8 +232,8 @@ void push_local(processor* p, goroutine* g) noexcept {
 
 namespace {
 
-// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In run_next a thief would wait for it, and
-// then interrupt its owner.
+// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In
+// run_next a thief would wait for it, and then interrupt its owner.
 void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
     if (self == nullptr || self->marks.lingers() == 0) {
         goroutine* before = exchange_run_next(p, g);
@@ -277,8 +281,9 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept {
 
 namespace {
 
-// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and run it with a
-// warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the machine is in user code.
+// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and
+// run it with a warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the
+// machine is in user code.
 goroutine* steal_run_next(processor* victim) noexcept {
     if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
     const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
@@ -381,8 +386,9 @@ void stop_spinning(machine* m) noexcept {
     wake_if_idle();
 }
 
-// Is there a goroutine in another's run_next that has not moved since the last look? Its owner writes that cache line all the time, so it is looked at
-// rarely; and one that moves would be gone before the three microseconds that a thief gives it are over.
+// Is there a goroutine in another's run_next that has not moved since the last look? Its owner writes that cache line
+// all the time, so it is looked at rarely; and one that moves would be gone before the three microseconds that a thief
+// gives it are over.
 constexpr unsigned look_at_run_next_every = 16;
 bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_before) noexcept {
     std::uint32_t puts = 0;
@@ -396,7 +402,8 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
     return std::exchange(puts_before, puts) == puts && any;
 }
 
-// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks is gone by now.
+// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks
+// is gone by now.
 bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_before) noexcept {
     std::uint64_t takings = 0;
     bool any = false;
@@ -433,7 +440,8 @@ bool watch_for_work(const processor* p) noexcept {
 
 // ---- retiring ------------------------------------------------------------------------------------------------------------------------
 
-// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last one.
+// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last
+// one.
 goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -450,7 +458,8 @@ goroutine* retire(machine* m, bool& all_idle) noexcept {
     return nullptr;
 }
 
-// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back. True: m has none any more.
+// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back.
+// True: m has none any more.
 bool return_to_lender(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = processor_of(m);
@@ -515,10 +524,11 @@ void collect_everywhere(machine* m) noexcept {
     for (std::uint32_t i = 0; i < made; ++i) collect_from(m, the_scheduler.processor_at(i));
 }
 
-// Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine has a processor again.
+// Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine
+// has a processor again.
 //   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep     adder: insert; light barrier; read claim and poll_until;
-//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the barrier, if all are
-//   idle, by the order of seq_cst: claim, look; insert, read the claim.
+//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()).
+//   Without the barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
@@ -533,7 +543,8 @@ bool sleep_for_events(machine* m) noexcept {
     event_batch found;
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
-    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has stood still.
+    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has
+    // stood still.
     const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
     // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a deadline in

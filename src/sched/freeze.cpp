@@ -1,7 +1,8 @@
 // freeze.cpp - see freeze.h.
 //
-// Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes would use them. Its thread must
-//            stand still, but not where it holds a lock that the exiting thread wants: malloc's, stdio's, the loader's.
+// Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes
+//            would use them. Its thread must stand still, but not where it holds a lock that the exiting thread wants:
+//            malloc's, stdio's, the loader's.
 // Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
 //            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
 //            Where it may stop (safe_place.h) it never returns, mostly (frozen.h). Elsewhere it returns, and the thread
@@ -10,10 +11,12 @@
 //            monitor goes on asking after run() has returned, and catches it when it comes out. One that is in
 //            on_thread_stack() gets none: it may hold any lock of this library, as a plain thread may, and goes on
 //            (thread_stack.h).
-// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be longer before a thread runs at all, and
-//            only when it runs can it stop, or be where it must not. One that has had both without stopping is left to the monitor.
-// Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running until the process is gone.
-//            Statically linked, libc cannot be told from the program: then no goroutine is frozen at all.
+// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be
+//            longer before a thread runs at all, and only when it runs can it stop, or be where it must not. One that
+//            has had both without stopping is left to the monitor.
+// Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
+//            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
+//            frozen at all.
 #include "sched/freeze.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -42,7 +45,8 @@ namespace {
 
 constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
-// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and tells of every access after the exit.
+// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and
+// tells of every access after the exit.
 constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
 constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
 constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none

@@ -129,9 +129,9 @@ bool still_holds(const suspicion& found) noexcept {
     return wait.lock == found.lock && wait.may_be_held_by(found.owner->tid);
 }
 
-// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has the
-// CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover time is
-// used here, which counts as idle.
+// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has
+// the CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover
+// time is used here, which counts as idle.
 void lower_if_alone(std::int64_t now_ns) noexcept {
     const std::int64_t since_ns = now_ns - (gone_on_until_ns - let_go_ns);
     if (owner_cpu_ns < 0 || since_ns < alone_after_ns) return;

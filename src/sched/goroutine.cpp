@@ -21,20 +21,21 @@
 //
 // Two moments are hard.
 //
-// 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another thread may take g and want to
-//    run it. So the leaver clears `saved` first, then makes itself known, then switches; and the context that it
-//    switches to sets `saved` (after_switch), which is the commit of the departure. The executor, the machine that is
-//    about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait where it stands: it may be
-//    leaving a goroutine itself, and the other machine may be waiting for that one. It switches to its thread's own
-//    stack first (that commits its own departure) and waits there. The wait is as long as a switch takes, unless the
-//    kernel preempts the leaving thread in it. (Go instead switches to the scheduler's stack first and runs an "unlock
-//    function" there; we go from goroutine to goroutine directly, and locks are released before the switch:
-//    docs/decisions/002-leaving.md.)
+// 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another
+//    thread may take g and want to run it. So the leaver clears `saved` first, then makes itself known, then switches;
+//    and the context that it switches to sets `saved` (after_switch), which is the commit of the departure. The
+//    executor, the machine that is about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait
+//    where it stands: it may be leaving a goroutine itself, and the other machine may be waiting for that one. It
+//    switches to its thread's own stack first (that commits its own departure) and waits there. The wait is as long as
+//    a switch takes, unless the kernel preempts the leaving thread in it. (Go instead switches to the scheduler's stack
+//    first and runs an "unlock function" there; we go from goroutine to goroutine directly, and locks are released
+//    before the switch: docs/decisions/002-leaving.md.)
 //
-// 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one new goroutine after
-//    the other, so a million short goroutines use one stack per machine. A goroutine that parks takes the stack along, loop and all; its
-//    machine continues elsewhere: on the next goroutine's stack, or with a new loop on another stack. When the parked one has ended, the loop below it
-//    goes on, or gives its stack back and leaves without saving anything, since there is nothing to come back to.
+// 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one
+//    new goroutine after the other, so a million short goroutines use one stack per machine. A goroutine that parks
+//    takes the stack along, loop and all; its machine continues elsewhere: on the next goroutine's stack, or with a new
+//    loop on another stack. When the parked one has ended, the loop below it goes on, or gives its stack back and
+//    leaves without saving anything, since there is nothing to come back to.
 #include "sched/goroutine.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -199,8 +200,8 @@ void discard_unbegun(goroutine_list& list) noexcept {
 }
 
 void start_goroutine_outside(goroutine* g) noexcept {
-    // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run, nor the end of run() one that is
-    // runnable and in no queue, which it would freeze.
+    // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot
+    // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
@@ -251,7 +252,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     }
 }
 
-// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs to a thread of its own.
+// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs
+// to a thread of its own.
 [[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
     return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
 }
@@ -263,8 +265,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return &g->context;
 }
 
-// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on another machine, which
-// is returned, inside the runtime with a processor.
+// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on
+// another machine, which is returned, inside the runtime with a processor.
 [[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
     platform::assert_no_locks();
     DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
@@ -494,8 +496,8 @@ void ready(goroutine* g) noexcept {
     if (outside) leave(m);
 }
 
-// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes (retire.cpp): they find a goroutine frozen,
-// or their push is before it.
+// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes
+// (retire.cpp): they find a goroutine frozen, or their push is before it.
 void ready_all(goroutine_list& list) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
@@ -514,10 +516,11 @@ void ready_all(goroutine_list& list) noexcept {
 
 namespace {
 
-// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would take the scheduler lock for each
-// yield, and with several all would fight for it (77 ns a yield at P = 2). So most yields go to the tail of the local queue, which is as fair
-// among those in it, and every eighth goes to the global queue and lets that one's oldest run, so that those there have their turns too. The global
-// queue's own guarantee (every 61st tick) is find_local()'s.
+// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would
+// take the scheduler lock for each yield, and with several all would fight for it (77 ns a yield at P = 2). So most
+// yields go to the tail of the local queue, which is as fair among those in it, and every eighth goes to the global
+// queue and lets that one's oldest run, so that those there have their turns too. The global queue's own guarantee
+// (every 61st tick) is find_local()'s.
 constexpr std::uint64_t yields_per_exchange = 8;
 
 // There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
@@ -627,7 +630,8 @@ void put_back_inside_runtime(goroutine* g) noexcept {
 
 namespace {
 
-// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads than CPUs, ours.
+// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads
+// than CPUs, ours.
 void wait_until_saved(const goroutine* g) noexcept {
     for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
         if (i < 100) {
@@ -638,7 +642,8 @@ void wait_until_saved(const goroutine* g) noexcept {
     }
 }
 
-// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the scheduler's stack.
+// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the
+// scheduler's stack.
 void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
     stack::before_switch(m->fake, view);
     stack::switch_context(&m->scheduler_context, to);

@@ -1,8 +1,11 @@
-// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of libc's.
+// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
+// libc's.
 //
-// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes while others wait.
-// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and in-place joins tell whether its
-//            machine has come to the scheduler since the last look. If so all is well. If not, it is stuck, and:
+// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes
+//            while others wait.
+// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and
+//            in-place joins tell whether its machine has come to the scheduler since the last look. If so all is well.
+//            If not, it is stuck, and:
 //              in blocking()             taken at the second look if a goroutine waits, after 10 ms if none does (so
 //                                        that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
@@ -13,20 +16,24 @@
 // Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
 //            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
 //            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
-// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What sleeps is looked at
-//            less and less often.
-// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to wake it again. So the processor is
-//            taken as ever, for an idle machine, and the thread computes on: the kernel sees to the two of them. The machine that finds nothing more
-//            to run gives the processor back (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
-//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the rest of its slice as one that was
-//            stopped early. So more goroutines than processors compute for 0.2 ms at most, and one that computes has half of the time at least: it
-//            has the processor for as long before it is lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
-//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the scheduler lock, under which alone
-//            `stray` is cleared. Is it clear, the thread has come to the runtime, or stands still in the handler, and has, or will be
-//            given, another processor. Is it set, and `borrower` is not this processor, it has lost another one since, perhaps to a
-//            call in which it sleeps. Else it computes, and the steps are those of give_back().
-// Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs + others) / (hogs * processors), 2 to
-//            100 ms, so that each goroutine gets about the same time. slice_over = 3 tells a processor that it is such a turn.
+// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What
+//            sleeps is looked at less and less often.
+// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to
+//            wake it again. So the processor is taken as ever, for an idle machine, and the thread computes on: the
+//            kernel sees to the two of them. The machine that finds nothing more to run gives the processor back
+//            (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
+//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the
+//            rest of its slice as one that was stopped early. So more goroutines than processors compute for 0.2 ms at
+//            most, and one that computes has half of the time at least: it has the processor for as long before it is
+//            lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
+//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the
+//            scheduler lock, under which alone `stray` is cleared. Is it clear, the thread has come to the runtime, or
+//            stands still in the handler, and has, or will be given, another processor. Is it set, and `borrower` is
+//            not this processor, it has lost another one since, perhaps to a call in which it sleeps. Else it computes,
+//            and the steps are those of give_back().
+// Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
+//            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time. slice_over =
+//            3 tells a processor that it is such a turn.
 #include "sched/hand_off.h"
 
 #include <algorithm>
@@ -112,8 +119,8 @@ bool can_hand_on(const outlook& o) noexcept {
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
-// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the same: the thread comes back without one,
-// queues its goroutine and runs another (lost_processor.cpp).
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the
+// same: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // `used_ns` of its slice are to be counted when its turn comes again.
@@ -257,7 +264,8 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
-        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one of them may be old.
+        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one
+        // of them may be old.
         if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
     }
     hand_on(p, o, free_cpu);
@@ -267,8 +275,9 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     }
 }
 
-// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones when we look. One whose calls are
-// short, though each is met, is looked at more rarely: under strace every call sleeps, and each look is three more.
+// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones
+// when we look. One whose calls are short, though each is met, is looked at more rarely: under strace every call
+// sleeps, and each look is three more.
 void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noexcept {
     if (std::exchange(n.seen_in_call, false)) {
         n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
@@ -331,8 +340,8 @@ void tell_whose_turn(outlook& o) noexcept {
     }
 }
 
-// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it is one slice, and when that
-// has lasted ten milliseconds the others in the queue have their turn (find_local).
+// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it
+// is one slice, and when that has lasted ten milliseconds the others in the queue have their turn (find_local).
 void look_at_slice(processor* p, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);

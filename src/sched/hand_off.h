@@ -1,4 +1,5 @@
-// hand_off.h - the monitor looks at every processor and every stray thread, and moves processors to where they are of use.
+// hand_off.h - the monitor looks at every processor and every stray thread, and moves processors to where they are of
+// use.
 #pragma once
 
 #include "sched/types.h"

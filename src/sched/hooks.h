@@ -1,4 +1,5 @@
-// hooks.h - what the scheduler asks of the layers above it, wired by runtime.cpp before anything runs (see also event_source.h).
+// hooks.h - what the scheduler asks of the layers above it, wired by runtime.cpp before anything runs (see also
+// event_source.h).
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // lost_processor.cpp - a goroutine comes to the runtime and its processor is gone.
 //
-// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops (processor.cpp), or because its run() has
-// returned (retire.cpp). In this order the goroutine gets: the processor that it had, if it is idle; any idle one; one
-// that was offered and that no machine has come for yet (machine.h); a place in the global queue. Where no more threads
-// can be had it goes to the queue in any case, and its thread to another.
+// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
+// (processor.cpp), or because its run() has returned (retire.cpp). In this order the goroutine gets: the processor that
+// it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
+// in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"

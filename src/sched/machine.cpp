@@ -1,4 +1,5 @@
-// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there is.
+// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there
+// is.
 #include "sched/machine.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -45,7 +46,8 @@ bool take_locked(processor* p, bool patient) noexcept {
     m->taken.store(1, std::memory_order_relaxed);               // T1
     platform::heavy_barrier();                                  // T2
     for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
-        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section takes.
+        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section
+        // takes.
         if (!patient || i == patience) {
             m->taken.store(0, std::memory_order_relaxed);
             return false;
@@ -120,8 +122,8 @@ void thread_main(void* raw) noexcept {
     m->comes = true;
     look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread
     machine_main(m);
-    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
-    // thread's business.
+    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at
+    // thread exit is a plain thread's business.
     set_current_machine(nullptr);
     hooks.machine_thread(false);
 }
@@ -214,8 +216,9 @@ void unlink(machine* m) noexcept {
     m->*next = nullptr;
 }
 
-// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although that one is busy and another is
-// not, where the CPUs are few. So `here` is for a waker that is about to sleep, `elsewhere` for one that goes on.
+// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
+// that one is busy and another is not, where the CPUs are few. So `here` is for a waker that is about to sleep,
+// `elsewhere` for one that goes on.
 machine* choose_idle_machine(wake_place place) noexcept {
     constexpr int looks = 4;
     const idle_machine_list& idle = the_scheduler.idle_machines;

@@ -4,12 +4,13 @@
 //            machine if none does, take processors from threads that block or compute and hand them on (hand_off.h),
 //            pay the wakes that were left to it (wake.h), let starved goroutines try again, give back the memory of
 //            stacks and the threads that were not used, ask for the trace, for dumps and for a look at goroutines that
-//            have waited long for a mutex (report_kind). Then sleep until something is due: a timer of a
-//            busy processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms
-//            while a goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50 rounds without effect, at
-//            most 10 ms. A thread that brings work from outside while all processors are stuck ends that sleep
-//            (call_monitor).
-//            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
+//            have waited long for a mutex (report_kind). Then sleep until something is due: a timer of a busy
+//            processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms while a
+//            goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50
+//            rounds without effect, at most 10 ms. A thread that brings work from outside while all processors are
+//            stuck ends that sleep (call_monitor).
+//            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md);
+//            1 ms costs 3 %, 10 ms 0.6 %.
 // Give back  A part at a time, because no goroutine is preempted meanwhile, and more in the next round: 100,000 stacks
 //            take 0.2 s of system calls.
 // Sleep      When all processors have been idle for 10 rounds it sleeps until one is taken, or it is time to give
@@ -72,8 +73,8 @@ platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<bool> dump_called_for{false};     // by a signal handler
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for which
-// it stops the world. So it is asked less and less often about those that go on waiting.
+// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for
+// which it stops the world. So it is asked less and less often about those that go on waiting.
 struct long_waits {
     static constexpr std::size_t remembered = 64;
     const goroutine* seen[remembered] = {};  // in the last look, never followed
@@ -170,8 +171,9 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
         return;
     }
     if (somebody_idle) return wake_if_idle();
-    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in each round, and so do chains of
-    // goroutines that ready each other or run each other in place, whose tick stands still.
+    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in
+    // each round, and so do chains of goroutines that ready each other or run each other in place, whose tick stands
+    // still.
     const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
@@ -189,8 +191,8 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
 }
 
-// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from a queue, the processor does not
-// get around to them.
+// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from
+// a queue, the processor does not get around to them.
 void pay_owed_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
@@ -229,8 +231,8 @@ void trim_stacks(upkeep& k, outlook& o) noexcept {
     if (k.trimming) o.look_again_at(k.next_trim_ns);
 }
 
-// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to stop. While all processors are idle
-// that is looked after less and less often.
+// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to
+// stop. While all processors are idle that is looked after less and less often.
 void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = look_at_frozen(o.now_ns);
     if (!freeze_again()) {
@@ -255,8 +257,8 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and then,
-// if no goroutine waits, none.
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and
+// then, if no goroutine waits, none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::uint32_t ticks = ticks_of_all();
     if (w.next_ns == 0) {
@@ -352,8 +354,9 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
 // No thread could be had for the machine that was to sleep until the earliest deadline.
 bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
 
-// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes ready ends it. False: the poller has
-// another sleeper. As with monitor_asleep: the monitor says that it is there and looks at the word; hurry_monitor() changes the word and looks where it is.
+// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes
+// ready ends it. False: the poller has another sleeper. As with monitor_asleep: the monitor says that it is there and
+// looks at the word; hurry_monitor() changes the word and looks where it is.
 bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     scheduler& s = the_scheduler;
     std::uint32_t unclaimed = 0;
@@ -426,8 +429,8 @@ void wake_monitor() noexcept {
     platform::futex_wake(monitor_asleep);
 }
 
-// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this round, or the word has changed when
-// it wants to sleep, and it does not.
+// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
+// round, or the word has changed when it wants to sleep, and it does not.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
     hurry_monitor();

@@ -34,7 +34,8 @@ inline void call_monitor_if_all_stuck() noexcept {
 // Its next round is now.
 void hurry_monitor() noexcept;
 
-// A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a signal handler.
+// A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a
+// signal handler.
 void call_monitor_for_lost() noexcept;
 
 // What the monitor has printed, by the thread maker: what is behind stderr may be full.

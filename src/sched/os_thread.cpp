@@ -2,12 +2,14 @@
 //
 // Rules      1  A wired goroutine runs on its machine only, and the machine runs nothing else.
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
-//            3  When another machine finds it in a queue, it gives its own processor to the wired machine: hand_to_its_machine().
+//            3  When another machine finds it in a queue, it gives its own processor to the wired machine:
+//               hand_to_its_machine().
 //            4  When it ends wired, its thread ends with it: whatever it did to the thread goes away. (Go: the same.)
 //            5  Threads are never copies of a wired one: all are created by the thread maker (thread_maker.h).
-//            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread away from under the waiter,
-//               which goes on elsewhere.
-// Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main goroutine of run() has no thread of its own.
+//            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread
+//               away from under the waiter, which goes on elsewhere.
+// Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main
+//            goroutine of run() has no thread of its own.
 #include "sched/os_thread.h"
 
 #include <memory>

@@ -1,12 +1,12 @@
 // processor.cpp - the idle list, the number of processors, and stopping the world.
 //
-// Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by the handshake of machine.h as soon
-//            as their goroutine is in user code, or are given up by their machine when it comes to search for work. When all are
-//            stopped, no goroutine can get past its next call into the runtime, and what is parked or queued stays as
-//            it is.
+// Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by
+//            the handshake of machine.h as soon as their goroutine is in user code, or are given up by their machine
+//            when it comes to search for work. When all are stopped, no goroutine can get past its next call into the
+//            runtime, and what is parked or queued stays as it is.
 //            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call us.
-// Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another: there is none). The rest go to
-//            the idle list, or to a machine if they have work.
+// Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another:
+//            there is none). The rest go to the idle list, or to a machine if they have work.
 #include "sched/processor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -52,8 +52,9 @@ bool has_local_work(const processor* p) noexcept {
 
 bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr; }
 
-// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped, gets an idle one, or is a stray: the
-// monitor asks it to stop, as it does after taking a processor, so that no more goroutines compute than there are processors.
+// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
+// gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
+// goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
     machine* m = std::exchange(p->stopped_from, nullptr);

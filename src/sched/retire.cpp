@@ -1,14 +1,15 @@
 // retire.cpp - the end of run(): every goroutine that is left is frozen where it stands.
 //
-// The world is stopped. Then   runnable ones    are taken off their queues; those that never began, and that no task names, are given back: their functions
-//                                               are neither called nor destroyed;
-//                              waiting ones     are marked, so that a late ready() by a plain thread does nothing;
-//                              computing ones   cannot be marked: their machines are condemned, and lose themselves at the next call into the
-//                                               runtime (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what
-//                                               static destructors have destroyed;
-//              preempted ones   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
-//              those in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
-//              those of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
+// The world is stopped. Then the goroutines that are
+//   runnable    are taken off their queues; those that never began, and that no task names, are given back: their
+//               functions are neither called nor destroyed;
+//   waiting     are marked, so that a late ready() by a plain thread does nothing;
+//   computing   cannot be marked: their machines are condemned, and lose themselves at the next call into the runtime
+//               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
+//               destructors have destroyed;
+//   preempted   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
+//   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
+//   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
 // Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
 #include "platform/futex.h"
 #include "sched/crash.h"
@@ -121,7 +122,8 @@ void retire_world() noexcept {
     s.events->forget_all();
     set_current_machine(self);
     start_world();
-    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread may.
+    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread
+    // may.
     if (current_machine() != nullptr) set_current_machine(nullptr);
 }
 

@@ -148,7 +148,8 @@ const void* asleep_at(const goroutine& g) noexcept {
 }
 
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
-    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has ended is made again.
+    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has
+    // ended is made again.
     if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
     stack::repeat_interrupted_call(context);
     // Inside the runtime it may hold a lock of ours.

@@ -1,4 +1,5 @@
-// sample.h - where goroutines stand that have their registers on a thread: those that compute, or that were preempted. For reports.
+// sample.h - where goroutines stand that have their registers on a thread: those that compute, or that were preempted.
+// For reports.
 //
 // Problem    Any thread can walk the stack of a parked goroutine. That of one that computes changes all the time, and
 //            of one that was preempted the registers are in the frame of a signal; yet the goroutine that burns the CPU
@@ -10,15 +11,18 @@
 //                       m is preempted: resume_word 0 -> look, wake        one less is pending; the last one wakes the asker
 //                       wait until none is pending, or 4 ms
 //                       afterwards: asked -> none (one of the two wins)
-//            A preempted machine that is thawed meanwhile goes on: resume_word is overwritten, and it answers as it leaves. One that is `taking` when the
-//            time is over writes into its own record, later, and stays pending until then.
-// Faults     The thread may stand at any instruction, where the unwinder may be told wrong things (functions written in assembly) and read from addresses that
-//            do not exist. The handler of SIGSEGV ends the look then, and the frames found until then count. Where the program has replaced that handler
-//            only the innermost frame is looked at.
-// Signals    None for a thread that sleeps in the kernel, as for preemption (preempt.h), and none without DUNLIN_PREEMPTION=signal.
-// Locks      The unwinder takes none of the loader's since glibc 2.35 (_dl_find_object), but one of its own where a program registers frames (compilers at run
-//            time do). Of a thread that was interrupted in the unwinder, or with an older glibc in any library of safe_place.h, only the innermost
-//            frame is noted.
+//            A preempted machine that is thawed meanwhile goes on: resume_word is overwritten, and it answers as it
+//            leaves. One that is `taking` when the time is over writes into its own record, later, and stays pending
+//            until then.
+// Faults     The thread may stand at any instruction, where the unwinder may be told wrong things (functions written in
+//            assembly) and read from addresses that do not exist. The handler of SIGSEGV ends the look then, and the
+//            frames found until then count. Where the program has replaced that handler only the innermost frame is
+//            looked at.
+// Signals    None for a thread that sleeps in the kernel, as for preemption (preempt.h), and none without
+//            DUNLIN_PREEMPTION=signal.
+// Locks      The unwinder takes none of the loader's since glibc 2.35 (_dl_find_object), but one of its own where a
+//            program registers frames (compilers at run time do). Of a thread that was interrupted in the unwinder, or
+//            with an older glibc in any library of safe_place.h, only the innermost frame is noted.
 // Tests      tests/runtime/dump_test.cpp, tests/soak/
 #pragma once
 
@@ -42,10 +46,12 @@ public:
     stack::trace of(const goroutine& g) const noexcept;
 };
 
-// Where in libc, or in whatever calls the kernel, g's thread sleeps, if it does and is not inside the runtime; else null. 10 us.
+// Where in libc, or in whatever calls the kernel, g's thread sleeps, if it does and is not inside the runtime; else
+// null. 10 us.
 const void* asleep_at(const goroutine& g) noexcept;
 
-// On m's own thread, in the handler of the signal; and while it sleeps in there, preempted. False: the signal was not one of ours.
+// On m's own thread, in the handler of the signal; and while it sleeps in there, preempted. False: the signal was not
+// one of ours.
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept;
 void sample_if_asked_again(machine* m, const void* context) noexcept;
 

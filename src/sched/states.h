@@ -1,4 +1,5 @@
-// states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition() checks it.
+// states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition()
+// checks it.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -60,7 +61,8 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 // Not a compare-and-swap: at any moment one party alone may change the state: the goroutine while it runs, the thread
 // that took it off a run queue, or the thread that took its waiter off a wait queue. And 4 ns on every switch would pay
 // for finding a bug, not for being right. The load catches the common ones, a goroutine readied twice above all.
-// Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did visible to TSan too.
+// Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did
+// visible to TSan too.
 template <goroutine_state From, goroutine_state To>
 inline void transition(platform::atomic<goroutine_state>& state) noexcept {
     static_assert(may_become(From, To), "not in the table of states.h");

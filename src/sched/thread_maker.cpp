@@ -59,7 +59,8 @@ bool make_enough() noexcept {
     return true;
 }
 
-// After failures for a second in which nothing was executed anywhere although goroutines wait: says, once, what holds the threads.
+// After failures for a second in which nothing was executed anywhere although goroutines wait: says, once, what holds
+// the threads.
 class standstill {
 public:
     void look(std::int64_t now_ns) noexcept {
@@ -131,18 +132,21 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait it wakes the next (F2 of wake.h).
+        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait
+        // it wakes the next (F2 of wake.h).
         const std::size_t waiting = waiting_goroutines();
         if (waiting != 0 && spare_machines() >= waiting && the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) continue;
         if (make_enough()) continue;
         stands.look(platform::now_ns());
-        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
+        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it
+        // is woken.
         k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
         wake_monitor_if_asleep();
     }
 }
 
-// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what that one released.
+// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
+// that one released.
 void ask(wish w) noexcept {
     maker& k = the_maker;
     if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);

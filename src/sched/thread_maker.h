@@ -14,8 +14,9 @@ namespace dunlin::sched {
 // Once, at the start; false if there is no thread for it.
 bool start_thread_maker() noexcept;
 
-// Asks for one more machine, or several if many goroutines wait, and does not wait. It looks for a processor and work before it sleeps. Requests that
-// come before the last one has been begun are one request, and so are those that a machine serves which has yet to look.
+// Asks for one more machine, or several if many goroutines wait, and does not wait. It looks for a processor and work
+// before it sleeps. Requests that come before the last one has been begun are one request, and so are those that a
+// machine serves which has yet to look.
 void want_spare_machine() noexcept;
 
 // After a failure no thread is made for a tenth of a second. True, once: that time is over. The monitor then looks

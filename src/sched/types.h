@@ -50,8 +50,8 @@ inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
-// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just woken; and so long may they have it
-// before it is stopped (hand_off.cpp, Lending).
+// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just
+// woken; and so long may they have it before it is stopped (hand_off.cpp, Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
 inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
@@ -119,7 +119,8 @@ class goroutine_marks {
 public:
     std::uint32_t all() const noexcept { return all_.load(std::memory_order_relaxed); }
     bool any() const noexcept { return all() != 0; }
-    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the monitor raises it.
+    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the
+    // monitor raises it.
     std::uint32_t lingers() const noexcept { return all_.load(std::memory_order_relaxed) & 0xff; }
     void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
     // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
@@ -127,7 +128,8 @@ public:
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8; }
     void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0xffffff ? n : 0xffffff) << 8, 0xffffff00); }
 
-    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing hangs on it.
+    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing
+    // hangs on it.
     void raise_lingers(std::uint32_t n) noexcept {
         std::uint32_t seen = all();
         all_.compare_exchange_strong(seen, (seen & 0xffffff00) | (n < 0xff ? n : 0xff), std::memory_order_relaxed);
@@ -494,7 +496,8 @@ struct machine_list {  // linked by idle_next
     machine* pop_front() noexcept;
 };
 
-// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those whose numbers agree modulo cpus).
+// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those
+// whose numbers agree modulo cpus).
 struct idle_machine_list {
     static constexpr unsigned cpus = 64;
     machine* newest = nullptr;

@@ -1,11 +1,13 @@
-// sanitizer.h - tells AddressSanitizer and ThreadSanitizer when the stack changes. Everything here is empty in ordinary builds.
+// sanitizer.h - tells AddressSanitizer and ThreadSanitizer when the stack changes. Everything here is empty in ordinary
+// builds.
 //
 // ASan       wants to know where the stack we go to begins and ends, and keeps a "fake stack" per computation.
-// TSan       keeps a shadow call stack and a vector clock per "fiber". One fiber per stack: goroutines that run one after the other on the
-//            same stack without parking count as one thread of control. Switches synchronise, so a goroutine is ordered after the one that ran
-//            before it on its thread: else every thread_local of every library (errno, caches) would be reported as a race between
-//            goroutines. The price: a race between two goroutines is seen only when they run on different threads (two processors or
-//            more), and then in most runs. docs/decisions/008-tsan.md.
+// TSan       keeps a shadow call stack and a vector clock per "fiber". One fiber per stack: goroutines that run one
+//            after the other on the same stack without parking count as one thread of control. Switches synchronise, so
+//            a goroutine is ordered after the one that ran before it on its thread: else every thread_local of every
+//            library (errno, caches) would be reported as a race between goroutines. The price: a race between two
+//            goroutines is seen only when they run on different threads (two processors or more), and then in most
+//            runs. docs/decisions/008-tsan.md.
 #pragma once
 
 #include <atomic>
@@ -107,7 +109,8 @@ inline void* thread_fiber() noexcept {
 #endif
 }
 
-// Before frames are left without returning, by other means than `throw` (which ASan intercepts): the red zones around their variables are forgotten.
+// Before frames are left without returning, by other means than `throw` (which ASan intercepts): the red zones around
+// their variables are forgotten.
 inline void before_unwinding() noexcept {
 #if defined(__SANITIZE_ADDRESS__)
     __asan_handle_no_return();
@@ -135,8 +138,8 @@ inline void give_new_fiber([[maybe_unused]] void* end_of_stack) noexcept {
 #endif
 }
 
-// LeakSanitizer looks for pointers on threads' stacks, not on ours: a goroutine that is left when the program ends would make everything that it
-// holds a leak.
+// LeakSanitizer looks for pointers on threads' stacks, not on ours: a goroutine that is left when the program ends
+// would make everything that it holds a leak.
 inline void count_as_reachable([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__SANITIZE_ADDRESS__)
     __lsan_register_root_region(from, bytes);

@@ -9,11 +9,12 @@
 //            W3  prepare(); CAS state 0 -> 1; it was 2:      N3  it was 1: claim; false: its deadline was first, take
 //                withdraw, out                                   the next; else wake it, after the unlock
 //            W4  wait
-//            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then W3. Not queued: N3 has come too late for
-//                its deadline, and a wait that goes on has been notified
+//            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then
+//                W3. Not queued: N3 has come too late for its deadline, and a wait that goes on has been notified
 // Proof      (no notify is lost) A notifier after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on
 //            one word: one comes first, and the other acts. The oldest is notified even before it has parked.
-// Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it returns, so N3 may look at its node.
+// Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it
+//            returns, so N3 may look at its node.
 // Source     Go 1.24 sync/cond.go, runtime/sema.go notifyList (tickets do there what state 0 does here).
 // Tests      tests/sync/condition_variable_test.cpp
 #include <dunlin/condition_variable.hpp>

@@ -10,11 +10,11 @@
 //                                                             4  queue, unlock, park
 //                                                             5  given up: lock, off the queue, clear the bit if the
 //                                                                queue is empty, unlock
-// Proof      The bit and the count are one word, so the last done() either sees the bit and goes through the lock, or its RMW comes before the one
-//            of step 3, which then sees 0.
-// Lifetime   A task_group, or a latch, dies as soon as wait() has returned, perhaps while another's done() is still running: its RMW on the word is its last
-//            access, and the bucket is not the object's. A wait_group may die before its members: each holds a reference, added and dropped
-//            with its count.
+// Proof      The bit and the count are one word, so the last done() either sees the bit and goes through the lock, or
+//            its RMW comes before the one of step 3, which then sees 0.
+// Lifetime   A task_group, or a latch, dies as soon as wait() has returned, perhaps while another's done() is still
+//            running: its RMW on the word is its last access, and the bucket is not the object's. A wait_group may die
+//            before its members: each holds a reference, added and dropped with its count.
 #include <stdexcept>
 #include <string>
 
@@ -63,7 +63,8 @@ void group_counter::add(std::int64_t n) {
 }
 
 void group_counter::add_slow(std::int64_t n, const char* negative) {
-    // Release: what happened before this done() happens before the waits that it ends; acquire: the last one sees all of them.
+    // Release: what happened before this done() happens before the waits that it ends; acquire: the last one sees all
+    // of them.
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
         const std::int64_t left = static_cast<std::int64_t>(pending_of(word)) + n;

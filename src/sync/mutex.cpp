@@ -18,8 +18,8 @@
 //                unlock the bucket, sleep                      U6  woken: owner = 0, CAS locked|woken -> woken
 //            L7  granted: have it; else CAS as in L5; L3           (release): done
 //                                                              U7  lock the bucket. The first is starving: it is the
-//                                                                  owner now. Else take the first off, word = woken,
-//                                                                  or there is none, word = 0; unlock; wake
+//                                                                  owner now. Else take the first off, word = woken, or
+//                                                                  there is none, word = 0; unlock; wake
 // Proof      (that each queued waiter is woken) Let U be the unlock that ends the ownership because of which L5 fails.
 //            When L5 ran, watched had been 1 without a break since some L4, whose heavy barrier is over: a fence in U's
 //            thread. It falls before U's last look at watched (U1 or U4), which then sees 1, or after U4: then U2 was

@@ -1,11 +1,12 @@
 // pool.cpp - objects that are kept for the next caller that needs such an object.
 //
-// Data       A shelf for each processor: two stacks of boxes of pointers, `fresh` (put since the last trim) and `old` (put before). All under the shelf's lock,
-//            which is nearly always free: only a caller that finds its own shelf empty looks at the others'.
+// Data       A shelf for each processor: two stacks of boxes of pointers, `fresh` (put since the last trim) and `old`
+//            (put before). All under the shelf's lock, which is nearly always free: only a caller that finds its own
+//            shelf empty looks at the others'.
 // Rule       No memory is allocated or freed, and no destructor run, with the lock held: malloc's lock may be held by a
 //            goroutine that is preempted.
-// Source     Go 1.24 sync/pool.go; `old` is its victim cache. Differs: a lock of 5 ns instead of a lock-free deque, since ours must serve plain threads too;
-//            a thief gets the newest.
+// Source     Go 1.24 sync/pool.go; `old` is its victim cache. Differs: a lock of 5 ns instead of a lock-free deque,
+//            since ours must serve plain threads too; a thief gets the newest.
 // Tests      tests/sync/once_future_pool_test.cpp
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/pool.hpp>

@@ -91,7 +91,8 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
     if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
 }
 
-// R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way. False: too many.
+// R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way.
+// False: too many.
 bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexcept {
     park::runtime_section inside;
     b.lock.lock();
@@ -102,9 +103,10 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
     return fits;
 }
 
-// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all. False: those would be too many, because
-// another release has just raised the permits and not found these waiters yet (between its R2 and R3). Then the waiters have theirs from that one, as its R4
-// would have it, and this release has changed nothing.
+// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all.
+// False: those would be too many, because another release has just raised the permits and not found these waiters yet
+// (between its R2 and R3). Then the waiters have theirs from that one, as its R4 would have it, and this release has
+// changed nothing.
 bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept {
     std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
     for (;;) {

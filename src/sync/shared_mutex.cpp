@@ -12,7 +12,8 @@
 //            so no waiter was queued. A caller that comes to queue after this CAS sees it free. (no starvation) Readers
 //            that come while a writer waits queue behind the bit; they get in after that writer, and before the next,
 //            because a writer's unlock takes the readers first.
-// Lifetime   The store of the word is the last access to the object, the unlock of the bucket comes after it and is not the object's.
+// Lifetime   The store of the word is the last access to the object, the unlock of the bucket comes after it and is not
+//            the object's.
 // Source     Go 1.24 sync/rwmutex.go for the rules. Differs: hands over under a lock instead of by counting departures.
 // Tests      tests/sync/shared_mutex_test.cpp
 #include <dunlin/shared_mutex.hpp>
@@ -31,7 +32,8 @@ struct shared_mutex::queue {
     shared_mutex& object;
     park::lot_bucket& bucket;
 
-    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would still reach.
+    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would
+    // still reach.
     std::uint32_t admit_readers(park::wake_chain& chain, bool up_to_a_writer = false) noexcept {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
@@ -83,7 +85,8 @@ struct shared_mutex::queue {
         std::uint32_t more = 0;
         if ((object.word_.load(std::memory_order_relaxed) & written) == 0) more = admit_readers(chain, true);
         const bool empty = !bucket.any(&object);
-        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in which they come.
+        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in
+        // which they come.
         std::uint32_t word = object.word_.load(std::memory_order_relaxed), next;
         do {
             next = (word + more) & ~(empty ? waited : 0u);

@@ -85,7 +85,8 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
 
 namespace {
 
-// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() it is ours alone, or it has won.
+// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() it is
+// ours alone, or it has won.
 struct deadline_entry : timer_entry {
     park::wait_node node;
 };
