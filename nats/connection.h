@@ -1,6 +1,7 @@
 // connection.h - one connection, and the questions asked over it.
 //
-// Data      natsConnection       libnats' own, driven by a thread of ours (`drive`, loop.h) in place of its reading and flushing threads.
+// Data      natsConnection       libnats' own, driven by a thread of ours (`drive`, loop.h) in place of its reading and
+//                                flushing threads.
 //           calls                questions that wait for an answer, by the number at the end of their reply subject:
 //                                <inbox>.<number>. One subscription, <inbox>.*, has all answers.
 //           members              what is looked at every 50 ms (consumers), and told when the connection comes and

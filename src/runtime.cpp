@@ -52,7 +52,7 @@ using sched::the_scheduler;
 
 platform::ranked_lock<platform::lock_rank::start> start_lock;  // start_runtime() and the beginning and end of run()
 
-// ---- settings ------------------------------------------------------------------------------------------------------------------------
+// ---- settings -------------------------------------------------------------------------------------------------------
 
 unsigned default_max_procs() {
     for (const char* name : {"DUNLIN_MAXPROCS", "GOMAXPROCS"}) {
@@ -128,7 +128,7 @@ void check_barriers_setting() {
     if (!text.empty() && text != "auto" && text != "symmetric") platform::complain("DUNLIN_BARRIERS", text, "is not one of auto, symmetric");
 }
 
-// ---- the end of the process ----------------------------------------------------------------------------------------------------------
+// ---- the end of the process -----------------------------------------------------------------------------------------
 
 void stop_at_exit() noexcept {
     // In the child of a fork only the forking thread exists: there is nothing to stop, and a wait would not end.
@@ -153,7 +153,7 @@ void arm_stopper() noexcept {
 
 void machine_thread(bool begins) noexcept { thread_stopper.armed = begins; }
 
-// ---- run -----------------------------------------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------------------------------------
 
 struct main_call {
     void (*entry)(void*);
@@ -243,7 +243,7 @@ void close_fast_paths() noexcept {
 
 }  // namespace platform
 
-// ---- the functions behind the headers ------------------------------------------------------------------------------------------------
+// ---- the functions behind the headers -------------------------------------------------------------------------------
 
 clock::time_point clock::now() noexcept { return time_point(duration(platform::now_ns())); }
 

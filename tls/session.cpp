@@ -83,7 +83,7 @@ stream session::make(net::stream network, side s, std::string_view server_name, 
     return stream(std::make_unique<session>(std::move(network), s, server_name, c));
 }
 
-// ---- calls into OpenSSL ------------------------------------------------------------------------------------------------------------------
+// ---- calls into OpenSSL ---------------------------------------------------------------------------------------------
 
 // With lock_. Nothing in here, and nothing between `call` and this, can park: the queue is this thread's.
 session::step session::judge(int result) noexcept {
@@ -112,7 +112,7 @@ session::step session::attempt(Call call) {
     return s;
 }
 
-// ---- the network ---------------------------------------------------------------------------------------------------------------------------
+// ---- the network ----------------------------------------------------------------------------------------------------
 
 bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     if (ctx == nullptr) {
@@ -259,7 +259,7 @@ void session::flush_pending(const dunlin::context* ctx, const where_type& where)
     }
 }
 
-// ---- the handshake ---------------------------------------------------------------------------------------------------------------------------
+// ---- the handshake --------------------------------------------------------------------------------------------------
 
 void session::handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     ec.clear();
@@ -298,7 +298,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
     }
 }
 
-// ---- reading ---------------------------------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     while (may_go_on(nullptr, ec)) {  // fill() looks at the context: what is decrypted is there
@@ -336,7 +336,7 @@ std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx
     return done;
 }
 
-// ---- writing ---------------------------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 // What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With
 // send_turn_.
@@ -406,7 +406,7 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
     return done;
 }
 
-// ---- the end ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the end --------------------------------------------------------------------------------------------------------
 
 // The close_notify, once. It wants input if OpenSSL is in the midst of a message.
 session::step session::say_end() {

@@ -84,7 +84,7 @@ void stream::close() noexcept {
     if (session_) session_->close();
 }
 
-// ---- what the handshake has agreed on -----------------------------------------------------------------------------------------------------
+// ---- what the handshake has agreed on -------------------------------------------------------------------------------
 
 std::string stream::protocol_version() const {
     return session_ ? session_->agreed([](SSL* s) { return std::string(SSL_get_version(s)); }) : std::string();
@@ -116,7 +116,7 @@ std::string stream::peer_certificate() const {
                     : std::string();
 }
 
-// ---- making them --------------------------------------------------------------------------------------------------------------------------
+// ---- making them ----------------------------------------------------------------------------------------------------
 
 stream client(net::stream connection, std::string_view server_name, const config& c) {
     return session::make(std::move(connection), side::client, server_name, c);

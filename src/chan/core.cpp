@@ -11,7 +11,7 @@
 
 namespace dunlin::detail {
 
-// ---- the ring ----------------------------------------------------------------------------------------------------------------------------
+// ---- the ring -------------------------------------------------------------------------------------------------------
 
 chan_core::~chan_core() {
     for (std::size_t left = count_.load(std::memory_order_relaxed); left != 0; --left) {
@@ -41,7 +41,7 @@ bool chan_core::drop_buffered() noexcept {
     return true;
 }
 
-// ---- one operation, under the lock ---------------------------------------------------------------------------------------------------------
+// ---- one operation, under the lock ----------------------------------------------------------------------------------
 
 inline timer_channel* chan_core::timer() noexcept { return static_cast<timer_channel*>(this); }
 
@@ -101,7 +101,7 @@ void chan_core::enqueue_timer_receiver(chan_node* n) {
 
 void chan_core::nobody_waits_for_timer() noexcept { timer()->nobody_waits(); }
 
-// ---- waiting -----------------------------------------------------------------------------------------------------------------------------
+// ---- waiting --------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -286,7 +286,7 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
     return status;
 }
 
-// ---- the rest ----------------------------------------------------------------------------------------------------------------------------
+// ---- the rest -------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -44,7 +44,7 @@ static_assert(sizeof(chan_node) <= sizeof(case_base::node) && alignof(chan_node)
 
 chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<chan_node*>(c.node)); }
 
-// ---- channels ----------------------------------------------------------------------------------------------------------------------------
+// ---- channels -------------------------------------------------------------------------------------------------------
 
 // Sends and receives only have one.
 bool has_channel(const case_base& c) noexcept { return c.core != nullptr; }

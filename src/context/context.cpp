@@ -56,7 +56,7 @@ bool of_this_run(const cancel_registration& r) noexcept { return r.run == 0 || r
 context_value::~context_value() = default;
 cancel_call::~cancel_call() = default;
 
-// ---- the deadline ------------------------------------------------------------------------------------------------------------------------
+// ---- the deadline ---------------------------------------------------------------------------------------------------
 
 class deadline_call final : public timed_call {
 public:
@@ -107,7 +107,7 @@ private:
 
 timed_call* as_timed_call(deadline_call* c) noexcept { return c; }
 
-// ---- the tree ----------------------------------------------------------------------------------------------------------------------------
+// ---- the tree -------------------------------------------------------------------------------------------------------
 
 context_node::context_node(kind k, chan_handle p) noexcept
     : chan_core(element_type_of<std::monostate>, 0, nullptr, destroy), form(k), parent(std::move(p)) {
@@ -288,7 +288,7 @@ void context_node::cancel(errc e, std::exception_ptr why) noexcept {
     chan_handle::release(this);
 }
 
-// ---- deadline, stop_token, functions -------------------------------------------------------------------------------------------------------
+// ---- deadline, stop_token, functions --------------------------------------------------------------------------------
 
 void context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr why) {
     const deadline parents = first_deadline;
@@ -380,7 +380,7 @@ void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) no
     calls_.pop_back();
 }
 
-// ---- names -------------------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -433,7 +433,7 @@ std::string name_of_node(chan_core* n) {
     return name;
 }
 
-// ---- the functions behind the header -----------------------------------------------------------------------------------------------------
+// ---- the functions behind the header --------------------------------------------------------------------------------
 
 namespace {
 

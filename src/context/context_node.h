@@ -4,9 +4,9 @@
 //            its children, and holds none. A node that only carries a value has no cancellation of its own: `source` is
 //            the nearest ancestor (or itself) that has, and children are registered there. All under the channel's
 //            lock, but for what is constant.
-// Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a reference (a child whose last handle is
-//                        going away cannot be had any more, and need not be); unlock; wake those that wait on the
-//                        channel
+// Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a
+//                        reference (a child whose last handle is going away cannot be had any more, and need not be);
+//                        unlock; wake those that wait on the channel
 //                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
 //                     3  leave the parent's list
 //                     4  start the functions and request stop, of all nodes from 1 and 2

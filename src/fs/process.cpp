@@ -77,7 +77,7 @@ namespace {
     throw io_error(ec, what + ": " + detail::cause_text(ec));
 }
 
-// ---- how to start it -------------------------------------------------------------------------------------------------------------------------
+// ---- how to start it ------------------------------------------------------------------------------------------------
 
 void check_text(const std::string& s) {
     if (s.find('\0') != std::string::npos) throw std::invalid_argument("process: a zero byte in \"" + std::string(s.c_str()) + "\"");
@@ -267,7 +267,7 @@ void process::start(std::vector<std::string> command, const process_options& opt
     state_ = std::move(child);
 }
 
-// ---- its end -----------------------------------------------------------------------------------------------------------------------------
+// ---- its end --------------------------------------------------------------------------------------------------------
 
 // Makes the watcher, or a thread, wait for its end. An error: it is dead, and reaped.
 int process::state::watch(std::shared_ptr<state> self) noexcept {
@@ -337,7 +337,7 @@ bool process::state::send_signal(int signal, int& error) noexcept {
     return result == 0;
 }
 
-// ---- the handle --------------------------------------------------------------------------------------------------------------------------
+// ---- the handle -----------------------------------------------------------------------------------------------------
 
 int process::id() const noexcept { return state_ != nullptr ? state_->pid : -1; }
 
@@ -381,7 +381,7 @@ bool process::kill(int signal) {
     return sent;
 }
 
-// ---- run ---------------------------------------------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -69,7 +69,7 @@ private:
     const std::unique_ptr<int[]> buffer_;
 };
 
-// ---- the handler -----------------------------------------------------------------------------------------------------------------------------
+// ---- the handler ----------------------------------------------------------------------------------------------------
 
 __attribute__((no_sanitize("thread"))) void on_signal(int signal) noexcept {
     __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);  // pairs with the exchange in deliver_signals(), for order only
@@ -82,7 +82,7 @@ __attribute__((no_sanitize("thread"))) void on_signal(int signal) noexcept {
     return result == 0 ? 0 : errno;
 }
 
-// ---- wanted signals -------------------------------------------------------------------------------------------------------------------------
+// ---- wanted signals -------------------------------------------------------------------------------------------------
 
 struct wish {
     unsigned channels = 0;
@@ -151,7 +151,7 @@ void signal_core::end(chan_core* c) noexcept {
     fs::end_watching();
 }
 
-// ---- what may be asked for -------------------------------------------------------------------------------------------------------------------
+// ---- what may be asked for ------------------------------------------------------------------------------------------
 
 const char* why_not(int signal) noexcept {
     switch (signal) {
@@ -253,7 +253,7 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t cap
 
 receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) { return signal_channel(signals, 16, ec); }
 
-// ---- the watcher's part ------------------------------------------------------------------------------------------------------------------------
+// ---- the watcher's part ---------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -29,7 +29,7 @@ namespace {
 using io::direction;
 using io::turn;
 
-// ---- files that cannot be polled -----------------------------------------------------------------------------------------------------
+// ---- files that cannot be polled ------------------------------------------------------------------------------------
 
 long read_blocking(int fd, mutable_buffer b) {
     const long n = io::read_from_cache(fd, b.data(), b.size(), io::at_position);
@@ -50,7 +50,7 @@ long perform_blocking(netpoll::descriptor* d, direction dir, const wait_limit* l
     }
 }
 
-// ---- pipes ---------------------------------------------------------------------------------------------------------------------------
+// ---- pipes ----------------------------------------------------------------------------------------------------------
 
 // Raw, because a goroutine's thread must not be left to libc's ideas of errno; the kernel's signal set is one word.
 class without_sigpipe {
@@ -81,7 +81,7 @@ long write_quietly(Write write) noexcept {
     return n;
 }
 
-// ---- one attempt ---------------------------------------------------------------------------------------------------------------------
+// ---- one attempt ----------------------------------------------------------------------------------------------------
 
 long write_once(const netpoll::descriptor* d, int fd, const void* data, std::size_t size) {
     if (io::is_socket(d)) return io::system_send(fd, data, size);
@@ -134,7 +134,7 @@ std::size_t advance(std::span<iovec> parts, std::size_t at, std::size_t n) noexc
 
 }  // namespace
 
-// ---- the calls behind the headers ------------------------------------------------------------------------------------------------------
+// ---- the calls behind the headers -----------------------------------------------------------------------------------
 
 std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const turn mine(d, direction::read, limit, where, ec);
@@ -238,7 +238,7 @@ void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t dead
     }
 }
 
-// ---- adopting ---------------------------------------------------------------------------------------------------------------------------
+// ---- adopting -------------------------------------------------------------------------------------------------------
 
 namespace {
 

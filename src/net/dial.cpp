@@ -93,7 +93,7 @@ io_descriptor* connect_once(const network& n, const address& to, const wait_limi
     return nullptr;
 }
 
-// ---- several addresses -------------------------------------------------------------------------------------------------------------------
+// ---- several addresses ----------------------------------------------------------------------------------------------
 
 std::vector<address> families_by_turns(const std::vector<address>& all) {
     std::vector<address> first, second, result;

@@ -112,7 +112,7 @@ stream accept_stream(io_descriptor* d, const wait_limit* limit, std::error_code&
     return io_access::make<stream>(accepted);
 }
 
-// ---- listening -----------------------------------------------------------------------------------------------------------------------------
+// ---- listening ------------------------------------------------------------------------------------------------------
 
 std::error_code bind_and_listen(int fd, const network& n, const address& at, const listen_options& options) noexcept {
     const auto done = [](long result) { return system_error_code(-result); };

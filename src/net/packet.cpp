@@ -127,7 +127,7 @@ packet_conn dial_within(std::string_view network_name, std::string_view text, co
 
 }  // namespace
 
-// ---- reading and writing -------------------------------------------------------------------------------------------------------------------
+// ---- reading and writing --------------------------------------------------------------------------------------------
 
 std::size_t packet_conn::read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w) {
     return receive(descriptor_, b, &from, nullptr, ec, w);
@@ -233,7 +233,7 @@ std::size_t packet_conn::write_some(const_buffer b, const context& ctx, where_ty
     return checked(n, "write", descriptor_, ec);
 }
 
-// ---- the rest ------------------------------------------------------------------------------------------------------------------------------
+// ---- the rest -------------------------------------------------------------------------------------------------------
 
 address packet_conn::local_address() const { return local_address_of(descriptor_); }
 address packet_conn::remote_address() const { return remote_address_of(descriptor_); }
@@ -251,7 +251,7 @@ void packet_conn::set_send_buffer(std::size_t bytes, std::error_code& ec) noexce
     ec = set_option_of(descriptor_, SOL_SOCKET, SO_SNDBUF, size_option(bytes));
 }
 
-// ---- making them ---------------------------------------------------------------------------------------------------------------------------
+// ---- making them ----------------------------------------------------------------------------------------------------
 
 packet_conn packet_conn::adopt(int fd, std::error_code& ec) {
     return io_access::make<packet_conn>(adopt_socket(fd, purpose::datagrams, ec));

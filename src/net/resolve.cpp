@@ -52,7 +52,7 @@ std::vector<address> resolve_for(std::string_view network_name, std::string_view
     return {};
 }
 
-// ---- what is known here ------------------------------------------------------------------------------------------------------------------
+// ---- what is known here ---------------------------------------------------------------------------------------------
 
 bool is_localhost(std::string_view host) noexcept {
     constexpr std::string_view name = "localhost";

@@ -4,7 +4,8 @@
 //            are out). Most channels are used by goroutines of one processor for thousands of operations on end: a
 //            goroutine that is readied runs on the processor of the one that readied it. There, being inside the
 //            runtime is exclusion enough: one thread at a time has the processor, and cannot lose it inside.
-// Data       bias_: the processor that may enter without the lock below it, or null      sections (a processor's): the biased locks that its machine is in
+// Data       bias_: the processor that may enter without the lock below it, or null
+//            sections (a processor's): the biased locks that its machine is in
 // Protocol   enter on P, bias_ == P                   enter otherwise
 //            B1  section = this                       R1  take the lock below (mortal_lock.h)
 //            B2  light barrier                        R2  bias_ is another processor Q: bias_ = null

@@ -15,7 +15,8 @@
 // Protocol   wake                                              wait
 //            A1  change the object's word (seq_cst)            B1  lock the bucket
 //            A2  bucket.waiting == 0 (seq_cst): done           B2  announce(): waiting += 1 (seq_cst)
-//            A3  lock the bucket, take nodes, unlock, wake     B3  the word says that there is nothing to wait for: retract(), out
+//            A3  lock the bucket, take nodes, unlock, wake     B3  the word says that there is nothing to wait for:
+//                                                                  retract(), out
 //                                                              B4  push, unlock, wait
 // Proof      A1, A2, B2 and B3 are in one total order. A2 before B2: A1 is before B3, which sees it. B2 before A2: A3
 //            comes, and its lock after B4. A primitive whose word has a bit for "there are waiters", changed under the

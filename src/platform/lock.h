@@ -7,8 +7,9 @@
 //            call; errno is never changed; what one owner wrote the next one sees. No fairness: a newcomer may pass a
 //            thread that is just being woken. Not recursive. Unlocking a free lock stops the process.
 //
-// Data       held_: 0 free, 1 locked        waiters_, one word: how many threads sleep or are about to; whether one that was woken is on its way; how many
-//            have been woken (16 bits, wrapping). They sleep on this word.
+// Data       held_: 0 free, 1 locked
+//            waiters_, one word: how many threads sleep or are about to; whether one that was woken is on its way; how
+//            many have been woken (16 bits, wrapping). They sleep on this word.
 //
 // Protocol   lock                                       unlock
 //            L1  CAS held 0 -> 1: have it               U1  held = 0 (release)

@@ -1,7 +1,7 @@
 // lock_check.h - the order of the runtime's locks as data, and a check in debug and sanitizer builds that it is kept.
 //
-// Rules      K1  A thread takes locks in the order of their ranks: each one above all that it holds. Ranks marked `several` may follow themselves; the
-//                protocol of such a lock says in which order.
+// Rules      K1  A thread takes locks in the order of their ranks: each one above all that it holds. Ranks marked
+//                `several` may follow themselves; the protocol of such a lock says in which order.
 //            K2  No lock of the runtime is taken where the monitor may stop the thread: it is inside the runtime
 //                (in_runtime), in an unstoppable_section, or no machine's thread. Else a goroutine could stand still
 //                for seconds with the lock in its hand.

@@ -28,7 +28,7 @@ void close_number(int fd) noexcept {
     }
 }
 
-// ---- records -----------------------------------------------------------------------------------------------------------------------------
+// ---- records --------------------------------------------------------------------------------------------------------
 
 struct record_store {
     static constexpr unsigned per_slab = 64;
@@ -146,7 +146,7 @@ void descriptor::drop_hold() noexcept {
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
-// ---- turns -------------------------------------------------------------------------------------------------------------------------------
+// ---- turns ----------------------------------------------------------------------------------------------------------
 
 // True: another has it now.
 bool descriptor::hand_on_turn(direction d) noexcept {
@@ -183,7 +183,7 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
     if (s.turns.empty()) gate_.nobody_waits(d);
 }
 
-// ---- how many wait -----------------------------------------------------------------------------------------------------------------------
+// ---- how many wait --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -223,13 +223,13 @@ std::int64_t descriptor::waiter_count() noexcept {
     // another wait that goes on.
     std::uint64_t wakes = wakes_elsewhere.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get_first();
-    std::uint64_t waits = waits_elsewhere.load(std::memory_order_seq_cst);  // after the heavy barrier of the machine
-                                                                            // that goes to sleep
+    // After the heavy barrier of the machine that goes to sleep.
+    std::uint64_t waits = waits_elsewhere.load(std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < made; ++i) waits += s.processor_at(i)->counts.io_waits.get();
     return static_cast<std::int64_t>(waits - wakes);
 }
 
-// ---- edges -------------------------------------------------------------------------------------------------------------------------------
+// ---- edges ----------------------------------------------------------------------------------------------------------
 
 queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
     side& s = side_[index(d)];
@@ -289,7 +289,7 @@ void descriptor::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
     park::wake_all(woken);
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------------------------------
+// ---- the end --------------------------------------------------------------------------------------------------------
 
 bool descriptor::close() noexcept {
     if (!gate_.close()) return false;

@@ -157,10 +157,9 @@ private:
         platform::atomic<std::uint32_t> edges{1};    // written under the lock
         platform::atomic<std::uint32_t> drained{0};  // the operation that has tried
         platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        platform::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: written by itself, or by the one that
-                                                         // hands it on. Null: a thread's, or no turn. Relaxed: others
-                                                         // read it only of a frozen goroutine, which has stored it
-                                                         // before
+        // Whose turn it is: written by itself, or by the one that hands the turn on. Null: a thread's, or no turn.
+        // Relaxed: others read it only of a frozen goroutine, which has stored it before.
+        platform::atomic<sched::goroutine*> holder{nullptr};
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
     };

@@ -5,7 +5,8 @@
 //            would then read from another file. So the last user closes it.
 // Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one
 //            for being open
-// Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller queues, descriptor.cpp)
+// Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller
+//                       queues, descriptor.cpp)
 //            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its
 //                       lock)
 //            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor

@@ -2,9 +2,9 @@
 //
 // Problem    A call may take 100 ns or a second, and which is not known before. Handing the processor on costs 5 to 10
 //            us and a thread's wake-up; keeping it costs the others the whole time of the call.
-// Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick) and leaves the runtime with its
-//                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: a
-//                    few stores.
+// Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick)
+//                    and leaves the runtime with its processor, which the monitor takes when it lasts (hand_off.cpp).
+//                    That is all a short call costs: a few stores.
 //                    Where calls have lasted before (score), and a goroutine waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues
 //                    (lost_processor.cpp).

@@ -111,7 +111,7 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
 
 }  // namespace
 
-// ---- local and global queue ----------------------------------------------------------------------------------------------------------
+// ---- local and global queue -----------------------------------------------------------------------------------------
 
 goroutine* find_local(machine* m, processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
@@ -277,7 +277,7 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept {
     }
 }
 
-// ---- stealing ------------------------------------------------------------------------------------------------------------------------
+// ---- stealing -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -357,7 +357,7 @@ goroutine* steal(machine* m, processor* p) noexcept {
     return nullptr;
 }
 
-// ---- spinning ------------------------------------------------------------------------------------------------------------------------
+// ---- spinning -------------------------------------------------------------------------------------------------------
 
 // Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with
 // more processors than CPUs a searcher takes the CPU of a machine that has the work (skynet at P = 64 on two busy CPUs:
@@ -438,7 +438,7 @@ bool watch_for_work(const processor* p) noexcept {
     return false;
 }
 
-// ---- retiring ------------------------------------------------------------------------------------------------------------------------
+// ---- retiring -------------------------------------------------------------------------------------------------------
 
 // R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last
 // one.
@@ -526,9 +526,10 @@ void collect_everywhere(machine* m) noexcept {
 
 // Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine
 // has a processor again.
-//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep     adder: insert; light barrier; read claim and poll_until;
-//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()).
-//   Without the barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
+//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep
+//   adder: insert; light barrier; read claim and poll_until; interrupt
+// As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the
+// barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
@@ -595,7 +596,7 @@ bool work_anywhere() noexcept {
     return deadline != 0 && platform::now_ns() >= deadline;
 }
 
-// ---- the search ----------------------------------------------------------------------------------------------------------------------
+// ---- the search -----------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
     // Before anything is looked at. Acquires what was released by the requests that the thread maker has left to us:

@@ -95,8 +95,8 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     suspicion found = look_at(process, now_ns);
     if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
     watch& w = the_watch;
-    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);  // no other one may come between two looks
-                                                                            // at it
+    // The last suspect first: no other one may come between two looks at it.
+    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);
     unsigned looks = 0;
     const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
     for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {

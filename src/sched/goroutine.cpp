@@ -16,8 +16,10 @@
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
-//  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone (lost_processor.cpp)
-//  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to running in the same handler
+//  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
+//                                                                 (lost_processor.cpp)
+//  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
+//                                                                 running in the same handler
 //
 // Two moments are hard.
 //
@@ -61,7 +63,7 @@
 
 namespace dunlin::sched {
 
-// ---- make and start ------------------------------------------------------------------------------------------------------------------
+// ---- make and start -------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -234,7 +236,7 @@ void start_made_inside_runtime(goroutine* g) noexcept {
     push_run_next(p, g);
 }
 
-// ---- switching -----------------------------------------------------------------------------------------------------------------------
+// ---- switching ------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -319,7 +321,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 
 }  // namespace
 
-// ---- run -----------------------------------------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -458,7 +460,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     return requeue(m, self);
 }
 
-// ---- park, ready, yield --------------------------------------------------------------------------------------------------------------
+// ---- park, ready, yield ---------------------------------------------------------------------------------------------
 
 [[gnu::noinline]] void park(machine* m) noexcept {
     processor* p = processor_of(m);
@@ -603,7 +605,7 @@ void yield() noexcept {
     leave(m);
 }
 
-// ---- end -----------------------------------------------------------------------------------------------------------------------------
+// ---- end ------------------------------------------------------------------------------------------------------------
 
 void exit_goroutine() {
     goroutine* self = current_goroutine();
@@ -626,7 +628,7 @@ void put_back_inside_runtime(goroutine* g) noexcept {
     put_back(processor_of(current_machine()), g);
 }
 
-// ---- the machine's own stack ---------------------------------------------------------------------------------------------------------
+// ---- the machine's own stack ----------------------------------------------------------------------------------------
 
 namespace {
 

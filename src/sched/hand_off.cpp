@@ -87,7 +87,7 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
     return deadline != 0 && deadline <= now;
 }
 
-// ---- taking and handing on -----------------------------------------------------------------------------------------------------------
+// ---- taking and handing on ------------------------------------------------------------------------------------------
 
 // p has no machine and is ours.
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
@@ -139,7 +139,7 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool le
     return taken;
 }
 
-// ---- one processor -------------------------------------------------------------------------------------------------------------------
+// ---- one processor --------------------------------------------------------------------------------------------------
 
 // A sum that changes whenever the machine comes to the scheduler.
 std::uint64_t progress_of(const processor* p) noexcept {
@@ -311,7 +311,7 @@ void look_at(processor* p, outlook& o) noexcept {
     look_at_computing(p, m, g, o);
 }
 
-// ---- whose turn ----------------------------------------------------------------------------------------------------------------------
+// ---- whose turn -----------------------------------------------------------------------------------------------------
 
 void tell_whose_turn(outlook& o) noexcept {
     scheduler& s = the_scheduler;
@@ -392,7 +392,7 @@ void look_at_processors(outlook& o) noexcept {
     if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
 }
 
-// ---- strays --------------------------------------------------------------------------------------------------------------------------
+// ---- strays ---------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -35,7 +35,7 @@ constinit upward_hooks hooks;
 
 [[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
 
-// ---- taking a processor --------------------------------------------------------------------------------------------------------------
+// ---- taking a processor ---------------------------------------------------------------------------------------------
 
 bool take_locked(processor* p, bool patient) noexcept {
     constexpr int patience = platform::looks(2000);
@@ -99,7 +99,7 @@ processor* release_processor(machine* m) noexcept {
     return p;
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------------------------------
+// ---- threads --------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -187,7 +187,7 @@ void drop_free_stacks(processor* p) noexcept {
     stack::stacks.recycle(first, last, count, first->size_class);
 }
 
-// ---- no memory for a stack -----------------------------------------------------------------------------------------------------------
+// ---- no memory for a stack ------------------------------------------------------------------------------------------
 
 void starve(goroutine* g) noexcept {
     scheduler& s = the_scheduler;

@@ -125,8 +125,8 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
-            s.preempted_since_ns = 0;  // the rest of its slice is due as soon as the goroutines have run that it was
-                                       // stopped for
+            // The rest of its slice is due as soon as the goroutines have run that it was stopped for.
+            s.preempted_since_ns = 0;
             s.preempted.push_front(m);
         } else {
             s.preempted.push_back(m);

@@ -34,10 +34,10 @@
 //            thread that waits for one: it takes few locks, each held for moments by threads that cannot be stopped
 //            meanwhile and wait for nothing (docs/locks.md), it allocates nothing, and leaves to the thread maker
 //            whatever may last.
-// System calls  A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that
-//               has computed since the monitor's
-//            first look, without sleeping once (/proc counts that), is. It may enter a call in the microseconds
-//            between: on x86-64 the handler sees that and has the call made again (repeat_interrupted_call).
+// In calls   A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has
+//            computed since the monitor's first look, without sleeping once (/proc counts that), is. It may enter a
+//            call in the microseconds between: on x86-64 the handler sees that and has the call made again
+//            (repeat_interrupted_call).
 // Turns      All other goroutines first, then the preempted in order (but for one place, see pop_preempted); but after
 //            their share of the time (hand_off.cpp, tell_whose_turn) it is the turn of one of them even if others are
 //            runnable always. A goroutine that was stopped early, for one just woken, goes first and has the rest of

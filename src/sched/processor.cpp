@@ -129,8 +129,8 @@ void stop_world() noexcept {
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         while (p->state.load(std::memory_order_acquire) == processor_state::running) {
-            p->events_due.store(true, std::memory_order_relaxed);  // so that a machine that looks for work there looks
-                                                                   // at `stopping`
+            // So that a machine that looks for work there looks at `stopping`.
+            p->events_due.store(true, std::memory_order_relaxed);
             p->retake.lock();
             machine* m = p->owner.load(std::memory_order_relaxed);
             if (m != nullptr && take_locked(p, true)) {

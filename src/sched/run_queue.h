@@ -8,10 +8,9 @@
 //            The queue's contents are slots[head .. head+size). Each operation is one CAS on the word; slots are
 //            written before the CAS that makes them visible and read before the CAS that claims them.
 // Why it     A claim succeeds only if the word is unchanged since it was read. The contents of [head, head+size) change
-//            only by taking
-// is right   something out (head or tail) and pushing later; taking out always raises `version`. So an unchanged word
-//            means unchanged contents: the slots read before the CAS are the ones claimed. 2^47 pops at 5 ns each are
-//            eight days: a thief would have to sleep exactly that long between its load and its CAS.
+// is right   only by taking something out (head or tail) and pushing later; taking out always raises `version`. So an
+//            unchanged word means unchanged contents: the slots read before the CAS are the ones claimed. 2^47 pops at
+//            5 ns each are eight days: a thief would have to sleep exactly that long between its load and its CAS.
 // Order      A push's release CAS pairs with the claimer's acquire load: it publishes the slot and everything in the
 //            goroutine.
 //            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the

@@ -21,8 +21,8 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr std::int64_t patience_ns = 4'000'000;  // after 5 the monitor lets all preempted goroutines go on
-                                                 // (hand_off.cpp)
+// After 5 ms the monitor lets all preempted goroutines go on (hand_off.cpp).
+constexpr std::int64_t patience_ns = 4'000'000;
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
 constexpr bool unwinder_takes_locks = false;

@@ -5,12 +5,12 @@
 //            of one that was preempted the registers are in the frame of a signal; yet the goroutine that burns the CPU
 //            is the one that a report is wanted for.
 // Protocol   Each thread looks by itself, when it is asked: all at once, by the thread that has stopped the world (the
-//              asker).
-//              asker    m.sample.state = asked (release); then         m   in the handler: asked -> taking (acquire; one of the two wins)
-//                       m computes: the preemption signal                  frames = ...; state = taken (release)
-//                       m is preempted: resume_word 0 -> look, wake        one less is pending; the last one wakes the asker
-//                       wait until none is pending, or 4 ms
-//                       afterwards: asked -> none (one of the two wins)
+//            asker).
+//              asker    m.sample.state = asked (release); then         m   in the handler: asked -> taking (acquire;
+//                       m computes: the preemption signal                  one of the two wins)
+//                       m is preempted: resume_word 0 -> look, wake        frames = ...; state = taken (release)
+//                       wait until none is pending, or 4 ms                one less is pending; the last one wakes the
+//                       afterwards: asked -> none (one of the two wins)    asker
 //            A preempted machine that is thawed meanwhile goes on: resume_word is overwritten, and it answers as it
 //            leaves. One that is `taking` when the time is over writes into its own record, later, and stays pending
 //            until then.

@@ -1,5 +1,4 @@
-// types.h - G, M, P and the scheduler: every field, and which thread may touch it. READ FIRST; then goroutine.cpp, the
-// life.
+// types.h - G, M, P and the scheduler: each field with the thread that may touch it. READ FIRST; then goroutine.cpp.
 //
 // At each field stands which thread may touch it. One of:
 //   owner      the goroutine while it runs / the thread of the machine / the machine that has the processor
@@ -77,7 +76,7 @@ private:
     platform::atomic<T> value_;
 };
 
-// ---- goroutine -----------------------------------------------------------------------------------------------------------------------
+// ---- goroutine ------------------------------------------------------------------------------------------------------
 
 // What a goroutine keeps for a goroutine_local.
 struct local_value {
@@ -93,8 +92,7 @@ struct goroutine_extra {
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
     local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
-    machine* locked_to = nullptr;                                           // owner; the thread that takes it off a
-                                                                            // queue
+    machine* locked_to = nullptr;                                           // owner; its taker off a queue
     unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()
 };
 
@@ -158,8 +156,8 @@ struct alignas(platform::cache_line) goroutine {
 
     // First line: all that a switch touches.
     stack::context context;                     // owner; valid for others when `saved`
-    owned<stack::slot*> stack;                  // owner, or the thread that took it off a queue; null: never ran, or
-                                                // ended. Prefetching peeks
+    owned<stack::slot*> stack;                  // owner, or its taker off a queue; null: never ran, or ended.
+                                                // Prefetching peeks
     goroutine* link = nullptr;                  // the list it is on
     stack::kept_exceptions exceptions;          // owner, while it does not run
     goroutine_marks marks;
@@ -177,8 +175,7 @@ struct alignas(platform::cache_line) goroutine {
     void (*entry)(void*) = nullptr;             // constant
     platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
                                                      // its waiter (park/join.cpp)
-    platform::atomic<const void*> group{nullptr};    // until it begins: a goroutine that waits for this may run it in
-                                                     // place
+    platform::atomic<const void*> group{nullptr};    // until it begins: a waiter for this may run it in place
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
     std::int64_t waits_since_ns = 0;            // owner; coarse clock. While it is runnable and `stamped`: free_clock
@@ -242,7 +239,7 @@ private:
     std::size_t uncut_ = 0;
 };
 
-// ---- counters ------------------------------------------------------------------------------------------------------------------------
+// ---- counters -------------------------------------------------------------------------------------------------------
 
 // Counts something that one owner at a time does; any thread may read it.
 class counter {
@@ -312,7 +309,7 @@ inline constexpr std::array<std::int64_t, 19> wait_limits_ns{
 // Of a processor that nothing is known about: its wakes are made at once.
 inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
-// ---- processor -----------------------------------------------------------------------------------------------------------------------
+// ---- processor ------------------------------------------------------------------------------------------------------
 
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
@@ -371,7 +368,7 @@ struct alignas(platform::false_sharing_range) processor {
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 };
 
-// ---- machine -------------------------------------------------------------------------------------------------------------------------
+// ---- machine --------------------------------------------------------------------------------------------------------
 
 // What the monitor has seen of a machine from which it took the processor.
 struct stray_notes {
@@ -507,7 +504,7 @@ struct idle_machine_list {
     void remove(machine* m) noexcept;
 };
 
-// ---- scheduler -----------------------------------------------------------------------------------------------------------------------
+// ---- scheduler ------------------------------------------------------------------------------------------------------
 
 // What stats() tells of processors that changed hands. All but the last three: the monitor.
 struct hand_off_counters {
@@ -516,8 +513,8 @@ struct hand_off_counters {
     counter from_hogs;          // from goroutines that had used up their slice
     counter urgent;             // of these, before its end, because a goroutine had just been woken
     counter freeze_signals;
-    counter thaws;              // preempted goroutines let go without a processor, because a lock of theirs seemed to
-                                // be waited for
+    counter thaws;              // preempted goroutines let go without a processor, because others seemed to wait for
+                                // a lock of theirs
     counter given_back;         // processors given to threads that computed without one
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
@@ -600,8 +597,8 @@ struct scheduler {
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> poller_claimed{0};
     platform::atomic<std::int64_t> poll_until_ns{0};
     platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
-    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor wants to
-                                                     // know that it is done
+    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor looks
+                                                     // whether it happens
 
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
 };

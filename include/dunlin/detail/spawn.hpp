@@ -112,7 +112,7 @@ private:
 template <class F, class... Args>
 using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
 
-// ---- mistakes ------------------------------------------------------------------------------------------------------------
+// ---- mistakes -------------------------------------------------------------------------------------------------------
 //
 // A call that does not fit is taken all the same, and ended by one static_assert, as std::thread does it: a constraint
 // would have the compiler list every overload with its reasons. tests/packaging/mistakes.txt has the messages.
