@@ -8,8 +8,8 @@
 //                                goes.
 // Protocol  start() records the call, then sends it. answer() (libnats' delivery thread), tick() (our thread) and
 //           abandon() (its owner) take it out of the table under the lock; the one that has taken it out calls
-//           finished(), and no other does. So it is called once. "No responders" from a stream is an election or a
-//           stream that is not there: STREAM.INFO tells which.
+//           finished(), and no other does. So it is called once.
+//           "No responders" from a stream is an election or a stream that is not there: STREAM.INFO tells which.
 //           A call that may be sent twice is sent again when there was no answer for `attempt`, or the connection came
 //           back; what may not be is sent once.
 // Locks     mutex_ is held in undisturbed() and on our threads, never around a call into libnats, and never while

@@ -314,8 +314,9 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 /// them threw.
 ///
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can
-/// stop early. go() may be called from anywhere while wait() waits, by the members themselves above all; cancel() and
-/// context() at any time, beside wait() too. wait() and the destructor: one at a time.
+/// stop early.
+/// go() may be called from anywhere while wait() waits, by the members themselves above all; cancel() and context() at
+/// any time, beside wait() too. wait() and the destructor: one at a time.
 /// With set_limit() go() waits for a place; a member that calls go() of its own group then keeps its place meanwhile.
 /// Results, as the members end: task_set.
 class DUNLIN_API task_group {

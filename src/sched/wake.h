@@ -1,4 +1,4 @@
-// wake.h - when to start a worker thread, and when to let one sleep.
+// wake.h - when to wake a machine, and when to let one sleep.
 //
 // Problem    Work appears on any processor at any moment, and the state is spread out on purpose, so no thread sees all
 //            of it. Waking a thread costs 7 us of the waker's time and 14 to 54 us until it runs: waking too often is
