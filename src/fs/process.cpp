@@ -318,7 +318,7 @@ void process::state::fetch_status() noexcept {
     ended = true;
     if (pidfd >= 0) fs::unwatch_descriptor(pidfd);
     fs::close_number(std::exchange(pidfd, -1));
-    if (result < 0 || how.si_pid != pid) return;  // another call has fetched it
+    if (result < 0 || how.si_pid != pid) return;  // the program itself has fetched it
     if (how.si_code == CLD_EXITED) {
         status.code = how.si_status;
     } else {

@@ -6,8 +6,8 @@
 namespace dunlin::sched {
 
 // Under the scheduler lock: `preferred` if it is idle, else the most recently idled processor, or null. Now in state
-// running, without an owner. A caller that got one first starts a machine, if it means to, and gives the lock back;
-// then it calls wake_monitor_if_asleep().
+// running, without an owner. A caller that got one gives the lock back, starts a machine if it means to, and only then
+// calls wake_monitor_if_asleep().
 processor* take_idle_processor(const processor* preferred = nullptr) noexcept;
 
 // Under the scheduler lock: p has no owner. To the idle list; to the stopper while the world stops; away when it is
