@@ -1,8 +1,9 @@
 // bucket.cpp - keys and values in a stream KV_<name> with the subjects $KV.<name>.<key>, as NATS' own tools have them.
 //
-// Watch     An ephemeral push consumer without acknowledgement, which begins with the last value of each key. Its messages are numbered: when one is
-//           missing, or nothing (not even a heartbeat) has come for three heartbeats, another consumer is made that begins behind the last message
-//           that was seen. Messages of an older one are known by its name, and ignored.
+// Watch     An ephemeral push consumer without acknowledgement, which begins with the last value of each key. Its
+//           messages are numbered: when one is missing, or nothing (not even a heartbeat) has come for three
+//           heartbeats, another consumer is made that begins behind the last message that was seen. Messages of an
+//           older one are known by its name, and ignored.
 #include <dunlin/nats/bucket.hpp>
 
 #include "connection.h"

@@ -116,7 +116,7 @@ void connection::looked_for(const std::string& stream, const failure& f) {
     {
         std::lock_guard guard(mutex_);
         looked_for_.erase(stream);
-        if (!f.is(errc::stream_missing)) return;  // it has no leader yet, or nobody can tell
+        if (!f.is(errc::stream_missing)) return;  // it has no leader yet, or no server can tell
         for (auto i = calls_.begin(); i != calls_.end();) {
             if (i->second->last.is(errc::no_responders) && stream_of(i->second->subject) == stream) {
                 calls.push_back(std::move(i->second));

@@ -52,7 +52,7 @@ std::string dialled(const std::string& url) {
     return host.find(':', host.rfind(']') == host.npos ? 0 : host.rfind(']')) == host.npos ? host + ":4222" : host;
 }
 
-// What an address says to somebody who dials it: libnats tells one error for all of them.
+// What an address says to a client that dials it: libnats tells one error for all of them.
 std::string said(const std::string& url, std::chrono::milliseconds timeout) {
     std::error_code ec;
     const auto [ctx, cancel] = with_timeout(context::background(), timeout);
@@ -198,7 +198,7 @@ std::vector<std::shared_ptr<member>> connection::members() {
     });
 }
 
-// ---- what libnats tells, on a thread of its own ------------------------------------------------------------------------
+// ---- what libnats tells, on a thread of its own ---------------------------------------------------------------------
 
 void connection::on_disconnected(natsConnection* nc, void* closure) {
     const auto c = static_cast<std::weak_ptr<connection>*>(closure)->lock();
@@ -247,7 +247,7 @@ void connection::came_back() {
     for (const auto& m : members()) m->came_back();
 }
 
-// ---- subscriptions -----------------------------------------------------------------------------------------------------
+// ---- subscriptions --------------------------------------------------------------------------------------------------
 
 void connection::take(natsConnection*, natsSubscription*, natsMsg* m, void* closure) {
     (*static_cast<std::shared_ptr<sink>*>(closure))->arrived(nats::message(m));
@@ -313,7 +313,7 @@ statistics connection::stats() const {
 
 }  // namespace detail
 
-// ---- the public face ---------------------------------------------------------------------------------------------------
+// ---- the public face ------------------------------------------------------------------------------------------------
 
 cluster connect(const std::string& addresses, const connect_options& o) { return cluster(detail::connection::open(addresses, o)); }
 

@@ -1,14 +1,19 @@
 // connection.h - one connection, and the questions asked over it.
 //
-// Data      natsConnection       libnats' own, driven by a thread of ours (`drive`, loop.h) in place of its reading and flushing threads.
-//           calls                questions that wait for an answer, by the number at the end of their reply subject: <inbox>.<number>. One subscription,
-//                                <inbox>.*, has all answers.
-//           members              what is looked at every 50 ms (consumers), and told when the connection comes and goes.
-// Protocol  start() records the call, then sends it. answer() (libnats' delivery thread), tick() (our thread) and abandon() (its owner) take it out of the
-//           table under the lock; the one that has taken it out calls finished(), and nobody else does. So it is called once.
+// Data      natsConnection       libnats' own, driven by a thread of ours (`drive`, loop.h) in place of its reading and
+//                                flushing threads.
+//           calls                questions that wait for an answer, by the number at the end of their reply subject:
+//                                <inbox>.<number>. One subscription, <inbox>.*, has all answers.
+//           members              what is looked at every 50 ms (consumers), and told when the connection comes and
+//                                goes.
+// Protocol  start() records the call, then sends it. answer() (libnats' delivery thread), tick() (our thread) and
+//           abandon() (its owner) take it out of the table under the lock; the one that has taken it out calls
+//           finished(), and no other does. So it is called once.
 //           "No responders" from a stream is an election or a stream that is not there: STREAM.INFO tells which.
-//           A call that may be sent twice is sent again when there was no answer for `attempt`, or the connection came back; what may not be is sent once.
-// Locks     mutex_ is held in undisturbed() and on our threads, never around a call into libnats, and never while something is woken.
+//           A call that may be sent twice is sent again when there was no answer for `attempt`, or the connection came
+//           back; what may not be is sent once.
+// Locks     mutex_ is held in undisturbed() and on our threads, never around a call into libnats, and never while
+//           something is woken.
 #pragma once
 
 #include <chrono>
@@ -98,7 +103,8 @@ public:
     natsConnection* native() const noexcept { return nc_; }
     bool up() const noexcept { return loop_->up(); }
 
-    // With the deadline `limit_ns` from now. Fails at once (finished() is called before it returns) if the connection is closed.
+    // With the deadline `limit_ns` from now. Fails at once (finished() is called before it returns) if the connection
+    // is closed.
     void start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns);
     void abandon(call& c) noexcept;
     // Waits for the answer.
@@ -112,8 +118,9 @@ public:
     // Messages go to `to` until the subscription is ended by unsubscribe(); `to` lives as long as one may come.
     natsSubscription* subscribe(const std::string& subject, const std::string& group, std::shared_ptr<sink> to);
     void unsubscribe(natsSubscription* s) noexcept;
-    // Ends it too, but what the server has sent until it knows still arrives; over() is called then. Rule: where a message that is lost costs something (a
-    // job, a request) its subscription is drained, not dropped. `to` is what it was made with.
+    // Ends it too, but what the server has sent until it knows still arrives; over() is called then. Rule: where a
+    // message that is lost costs something (a job, a request) its subscription is drained, not dropped. `to` is what it
+    // was made with.
     void drain(natsSubscription* s, const std::shared_ptr<sink>& to) noexcept;
     // Returns when the server has acted upon all that was sent before.
     void round_trip(const char* what, const context& ctx);

@@ -1,16 +1,22 @@
 // loop.h - the thread that reads and writes a connection's socket, in place of libnats' two.
 //
-// Problem   libnats' own flusher waits a millisecond before it writes, so that each answer takes one more; and a write for each message costs a system call.
-// Protocol  libnats calls attach() when a socket is connected, and read(), write() when it wants to hear of readiness or no longer, with its own lock held:
-//           they set a variable and wake the thread. The thread polls, and calls libnats' ProcessReadEvent and ProcessWriteEvent, which take that lock.
-//           Messages gather in libnats' buffer until the thread comes to write them all; one that is in a hurry is written by its own sender (hurry()).
-// Writes    Rule: ProcessWriteEvent is called only while there is something to write. libnats takes a write of no bytes for the end of the connection, and
-//           connects anew: what was on its way is lost then, a job until its ack_wait has passed, a request for good. So the look at wants_write_ and the call
-//           are one step, under writing_, for the thread and all senders; when it is found set there are bytes, because only that call takes them out.
-//           A connection that breaks in between takes the fd with it, and one that is made anew has its subscriptions in the buffer when libnats' lock is free.
-//           The thread only tries to take writing_: its holder may wait in detach() for the thread. A sender that leaves something unwritten wakes the thread.
-// TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes it.
-//           detach() is the last call, without libnats' lock: it waits until the thread is outside libnats, unless it is that thread.
+// Problem   libnats' own flusher waits a millisecond before it writes, so that each answer takes one more; and a write
+//           for each message costs a system call.
+// Protocol  libnats calls attach() when a socket is connected, and read(), write() when it wants to hear of readiness
+//           or no longer, with its own lock held: they set a variable and wake the thread. The thread polls, and calls
+//           libnats' ProcessReadEvent and ProcessWriteEvent, which take that lock. Messages gather in libnats' buffer
+//           until the thread comes to write them all; one that is in a hurry is written by its own sender (hurry()).
+// Writes    Rule: ProcessWriteEvent is called only while there is something to write. libnats takes a write of no bytes
+//           for the end of the connection, and connects anew: what was on its way is lost then, a job until its
+//           ack_wait has passed, a request for good. So the look at wants_write_ and the call are one step, under
+//           writing_, for the thread and all senders; when it is found set there are bytes, because only that call
+//           takes them out. A connection that breaks in between takes the fd with it, and one that is made anew has its
+//           subscriptions in the buffer when libnats' lock is free. The thread only tries to take writing_: its holder
+//           may wait in detach() for the thread. A sender that leaves something unwritten wakes the thread.
+// TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes
+//           it.
+//           detach() is the last call, without libnats' lock: it waits until the thread is outside libnats, unless it
+//           is that thread.
 #pragma once
 
 #include <functional>

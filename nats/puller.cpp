@@ -204,7 +204,7 @@ context puller::context_of(held& h) {
     return result;
 }
 
-// ---- prolonging --------------------------------------------------------------------------------------------------------
+// ---- prolonging -----------------------------------------------------------------------------------------------------
 
 void puller::tick(std::int64_t now) {
     const std::int64_t ack_wait = settings_.ack_wait.count() * millisecond;
@@ -250,7 +250,7 @@ void puller::lose(const std::shared_ptr<held>& h) noexcept {
     if (ctx) ctx->cancel(error(errc::not_confirmed, "delivery", queue_, "lost: its deadline passed without being prolonged"));
 }
 
-// ---- dead letters ------------------------------------------------------------------------------------------------------
+// ---- dead letters ---------------------------------------------------------------------------------------------------
 
 void puller::to_dead_letters(held& h, const std::string& reason, const context& ctx) {
     const bool made = locked(mutex_, [&] { return dead_made_; });
@@ -300,7 +300,7 @@ headers headers_of_again(const dead_letter& d) {
     return all;
 }
 
-// ---- what the templates call -------------------------------------------------------------------------------------------
+// ---- what the templates call ----------------------------------------------------------------------------------------
 
 const chan<std::shared_ptr<held>>& consuming::ready(const puller& p) noexcept { return p.ready(); }
 void consuming::want(puller& p, int receivers) noexcept { p.want(receivers); }

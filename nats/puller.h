@@ -3,16 +3,17 @@
 // Data      taken_       jobs that have come and have not ended: in `ready_`, or with their holders.
 //           requested_   jobs that the pull under way may still bring; there is one pull at a time.
 //           waiting_     receivers that wait, and cases of select that exist.
-// Flow      A pull is sent when none is under way, a receiver waits, nothing is ready and taken_ < in_flight; it asks for
-//           in_flight - taken_, and no more than half of
-//           in_flight at once, so that the next one overlaps with the work. Its answers are statuses: 100 it is alive, 404, 408 and 409 it is over,
-//           503 nobody serves it.
-//           Rule: what has a reply subject of JetStream's is a job, and every job that arrives is taken or handed back, also when the pull was given up and
-//           when the puller is gone; only one that is lost is left alone, because a word about it would be heard as one about its next delivery.
-//           Without a heartbeat for 2.5 s the pull is taken for lost (its server is gone) and another one is sent. Jobs that
-//           then come twice over are handed back.
-// Prolong   Each held job is prolonged (+WPI, with an answer) after a quarter of ack_wait, again and again. The time from which the server counts is that of
-//           sending the last one that was answered: once ack_wait has passed since then, the job is lost.
+// Flow      A pull is sent when none is under way, a receiver waits, nothing is ready and taken_ < in_flight; it asks
+//           for in_flight - taken_, and no more than half of in_flight at once, so that the next one overlaps with the
+//           work. Its answers are statuses: 100 it is alive, 404, 408 and 409 it is over, 503 no server for it.
+//           Rule: what has a reply subject of JetStream's is a job, and every job that arrives is taken or handed back,
+//           also when the pull was given up and when the puller is gone; only one that is lost is left alone, because a
+//           word about it would be heard as one about its next delivery. Without a heartbeat for 2.5 s the pull is
+//           taken for lost (its server is gone) and another one is sent. Jobs that then come twice over are handed
+//           back.
+// Prolong   Each held job is prolonged (+WPI, with an answer) after a quarter of ack_wait, again and again. The time
+//           from which the server counts is that of sending the last one that was answered: once ack_wait has passed
+//           since then, the job is lost.
 #pragma once
 
 #include <deque>

@@ -92,7 +92,8 @@ headers with_id(const std::string& id, const headers& h) {
 
 }  // namespace
 
-// send_async(): a permit for each job that is not confirmed yet, which finished() gives back. Those that have failed wait for flush().
+// send_async(): a permit for each job that is not confirmed yet, which finished() gives back. Those that have failed
+// wait for flush().
 class outbox : public std::enable_shared_from_this<outbox> {
 public:
     outbox(std::shared_ptr<connection> c, std::size_t window)

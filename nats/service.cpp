@@ -1,4 +1,5 @@
-// service.cpp - a goroutine for each request, bounded; a caller that no longer waits says so on _DUNLIN.CANCEL.<subject>, with its reply subject.
+// service.cpp - a goroutine for each request, bounded; a caller that no longer waits says so on
+// _DUNLIN.CANCEL.<subject>, with its reply subject.
 #include <deque>
 #include <unordered_map>
 

@@ -160,7 +160,8 @@ std::optional<ack_subject> read_ack_subject(std::string_view subject) {
         parts.push_back(subject.substr(from, dot - from));
         from = dot + 1;
     }
-    // $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<time>.<pending>, or with a domain and an account after ACK.
+    // $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<time>.<pending>, or with a domain and
+    // an account after ACK.
     const std::size_t shift = parts.size() >= 11 ? 2 : 0;
     if (parts.size() != 9 && parts.size() < 11) return std::nullopt;
     ack_subject a;

@@ -9,14 +9,15 @@
 
 namespace dunlin::nats::detail {
 
-// The value at the end of a path of keys. Of a text its characters, with escapes resolved; of anything else the JSON as it stands. Never reads
-// outside `json`, whatever stands there; nullopt if the path leads nowhere.
+// The value at the end of a path of keys. Of a text its characters, with escapes resolved; of anything else the JSON as
+// it stands. Never reads outside `json`, whatever stands there; nullopt if the path leads nowhere.
 std::optional<std::string> json_text(std::string_view json, std::initializer_list<std::string_view> path);
 std::optional<std::int64_t> json_number(std::string_view json, std::initializer_list<std::string_view> path);
 // As a JSON text, with its quotes.
 std::string json_quoted(std::string_view text);
 
-// What the reply subject of a message from a consumer says: "$JS.ACK.stream.consumer.deliveries.sequence...", with or without a domain.
+// What the reply subject of a message from a consumer says: "$JS.ACK.stream.consumer.deliveries.sequence...", with or
+// without a domain.
 struct ack_subject {
     std::string consumer;
     std::uint64_t deliveries = 0, sequence = 0, consumer_sequence = 0;

@@ -52,7 +52,7 @@ using sched::the_scheduler;
 
 platform::ranked_lock<platform::lock_rank::start> start_lock;  // start_runtime() and the beginning and end of run()
 
-// ---- settings ------------------------------------------------------------------------------------------------------------------------
+// ---- settings -------------------------------------------------------------------------------------------------------
 
 unsigned default_max_procs() {
     for (const char* name : {"DUNLIN_MAXPROCS", "GOMAXPROCS"}) {
@@ -89,7 +89,8 @@ void choose_guards() {
 
 void choose_preemption() {
     using sched::preemption;
-    // Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one that hangs.
+    // Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one
+    // that hangs.
     if (platform::under_valgrind()) sched::preemption_mode = preemption::take;
     const std::string_view text = platform::environment_text("DUNLIN_PREEMPTION");
     if (text == "off") {
@@ -127,7 +128,7 @@ void check_barriers_setting() {
     if (!text.empty() && text != "auto" && text != "symmetric") platform::complain("DUNLIN_BARRIERS", text, "is not one of auto, symmetric");
 }
 
-// ---- the end of the process ----------------------------------------------------------------------------------------------------------
+// ---- the end of the process -----------------------------------------------------------------------------------------
 
 void stop_at_exit() noexcept {
     // In the child of a fork only the forking thread exists: there is nothing to stop, and a wait would not end.
@@ -135,9 +136,9 @@ void stop_at_exit() noexcept {
     if (the_scheduler.started.load(std::memory_order_acquire) && !forked) sched::retire_world();
 }
 
-// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an object of the main thread, and one of
-// each thread that runs goroutines, stops the goroutines before the first static destructor can take anything away from them. Other threads that call
-// exit() get as far as the handler.
+// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an
+// object of the main thread, and one of each thread that runs goroutines, stops the goroutines before the first static
+// destructor can take anything away from them. Other threads that call exit() get as far as the handler.
 struct stopper {
     bool armed = false;
     ~stopper() {
@@ -152,7 +153,7 @@ void arm_stopper() noexcept {
 
 void machine_thread(bool begins) noexcept { thread_stopper.armed = begins; }
 
-// ---- run -----------------------------------------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------------------------------------
 
 struct main_call {
     void (*entry)(void*);
@@ -242,7 +243,7 @@ void close_fast_paths() noexcept {
 
 }  // namespace platform
 
-// ---- the functions behind the headers ------------------------------------------------------------------------------------------------
+// ---- the functions behind the headers -------------------------------------------------------------------------------
 
 clock::time_point clock::now() noexcept { return time_point(duration(platform::now_ns())); }
 
@@ -257,7 +258,7 @@ void throw_null_function(const char* operation) {
     if (!options.labels.empty()) sched::extra_of(g).labels = options.labels;
 }
 
-// What make() does for whom its quick half does not.
+// The cases of make() that its quick half leaves out.
 [[gnu::noinline]] static new_goroutine make_any(std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
     if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {
         sched::start_runtime();
@@ -358,7 +359,8 @@ void throw_cannot_join(const char* operation, join_refusal why) {
 
 void sleep_until(clock::time_point t, std::source_location where) { timers::sleep_until_ns(t.time_since_epoch().count(), where); }
 
-// With an end to each sleep: the end of a goroutine is told to nobody, since that would cost each of them something.
+// With an end to each sleep: the end of a goroutine wakes no sleeper here, since that would cost each goroutine
+// something.
 static void wait_for_leftovers(const run_options& options) {
     if (options.at_end == leftovers::stop) return;
     if (options.at_end == leftovers::cancel_and_wait) cancel_run_context();

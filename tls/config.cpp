@@ -1,4 +1,4 @@
-// config.cpp - certificates, keys, and whom to trust.
+// config.cpp - certificates, keys, and trusted certificates.
 #include "config.h"
 
 #include <cerrno>
@@ -113,7 +113,8 @@ void show(config::data& d, identity fresh, bool instead_of_all) {
     }
 }
 
-// Cipher suites whose keys are forgotten after the connection and whose records are authenticated as they are encrypted.
+// Cipher suites whose keys are forgotten after the connection and whose records are authenticated as they are
+// encrypted.
 constexpr const char* ciphers_of_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 // OpenSSL passes over names that it does not know.
@@ -131,7 +132,7 @@ void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
     ERR_clear_error();
     int count = 0;
     while (const x509_ptr ca = next_certificate(bio.get())) {
-        // The second one: what servers tell their clients, who choose their certificate by it.
+        // The second one: what servers tell their clients, which choose their certificate by it.
         if (X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca.get()) != 1 || SSL_CTX_add_client_CA(c, ca.get()) != 1) refuse("trusted certificate", where);
         ++count;
     }
@@ -175,7 +176,7 @@ X509_STORE* system_trust() {
     static X509_STORE* const store = [] {
         X509_STORE* s = X509_STORE_new();
         if (s == nullptr) throw std::bad_alloc();
-        X509_STORE_set_default_paths(s);  // nothing there: then nobody is trusted, and verification says so
+        X509_STORE_set_default_paths(s);  // nothing there: then no certificate is trusted, and verification says so
         ERR_clear_error();
         return s;
     }();

@@ -44,7 +44,7 @@ struct config::data {
     bool asks_clients = false;        // servers: for a certificate, which is verified
     bool skips_verification = false;  // clients
 
-    // Each new connection takes what is there then; who replaces it makes a new one.
+    // Each new connection takes what is there then; a replacement is a new object.
     std::shared_ptr<const identities> own() const {
         const std::lock_guard hold(lock);
         return own_identities;
@@ -53,7 +53,8 @@ struct config::data {
     std::shared_ptr<const identities> own_identities;  // lock; null: none
 };
 
-// What the system trusts. Read once, when it is first needed (30 ms of CPU for Debian's 140 authorities), and kept for ever.
+// What the system trusts. Read once, when it is first needed (30 ms of CPU for Debian's 140 authorities), and kept for
+// ever.
 X509_STORE* system_trust();
 
 }  // namespace dunlin::tls

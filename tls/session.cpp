@@ -83,7 +83,7 @@ stream session::make(net::stream network, side s, std::string_view server_name, 
     return stream(std::make_unique<session>(std::move(network), s, server_name, c));
 }
 
-// ---- calls into OpenSSL ------------------------------------------------------------------------------------------------------------------
+// ---- calls into OpenSSL ---------------------------------------------------------------------------------------------
 
 // With lock_. Nothing in here, and nothing between `call` and this, can park: the queue is this thread's.
 session::step session::judge(int result) noexcept {
@@ -112,7 +112,7 @@ session::step session::attempt(Call call) {
     return s;
 }
 
-// ---- the network ---------------------------------------------------------------------------------------------------------------------------
+// ---- the network ----------------------------------------------------------------------------------------------------
 
 bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     if (ctx == nullptr) {
@@ -128,8 +128,8 @@ bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, co
     }
 }
 
-// What is decrypted already, or about to be encrypted, must not pass a close(). `ctx`: of a call that cannot know whether it would have to wait, and leaves the
-// stream unusable if it is ended midway.
+// What is decrypted already, or about to be encrypted, must not pass a close(). `ctx`: of a call that cannot know
+// whether it would have to wait, and leaves the stream unusable if it is ended midway.
 bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept {
     if (!network_.is_open()) {
         ec = dunlin::errc::closed;
@@ -179,7 +179,8 @@ void session::give_back_output() {
     if (wire_.out.empty() && wire_.out.capacity() > most_kept) std::vector<char>().swap(wire_.out);
 }
 
-// After read_turn_ has been given back: whoever sees the old count before fails to take that turn only if somebody else has it, who will come here too.
+// After read_turn_ has been given back. So a writer that has seen the old count fails to take that turn only if another
+// party has it, which will come here too.
 void session::reader_has_left() {
     {
         const std::lock_guard hold(lock_);
@@ -232,7 +233,7 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
         const std::size_t sent = detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
-            if (sent == 0 && for_a_reader) {  // its limits are not the writers': who comes next sends it
+            if (sent == 0 && for_a_reader) {  // its limits are not the writers': the next one sends it
                 wire_.out.insert(wire_.out.begin(), sending_.begin(), sending_.end());
                 answers_ = wire_.out.size();
             } else {
@@ -258,7 +259,7 @@ void session::flush_pending(const dunlin::context* ctx, const where_type& where)
     }
 }
 
-// ---- the handshake ---------------------------------------------------------------------------------------------------------------------------
+// ---- the handshake --------------------------------------------------------------------------------------------------
 
 void session::handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     ec.clear();
@@ -297,7 +298,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
     }
 }
 
-// ---- reading ---------------------------------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     while (may_go_on(nullptr, ec)) {  // fill() looks at the context: what is decrypted is there
@@ -335,9 +336,10 @@ std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx
     return done;
 }
 
-// ---- writing ---------------------------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
-// What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With send_turn_.
+// What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With
+// send_turn_.
 const_buffer session::next_piece(cursor& c) {
     c.pass_empty();
     if (c.part == c.parts.size()) return {};
@@ -362,7 +364,8 @@ std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* c
         std::size_t encrypted = 0;
         const step s = attempt([&] {
             int result = 1;
-            // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading too.
+            // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading
+            // too.
             if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) ec = std::make_error_code(std::errc::broken_pipe);
             if (write_error_) ec = write_error_;
             // In one step, not by doubling: it is given back after the call.
@@ -403,7 +406,7 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
     return done;
 }
 
-// ---- the end ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the end --------------------------------------------------------------------------------------------------------
 
 // The close_notify, once. It wants input if OpenSSL is in the midst of a message.
 session::step session::say_end() {
@@ -425,7 +428,7 @@ void session::close_write(std::error_code& ec) {
         const std::lock_guard turn(send_turn_);
         step s = say_end();
         while (s.what == outcome::wants_input && may_go_on(nullptr, ec)) {
-            // Nobody but the reader reads; here what completes the message may be followed by data, which is his.
+            // Only the reader reads: what completes the message here may be followed by data, which is the reader's.
             const step half = attempt([this] { return SSL_do_handshake(ssl_.get()); });
             if (half.what == outcome::wants_input) await_input(half.progress, nullptr, ec, where);
             if (ec) return;
@@ -438,7 +441,7 @@ void session::close_write(std::error_code& ec) {
 }
 
 void session::close() noexcept {
-    // Whoever writes now is interrupted within a record: there would be no sense in a close_notify after it.
+    // A writer at this moment is interrupted within a record: there would be no sense in a close_notify after it.
     if (done_.load(std::memory_order_acquire) && network_.is_open() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         try {

@@ -1,31 +1,42 @@
-// session.h - one TLS connection: OpenSSL's state machine on one side, the network on the other, and who may touch what.
+// session.h - one TLS connection: OpenSSL's state machine on one side, the network on the other, and which party may
+// touch what.
 //
-// Problem    OpenSSL's objects are for one user at a time, its error queue belongs to the thread, and a goroutine that waits may continue on another thread. So
-//            nothing may wait inside of OpenSSL. Yet a reader and a writer use the same connection at the same time, and the reader may have to send
-//            (an answer to a key update, an alert).
-// Data       ssl_, wire_, fatal_, write_error_, fruitless_, answers_ belong to lock_, which is never held while anybody
-//            waits for the network. OpenSSL reads from wire_.in and
-//            appends to wire_.out; it never waits. raw_ is the reader's (or the handshake's), sending_ and gathered_ are of who has send_turn_.
-// Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue, unlock. What it left in wire_.out is
-//            sent outside (flush()), in order, by whoever has send_turn_. If it wants to read, the reader reads from the network into raw_ and
-//            hands it over (fill()): OpenSSL wants more only when wire_.in is used up, so raw_ is then nobody else's.
+// Problem    OpenSSL's objects are for one user at a time, its error queue belongs to the thread, and a goroutine that
+//            waits may continue on another thread. So nothing may wait inside of OpenSSL. Yet a reader and a writer use
+//            the same connection at the same time, and the reader may have to send (an answer to a key update, an
+//            alert).
+// Data       ssl_, wire_, fatal_, write_error_, fruitless_, answers_ belong to lock_, which is never held during a wait
+//            for the network. OpenSSL reads from wire_.in and appends to wire_.out; it never waits. raw_ is the
+//            reader's (or the handshake's), sending_ and gathered_ belong to the holder of send_turn_.
+// Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue,
+//            unlock. What it left in wire_.out is sent outside (flush()), in order, by the holder of send_turn_. If it
+//            wants to read, the reader reads from the network into raw_ and hands it over (fill()): OpenSSL wants more
+//            only when wire_.in is used up, so raw_ is then in no other use.
 //            Turns: handshaking_, then send_turn_, then read_turn_, then lock_. A reader never waits for send_turn_.
-//            Half a message: the peer may send some of the handshake's kind later on (tickets, key updates), in several records. Between two of them
-//            OpenSSL encrypts nothing: it wants the rest first. A writer then waits until a reader has brought more (progress_), or, if there is none, takes
-//            the reader's turn and brings it himself, when the read deadline holds for him too.
-// Proof      That nothing stays unsent. A writer sends what it makes, with send_turn_. A reader must not wait for that turn, because a writer may keep it until
-//            the peer reads, whose reader may be waiting in the same way. It appends (with lock_), and tries to take the turn. If that fails somebody
-//            has it, and everybody who gives it back then looks at wire_.out (flush_pending()). Had he looked before the append, he would have given the turn
-//            back before the reader tried to take it; so he looks after it, and sees it.
-// Memory     A connection that waits holds no buffers: raw_ is there for an attempt to read, and goes when there is nothing to read or a reader leaves with
-//            nothing in it. What a writer leaves behind has at most `most_kept` bytes.
-// Floods     TLS has messages that bring no data and demand an answer, key updates for instance, as many as the peer likes. Two bounds: fruitless_ bytes
-//            in a row, with no data either way, and answers_ of a reader that wait for the turn to be sent. Beyond, the connection fails (errc::flood).
-//            The handshake has OpenSSL's own bounds.
-// Errors     After a failed send part of a record may be out: no more can be sent (write_error_). After an error of the protocol OpenSSL can go on in neither
-//            direction (fatal_). After a failed handshake there is no connection (handshake_error_).
-// Source     Go's crypto/tls.Conn: in.Mutex, out.Mutex, permanent errors after a failed write, 5 s for the close_notify.
-// Tests      tests/tls/stream_test.cpp, tests/tls/split_message_test.cpp, tests/tls/identity_test.cpp, tests/tls/peer_test.cpp, tests/tls/hostile_test.cpp
+//            Half a message: the peer may send some of the handshake's kind later on (tickets, key updates), in several
+//            records. Between two of them OpenSSL encrypts nothing: it wants the rest first. A writer then waits until
+//            a reader has brought more (progress_), or, if there is none, takes the reader's turn and brings it itself;
+//            the read deadline then holds for the writer too.
+// Proof      That nothing stays unsent. A writer sends what it makes, with send_turn_. A reader must not wait for that
+//            turn, because a writer may keep it until the peer reads, and the peer's reader may be waiting in the same
+//            way. The reader appends (with lock_), and tries to take the turn. If that fails another party has it, and
+//            every party that gives it back then looks at wire_.out (flush_pending()). Had that party looked before the
+//            append, it would have given the turn back before the reader tried to take it. So it looks after the
+//            append, and sees it.
+// Memory     A connection that waits holds no buffers: raw_ is there for an attempt to read, and goes when there is
+//            nothing to read or a reader leaves with nothing in it. What a writer leaves behind has at most `most_kept`
+//            bytes.
+// Floods     TLS has messages that bring no data and demand an answer, key updates for instance, as many as the peer
+//            likes. Two bounds: fruitless_ bytes in a row, with no data either way, and answers_ of a reader that wait
+//            for the turn to be sent. Beyond, the connection fails (errc::flood). The handshake has OpenSSL's own
+//            bounds.
+// Errors     After a failed send part of a record may be out: no more can be sent (write_error_). After an error of the
+//            protocol OpenSSL can go on in neither direction (fatal_). After a failed handshake there is no connection
+//            (handshake_error_).
+// Source     Go's crypto/tls.Conn: in.Mutex, out.Mutex, permanent errors after a failed write, 5 s for the
+//            close_notify.
+// Tests      tests/tls/stream_test.cpp, tests/tls/split_message_test.cpp, tests/tls/identity_test.cpp,
+//            tests/tls/peer_test.cpp, tests/tls/hostile_test.cpp
 #pragma once
 
 #include <atomic>
@@ -127,8 +138,8 @@ private:
     net::stream network_;
     std::string peer_;                 // for texts; constant
     config config_;                    // keeps what the SSL object refers to
-    mutex handshaking_;                // who makes the handshake
-    std::atomic<bool> done_{false};    // the handshake; released by who made it, acquired by who uses it
+    mutex handshaking_;                // of the party that makes the handshake
+    std::atomic<bool> done_{false};    // the handshake; released by its maker, acquired by its users
     std::error_code handshake_error_;  // handshaking_
 
     mutex read_turn_;
@@ -143,7 +154,7 @@ private:
     std::error_code fatal_, write_error_;
     std::size_t fruitless_ = 0;   // bytes from the network since data went either way
     std::size_t answers_ = 0;     // of wire_.out: what readers have appended
-    std::uint64_t progress_ = 0;  // counts what a reader has brought, and the readers who have left
+    std::uint64_t progress_ = 0;  // counts what a reader has brought, and the readers that have left
     condition_variable_any more_progress_;
 };
 

@@ -84,7 +84,7 @@ void stream::close() noexcept {
     if (session_) session_->close();
 }
 
-// ---- what the handshake has agreed on -----------------------------------------------------------------------------------------------------
+// ---- what the handshake has agreed on -------------------------------------------------------------------------------
 
 std::string stream::protocol_version() const {
     return session_ ? session_->agreed([](SSL* s) { return std::string(SSL_get_version(s)); }) : std::string();
@@ -116,7 +116,7 @@ std::string stream::peer_certificate() const {
                     : std::string();
 }
 
-// ---- making them --------------------------------------------------------------------------------------------------------------------------
+// ---- making them ----------------------------------------------------------------------------------------------------
 
 stream client(net::stream connection, std::string_view server_name, const config& c) {
     return session::make(std::move(connection), side::client, server_name, c);
@@ -146,7 +146,7 @@ stream server(net::stream connection, const config& c, std::error_code& ec) {
 
 namespace {
 
-// Whom a client dials: a path has no name, and an empty host is this machine.
+// The host that a client dials: a path has no name, and an empty host is this machine.
 std::string host_of(std::string_view network, std::string_view address) {
     if (network == "unix") return {};
     std::string host = net::split_host_port(address).first;

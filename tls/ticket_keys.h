@@ -1,10 +1,11 @@
 // ticket_keys.h - the keys that session tickets are encrypted with, and their succession.
 //
-// Problem    Who learns the key of a ticket can read what was sent under it (TLS 1.2) and pass for its owner. OpenSSL makes one key and keeps it for as long as
-//            the process runs.
-// Protocol   The current key encrypts. When it has served for `period` it becomes the previous one, which still decrypts (the client then gets a new ticket),
-//            and is forgotten one period later. The succession is looked at whenever a ticket is made or shown, so that a server with nobody to serve
-//            keeps its keys, and who comes too late makes a whole handshake.
+// Problem    An attacker that learns the key of a ticket can read what was sent under it (TLS 1.2) and pass for its
+//            owner. OpenSSL makes one key and keeps it for as long as the process runs.
+// Protocol   The current key encrypts. When it has served for `period` it becomes the previous one, which still
+//            decrypts (the client then gets a new ticket), and is forgotten one period later. The succession is looked
+//            at whenever a ticket is made or shown, so that a server without clients keeps its keys, and a client that
+//            comes too late makes a whole handshake.
 // Threads    Called inside OpenSSL, where nothing may park: a std::mutex, held for some copies.
 // Source     Go's crypto/tls: a new key each day, seven of them valid.
 #pragma once

@@ -1,5 +1,6 @@
-// asio.hpp - dunlin's streams as Asio's SyncReadStream and SyncWriteStream, so that Boost.Beast and other libraries written for those run on goroutines
-// unchanged. Optional: only programs that include it need Asio (Boost's, or the standalone one if there is no Boost or DUNLIN_STANDALONE_ASIO is defined).
+// asio.hpp - dunlin's streams as Asio's SyncReadStream and SyncWriteStream, so that Boost.Beast and other libraries
+// written for those run on goroutines unchanged. Optional: only programs that include it need Asio (Boost's, or the
+// standalone one if there is no Boost or DUNLIN_STANDALONE_ASIO is defined).
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -52,18 +53,20 @@ namespace asio_library = ::boost::asio;
 using asio_error_code = ::boost::system::error_code;
 using asio_system_error = ::boost::system::system_error;
 
-// A std::error_category that Boost does not know (dunlin's own, that of TLS) as one of Boost's. One per category, for ever: codes point to it.
+// A std::error_category that Boost does not know (dunlin's own, that of TLS) as one of Boost's. One per category, for
+// ever: codes point to it.
 class asio_category final : public ::boost::system::error_category {
 public:
     static const asio_category& of(const std::error_category& wanted) {
-        // Acquire pairs with the release of the exchange: what is found in the list has been constructed. Nothing is ever taken out of it.
+        // Acquire pairs with the release of the exchange: what is found in the list has been constructed. Nothing is
+        // ever taken out of it.
         const asio_category* first = list().load(std::memory_order_acquire);
         for (const asio_category* c = first; c != nullptr; c = c->next_) {
             if (c->standard_ == wanted) return *c;
         }
         auto* made = new asio_category(wanted);
         made->next_ = first;
-        // Codes are equal if their categories are one object: who comes second takes the first one's.
+        // Codes are equal if their categories are one object: the second thread takes the first one's.
         if (list().compare_exchange_strong(first, made, std::memory_order_acq_rel)) return *made;
         delete made;
         return of(wanted);
@@ -100,7 +103,8 @@ inline asio_error_code foreign_error(const std::error_code& ec) { return ec; }
 inline const auto& asio_system_category() noexcept { return std::system_category(); }
 #endif
 
-// What the same failure is called by Asio: `ec == asio::error::connection_reset` and its like hold, and the conditions of boost::system::errc too.
+// What the same failure is called by Asio: `ec == asio::error::connection_reset` and its like hold, and the conditions
+// of boost::system::errc too.
 inline asio_error_code to_asio(const std::error_code& ec) {
     if (!ec) return {};
     if (ec.category() == std::generic_category() || ec.category() == std::system_category()) return {ec.value(), asio_system_category()};
@@ -110,8 +114,8 @@ inline asio_error_code to_asio(const std::error_code& ec) {
     return foreign_error(ec);
 }
 
-// Asio wants an executor of whatever its timers may belong to. Nobody runs this one, and no thread belongs to it. Never destroyed: streams that static
-// objects hold refer to it.
+// Asio wants an executor of whatever its timers may belong to. This one is never run, and no thread belongs to it.
+// Never destroyed: streams that static objects hold refer to it.
 inline asio_library::io_context& asio_idle_context() {
     static auto& c = *new asio_library::io_context(1);
     return c;
@@ -131,17 +135,20 @@ concept writes_many = requires(S& s, std::span<const const_buffer> parts, std::e
 
 }  // namespace detail
 
-/// A stream of dunlin's (net::stream, tls::stream, byte_stream) as Asio's SyncReadStream and SyncWriteStream: `asio_stream<net::stream>` owns it,
-/// `asio_stream<net::stream&>` refers to one, and `asio_stream s(connection)`, `asio_stream s(net::dial(...))` choose by themselves.
+/// A stream of dunlin's (net::stream, tls::stream, byte_stream) as Asio's SyncReadStream and SyncWriteStream:
+/// `asio_stream<net::stream>` owns it, `asio_stream<net::stream&>` refers to one, and `asio_stream s(connection)`,
+/// `asio_stream s(net::dial(...))` choose by themselves.
 ///
-/// For the synchronous calls of Asio and of what is written for it: asio::read, write, read_until; Boost.Beast's http::read, write, websocket::stream.
-/// They may be used in goroutines as in threads. There are no asynchronous operations.
+/// For the synchronous calls of Asio and of what is written for it: asio::read, write, read_until; Boost.Beast's
+/// http::read, write, websocket::stream. They may be used in goroutines as in threads. There are no asynchronous
+/// operations.
 ///
 /// Blocks    As the stream's own calls: the goroutine, not its thread.
 /// Threads   As the stream.
-/// Errors    Calls with a trailing error_code& set it, and those without throw system_error (both Asio's). End of file is asio::error::eof; a deadline
-///           of the stream asio::error::timed_out; close() asio::error::operation_aborted; errors of the system have Asio's system category, so that they
-///           compare equal to asio::error::connection_reset and so on.
+/// Errors    Calls with a trailing error_code& set it, and those without throw system_error (both Asio's). End of file
+///           is asio::error::eof; a deadline of the stream asio::error::timed_out; close()
+///           asio::error::operation_aborted; errors of the system have Asio's system category, so that they compare
+///           equal to asio::error::connection_reset and so on.
 /// Cost      Nothing beside the stream's. Several buffers are written by one system call.
 template <class Stream>
 class asio_stream {
@@ -169,7 +176,7 @@ public:
     /// The lowest that speaks Asio's language: this one.
     lowest_layer_type& lowest_layer() noexcept { return *this; }
     const lowest_layer_type& lowest_layer() const noexcept { return *this; }
-    /// Of a context that nobody runs: some libraries want one although they only wait synchronously.
+    /// Of a context that is never run: some libraries want one although they only wait synchronously.
     executor_type get_executor() const noexcept { return detail::asio_idle_context().get_executor(); }
 
     void close() { stream_.close(); }
@@ -179,7 +186,8 @@ public:
     }
     bool is_open() const noexcept { return stream_.is_open(); }
 
-    /// As a socket's: asio::socket_base::shutdown_send and so on, for streams that can (TLS: send only, the close_notify).
+    /// As a socket's: asio::socket_base::shutdown_send and so on, for streams that can (TLS: send only, the
+    /// close_notify).
     void shutdown(detail::asio_library::socket_base::shutdown_type what, error_code& ec)
         requires requires(stream_type& s, std::error_code& e) { s.close_write(e); }
     {
@@ -200,7 +208,8 @@ public:
         if (ec) throw detail::asio_system_error(ec, "shutdown");
     }
 
-    /// Reads what is there, at least one byte, into the first of the buffers that has room. At the end of the stream: asio::error::eof.
+    /// Reads what is there, at least one byte, into the first of the buffers that has room. At the end of the stream:
+    /// asio::error::eof.
     template <class MutableBuffers>
     std::size_t read_some(const MutableBuffers& buffers, error_code& ec) {
         ec = {};
@@ -271,8 +280,8 @@ template <class Stream>
 asio_stream(Stream&&) -> asio_stream<Stream>;
 
 #if DUNLIN_DETAIL_BOOST_ASIO
-/// The end of a WebSocket connection, found by Beast: no more is written, what still comes is read and dropped, and it is closed. A peer that never closes its
-/// side is waited for until the stream's deadline.
+/// The end of a WebSocket connection, found by Beast: no more is written, what still comes is read and dropped, and it
+/// is closed. A peer that never closes its side is waited for until the stream's deadline.
 template <class Stream>
 void teardown(::boost::beast::role_type, asio_stream<Stream>& s, detail::asio_error_code& ec) {
     std::error_code ignored, failed;

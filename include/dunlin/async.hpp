@@ -1,4 +1,4 @@
-// async.hpp - a function whose result is had later, as a goroutine or when it is asked for.
+// async.hpp - runs a function as a goroutine, or when its result is first asked for, and gives a future of the result.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -80,12 +80,13 @@ private:
 ///
 /// launch::async      in a goroutine of its own, at once. Also with both policies: a goroutine costs little, so there
 ///                    is no reason to wait.
-/// launch::deferred   by the first one who calls get() or wait() of the future, in place; never if nobody does.
+/// launch::deferred   in the first get() or wait() of the future, on its caller's stack; never if there is no such
+/// call.
 ///
 /// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the
 ///           goroutine_local values.
 /// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: a call
-///           whose result is dropped runs as if it were called here. go() starts a goroutine that nobody waits for;
+///           whose result is dropped runs as if it were called here. go() starts a goroutine that is not waited for;
 ///           spawn() is cheaper where one waits anyway.
 /// Order     Everything before the call happens before f; everything that f does happens before the return of the
 ///           waits.

@@ -1,5 +1,5 @@
-// blocking.hpp - calls that are known to block, and code that must not be preempted. Neither is needed for progress: threads that sleep in the kernel
-// and goroutines that compute lose their processor to others without being asked.
+// blocking.hpp - calls that are known to block, and code that must not be preempted. Neither is needed for progress:
+// threads that sleep in the kernel and goroutines that compute lose their processor to others without being asked.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -38,7 +38,8 @@ private:
     unsigned char reason_before_ = 0;
 };
 
-// A function of its own, so that what f asks of its thread (the address of errno) is not shared with code before and after.
+// A function of its own, so that what f asks of its thread (the address of errno) is not shared with code before and
+// after.
 template <class F>
 [[gnu::noinline]] decltype(auto) call_apart(F&& f) {
     return std::invoke(std::forward<F>(f));
@@ -46,18 +47,22 @@ template <class F>
 
 }  // namespace detail
 
-/// Calls f() and returns what it returns, for an f that may block its thread: a read of a slow file, getaddrinfo(), a library that waits by itself.
+/// Calls f() and returns what it returns, for an f that may block its thread: a read of a slow file, getaddrinfo(), a
+/// library that waits by itself.
 ///
-/// Thread    f runs on this thread, on the goroutine's own stack: thread_local variables and locks are as without blocking().
-/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once where calls of this place have lasted, else after
-///           some tens of microseconds. With nobody waiting it stays.
-/// After     The goroutine has a processor again: the old one, an idle one, or it waits for its turn in the global queue and may go on on another
-///           thread. errno is what f left, on whichever thread that is. Compilers keep errno's address over calls: read it in the function
-///           that made the call, that is, inside f (which is never inlined), and return it, or read it afterwards in a function that is not inlined.
+/// Thread    f runs on this thread, on the goroutine's own stack: thread_local variables and locks are as without
+///           blocking().
+/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once where calls of this
+///           place have lasted, else after some tens of microseconds. While no other goroutine waits it stays.
+/// After     The goroutine has a processor again: the old one, an idle one, or it waits for its turn in the global
+///           queue and may go on on another thread. errno is what f left, on whichever thread that is. Compilers keep
+///           errno's address over calls: read it in the function that made the call, that is, inside f (which is never
+///           inlined), and return it, or read it afterwards in a function that is not inlined.
 /// Inside    f may use everything of this library; a goroutine that parks in f is an ordinary goroutine from then on.
 /// Throws    What f throws.
 /// Call from Goroutines and plain threads (there it only calls f).
-/// Cost      A few nanoseconds if nothing is handed on; a wake of a thread (5 to 10 us) if something is. Figures: docs/figures.md, blocking.
+/// Cost      A few nanoseconds if nothing is handed on; a wake of a thread (5 to 10 us) if something is. Figures:
+///           docs/figures.md, blocking.
 /// Source    Go's entersyscall and exitsyscall.
 template <class F>
 decltype(auto) blocking(F&& f) {
@@ -100,13 +105,15 @@ struct thread_stack_call {
 
 }  // namespace detail
 
-/// Calls f() on the stack that this thread was made with, and returns what it returns: for libraries that ask where the stack of their thread is
-/// (pthread_getattr_np) and compare addresses with it, or scan it: a JVM, the Boehm collector, some interpreters. Such a library mostly wants the same thread
-/// each time: use it under lock_os_thread().
+/// Calls f() on the stack that this thread was made with, and returns what it returns: for libraries that ask where the
+/// stack of their thread is (pthread_getattr_np) and compare addresses with it, or scan it: a JVM, the Boehm collector,
+/// some interpreters. Such a library mostly wants the same thread each time: use it under lock_os_thread().
 ///
-/// Thread    f runs on this goroutine's thread, and inside f that is a plain thread: this_goroutine::id() is 0, what waits blocks the thread, go() starts
-///           goroutines as from any thread, and a nested on_thread_stack() just calls. Do not unlock in f what the goroutine has locked.
-/// Stack     As large as the system gives threads (RLIMIT_STACK, mostly 8 MiB); less where addresses are few (run_options::stack_size).
+/// Thread    f runs on this goroutine's thread, and inside f that is a plain thread: this_goroutine::id() is 0, what
+///           waits blocks the thread, go() starts goroutines as from any thread, and a nested on_thread_stack() just
+///           calls. Do not unlock in f what the goroutine has locked.
+/// Stack     As large as the system gives threads (RLIMIT_STACK, mostly 8 MiB); less where addresses are few
+///           (run_options::stack_size).
 /// Blocks    The thread, as f does; its processor goes to others as in blocking(). f is not preempted.
 /// After     As after blocking(). errno is what f left; exceptions that the goroutine is handling stay its own.
 /// Returns   What f returns: a value that can be moved, or a reference.
@@ -135,10 +142,11 @@ std::invoke_result_t<F> on_thread_stack(F&& f) {
     }
 }
 
-/// From construction to destruction the calling goroutine is not preempted: it keeps its processor however long it computes, and no signal stops its thread.
-/// It still leaves when it parks or yields, and a thread that sleeps in the kernel still loses its processor. For the rare code that must not
-/// be interrupted: a spin lock, a measurement. Others may starve meanwhile. When the scope ends and somebody has waited, the goroutine yields.
-/// Scopes nest. On a plain thread: nothing.
+/// From construction to destruction the calling goroutine is not preempted: it keeps its processor however long it
+/// computes, and no signal stops its thread. It still leaves when it parks or yields, and a thread that sleeps in the
+/// kernel still loses its processor. For the rare code that must not be interrupted: a spin lock, a measurement. Others
+/// may starve meanwhile. If another goroutine has waited when the scope ends, the goroutine yields. Scopes nest. On a
+/// plain thread: nothing.
 /// Cost      About a nanosecond. Source: Go's acquirem.
 class no_preempt {
 public:

@@ -140,8 +140,8 @@ public:
     /// A receiver of what is sent from now on. Legal when it is closed. Throws std::bad_alloc.
     broadcast_receiver<T> subscribe() const { return broadcast_receiver<T>(end_->state); }
 
-    /// Sends to all receivers, and returns how many there are; 0: nobody will ever receive it. Does not block.
-    /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Nobody gets it then.
+    /// Sends to all receivers, and returns how many there are; 0: the value will never be received. Does not block.
+    /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. No receiver gets it then.
     std::size_t send(T value) const {
         std::shared_ptr<const T> next = std::make_shared<const T>(std::move(value));
         const std::ptrdiff_t receivers = state().send(next);

@@ -1,4 +1,4 @@
-// chan.hpp - channels: values handed from whoever sends to whoever receives.
+// chan.hpp - channels: values handed from senders to receivers.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -51,7 +51,7 @@ private:
 
 namespace detail {
 
-// For those who make the value in place.
+// For code that makes the value in place.
 struct received_access {
     template <class T>
     static channel_status& status(received<T>& r) noexcept {
@@ -61,7 +61,8 @@ struct received_access {
 
 }  // namespace detail
 
-/// What a timed send returns: true if the value was sent, and comparable with channel_status::ok and would_block (the time was over).
+/// What a timed send returns: true if the value was sent, and comparable with channel_status::ok and would_block (the
+/// time was over).
 class sent {
 public:
     constexpr sent(channel_status s) noexcept : status_(s) {}
@@ -112,8 +113,9 @@ public:
     ///
     /// value     Moved from when it was sent, and only then: after an exception it is as it was.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). Nil channel: for ever.
-    /// Order     Those who wait are served first come first served. The send happens before the return of the receive that gets the value; with a
-    ///           capacity of C, the k-th receive happens before the return of the send number k + C.
+    /// Order     Waiting senders are served first come, first served. The send happens before the return of the receive
+    ///           that gets the value; with a capacity of C, the k-th receive happens before the return of the send
+    ///           number k + C.
     /// Throws    channel_closed if the channel is closed, before or while it waits.
     /// Cost      One lock, no allocation. Figures: docs/benchmarks.md, ping-pong and buffered.
     /// Source    Go specification, "Send statements". Go panics where this throws.
@@ -149,7 +151,8 @@ public:
         send(std::move(copy), ctx, where);
     }
 
-    /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed; std::bad_alloc.
+    /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed;
+    /// std::bad_alloc.
     template <class Rep, class Period>
     sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
         return sent_as(send_with_deadline(value, deadline_in(d), where));
@@ -179,7 +182,8 @@ public:
         return send_on_clock(copy, t, where);
     }
 
-    /// Sends if that is possible at once. `value` is moved from when the result is ok, and only then. Nil channel: would_block.
+    /// Sends if that is possible at once. `value` is moved from when the result is ok, and only then. Nil channel:
+    /// would_block.
     channel_status try_send(T&& value) const noexcept(plain) {
         outgoing<T> element(value);
         return channel_try_send(core(), element.slot());
@@ -191,7 +195,8 @@ public:
         return try_send(std::move(copy));
     }
 
-    /// No more values: receivers get what is in the buffer and then nullopt, those who wait at once. Senders that wait get channel_closed.
+    /// No more values: receivers get what is in the buffer and then nullopt, waiting receivers at once. Senders that
+    /// wait get channel_closed.
     /// Throws    channel_closed if it is closed already, or nil.
     /// Order     The close happens before the return of a receive that returns nullopt because of it.
     void close() const { channel_close(core()); }
@@ -227,8 +232,9 @@ public:
     receive_iterator() = default;
     receive_iterator(const Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
 
-    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. It has been received by then: if the loop's variable
-    /// throws when it is initialised, the value is lost. Where that matters: `for (T&& v : c)`, which initialises nothing.
+    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. It has been received by then: if the loop's
+    /// variable throws when it is initialised, the value is lost. Where that matters: `for (T&& v : c)`, which
+    /// initialises nothing.
     T&& operator*() const noexcept { return std::move(*value_); }
     receive_iterator& operator++() {
         value_.reset();
@@ -273,7 +279,8 @@ public:
         return take<T>(slot, core());
     }
 
-    /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws std::bad_alloc.
+    /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws
+    /// std::bad_alloc.
     template <class Rep, class Period>
     received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
         slot_type slot;
@@ -296,9 +303,9 @@ public:
         return received_as(slot, status);
     }
 
-    /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel: would_block.
-    /// An assignment that may throw could lose the value, which has left the channel by then. So where T's move
-    /// assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
+    /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel:
+    /// would_block. An assignment that may throw could lose the value, which has left the channel by then. So where T's
+    /// move assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
     /// throw: it must be an object of its own then, not the base of another one.
     /// A T whose move constructor may throw is assigned as a copy; if that throws, it is in the channel still.
     channel_status try_recv(T& value) const noexcept(plain)
@@ -411,17 +418,19 @@ private:
     detail::chan_handle handle_;
 };
 
-/// A channel: values of type T go from those who send to those who receive, in order. A counted handle: copies are the same channel, which
-/// lives as long as any of them. From goroutines and plain threads, in any mix.
+/// A channel: values of type T go from senders to receivers, in order. A counted handle: copies are the same channel,
+/// which lives as long as any of them. From goroutines and plain threads, in any mix.
 ///
-/// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other party be inside its operation still.
+/// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other
+/// party be inside its operation still.
 ///
-/// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides are held).
+/// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides
+/// are held).
 /// A T whose move may throw must be copyable instead. It is sent in a box, as a copy that the sender makes, and
 /// received as a copy of that: one allocation more, and nothing that may throw happens inside the channel. If the
 /// sender's copy throws, nothing was sent; `value` is as it was after each send, also one that went through. If the
-/// receiver's throws, the value is first in the channel again and a receiver that waits, or else the next one, gets it; also on
-/// a channel that is closed.
+/// receiver's throws, the value is first in the channel again and a receiver that waits, or else the next one, gets it;
+/// also on a channel that is closed.
 template <class T>
 class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
 public:
@@ -430,7 +439,8 @@ public:
 
     /// Unbuffered: a send waits for its receive. Throws std::bad_alloc.
     chan() : chan(0) {}
-    /// With room for `capacity` values. Throws std::length_error "makechan: size out of range" if that is negative or too many bytes; std::bad_alloc.
+    /// With room for `capacity` values. Throws std::length_error "makechan: size out of range" if that is negative or
+    /// too many bytes; std::bad_alloc.
     explicit chan(std::ptrdiff_t capacity)
         : handle_(detail::make_channel(detail::element_type_of<detail::element_of<T>>, capacity)) {
         detail::check_element<T>();

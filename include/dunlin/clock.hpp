@@ -9,9 +9,11 @@
 
 namespace dunlin {
 
-/// The clock that sleeps and timers go by: steady, in nanoseconds, standing still while the machine is suspended (CLOCK_MONOTONIC).
+/// The clock that sleeps and timers go by: steady, in nanoseconds, standing still while the machine is suspended
+/// (CLOCK_MONOTONIC).
 ///
-/// A TrivialClock of the standard. Use it rather than std::chrono::steady_clock in code that should also run in virtual time.
+/// A TrivialClock of the standard. Use it rather than std::chrono::steady_clock in code that should also run in virtual
+/// time.
 /// Cost      about 25 ns.
 class DUNLIN_API clock {
 public:
@@ -55,7 +57,8 @@ inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d
     return d;
 }
 
-// From `from` to `to`, limited to what fits: the difference of two time points of a coarse clock may overflow its own type.
+// From `from` to `to`, limited to what fits: the difference of two time points of a coarse clock may overflow its own
+// type.
 template <class Clock, class D1, class D2>
 std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock, D1>& from, const std::chrono::time_point<Clock, D2>& to) {
     using wide = std::chrono::duration<long double, std::nano>;

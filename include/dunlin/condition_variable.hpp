@@ -1,4 +1,4 @@
-// condition_variable.hpp - wait until somebody says that something has changed.
+// condition_variable.hpp - wait until another goroutine or thread says that something has changed.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -91,11 +91,11 @@ public:
     condition_operations(const condition_operations&) = delete;
     condition_operations& operator=(const condition_operations&) = delete;
 
-    /// Wakes the one who has waited longest. Nothing if nobody waits.
+    /// Wakes the waiter that has waited longest. Nothing if there is none.
     /// Order     What happens before it happens before the return of the wait it ends.
-    /// Cost      A load if nobody waits.
+    /// Cost      A load if there is no waiter.
     void notify_one() noexcept { notify_condition(this, false); }
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     void notify_all() noexcept { notify_condition(this, true); }
 
 protected:
@@ -140,18 +140,22 @@ private:
 
 }  // namespace detail
 
-/// Works with any lock that has lock() and unlock(): std::mutex, std::unique_lock, dunlin::shared_mutex. From goroutines and plain threads, in any mix.
+/// Works with any lock that has lock() and unlock(): std::mutex, std::unique_lock, dunlin::shared_mutex. From
+/// goroutines and plain threads, in any mix.
 ///
-/// It may be destroyed after a notify_all(), or when everybody has been notified, even before the waits have returned.
-/// There are no spurious wake-ups; predicates are still the way to use it, since whoever is notified does not get the lock at once.
-/// Misuse    Destruction while somebody waits who was not notified ends the process with a report.
+/// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
+/// returned.
+/// There are no spurious wake-ups; predicates are still the way to use it, since a notified waiter does not get the
+/// lock at once.
+/// Misuse    Destruction while a waiter has not been notified ends the process with a report.
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {
 public:
-    /// Gives `lock` back, waits for a notify, and takes the lock again, also when it throws. In the queue before the lock is free: no notify by
-    /// somebody who takes the lock afterwards is missed.
+    /// Gives `lock` back, waits for a notify, and takes the lock again, also when it throws. The waiter is in the queue
+    /// before the lock is free: it misses no notify by a party that takes the lock afterwards.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread); the lock blocks as it does.
-    /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the standard.
+    /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the
+    ///           standard.
     template <class Lock>
     void wait(Lock& lock, std::source_location where = std::source_location::current()) {
         detail::wait_for_condition(this, lock, nullptr, where);
@@ -199,7 +203,8 @@ public:
     bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, this->after(detail::deadline_in(d)), ready, where);
     }
-    /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws std::bad_alloc.
+    /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws
+    /// std::bad_alloc.
     template <class Lock, class Predicate>
         requires detail::condition<Predicate>
     bool wait(Lock& lock, std::stop_token token, Predicate ready, std::source_location where = std::source_location::current()) {
@@ -261,8 +266,9 @@ public:
     void native_handle() = delete;
 };
 
-/// When the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and thread_local) objects are destroyed, `lock` is given
-/// back and all are woken who wait for `c`. With the interface of std::notify_all_at_thread_exit. Both `c` and the mutex must live until then.
+/// When the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and thread_local)
+/// objects are destroyed, `lock` is given back and all waiters of `c` are woken. With the interface of
+/// std::notify_all_at_thread_exit. Both `c` and the mutex must live until then.
 /// Order     All that the goroutine did happens before the return of the waits.
 /// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. It is given back at once then.
 DUNLIN_API void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock);

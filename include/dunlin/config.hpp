@@ -35,7 +35,7 @@
 
 #define DUNLIN_API __attribute__((visibility("default")))
 
-// ---- is the program compiled as the library is? ----------------------------------------------------------------------
+// ---- is the program compiled as the library is? ---------------------------------------------------------------------
 //
 // A sanitizer must be told of every switch of stacks, which is compiled into the library or is not; the containers of
 // _GLIBCXX_DEBUG and the strings of _GLIBCXX_USE_CXX11_ABI=0 have another layout, and pass between program and library

@@ -40,7 +40,8 @@ class context;
 class cancel_function;
 class cancellable;
 
-/// A typed key of a context's values. Two keys are the same if they are the same object: define it once, as `inline const`.
+/// A typed key of a context's values. Two keys are the same if they are the same object: define it once, as
+/// `inline const`.
 template <class T>
 class context_key {
 public:
@@ -71,7 +72,8 @@ public:
 
 DUNLIN_API std::string type_name(const std::type_info& type);
 
-// Texts, and what can be written to a stream, are shown; of everything else, and of what points to something, only the type (as Go does).
+// Texts, and what can be written to a stream, are shown; of everything else, and of what points to something, only the
+// type (as Go does).
 template <class T>
 std::string shown(const T& value) {
     if constexpr (std::is_pointer_v<T>) {
@@ -189,11 +191,13 @@ private:
     std::shared_ptr<detail::cancel_registration> registration_;
 };
 
-/// Says when to stop, why, and what belongs to the request (Go's context.Context). A counted handle, cheap to copy; pass it by const reference or value.
+/// Says when to stop, why, and what belongs to the request (Go's context.Context). A counted handle, cheap to copy;
+/// pass it by const reference or value.
 ///
-/// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for long takes one.
-/// When run() returns, deadlines that goroutines have set and that have not passed are forgotten, as the goroutines are, and so are the functions that they
-/// gave to after_func(). A plain thread's stay.
+/// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for
+/// long takes one.
+/// When run() returns, deadlines that goroutines have set and that have not passed are forgotten, as the goroutines
+/// are, and so are the functions that they gave to after_func(). A plain thread's stay.
 /// From goroutines and plain threads, all members at any time.
 class DUNLIN_API context {
 public:
@@ -212,7 +216,8 @@ public:
     /// Empty while it is not done; then errc::cancelled or errc::deadline_exceeded.
     std::error_code err() const noexcept { return detail::error_of_node(core()); }
     bool is_done() const noexcept { return static_cast<bool>(err()); }
-    /// Null while it is not done; then what was given to cancel(), else a context_cancelled with err(). The first cause stays.
+    /// Null while it is not done; then what was given to cancel(), else a context_cancelled with err(). The first cause
+    /// stays.
     std::exception_ptr cause() const noexcept { return detail::cause_of_node(core()); }
     /// When it will be done at the latest.
     std::optional<clock::time_point> deadline() const noexcept {
@@ -226,19 +231,21 @@ public:
         const void* address = std::addressof(key);
         return static_cast<const T*>(detail::value_of_node(core(), typeid(const void*), &address, typeid(T)));
     }
-    /// The same for a key that is a text, a number, or anything else that can be copied and compared; T is the type of the value.
+    /// The same for a key that is a text, a number, or anything else that can be copied and compared; T is the type of
+    /// the value.
     template <class T, class Key>
     const T* value(const Key& key) const {
         const detail::stored_key<Key> stored(key);
         return static_cast<const T*>(detail::value_of_node(core(), typeid(stored), &stored, typeid(T)));
     }
 
-    /// For libraries that take a std::stop_token: stop is requested when the context is done. Its callbacks run in whoever cancels, and must not park: the
-    /// standard library recognises them by their thread. The token does not keep the context.
+    /// For libraries that take a std::stop_token: stop is requested when the context is done. The thread or goroutine
+    /// that cancels runs its callbacks. They must not park: the standard library recognises them by their thread. The
+    /// token does not keep the context.
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
-    /// Runs f() in a goroutine of its own when the context is done; at once if it is. It does not keep the context: of one that is dropped it never runs.
-    /// Throws std::bad_alloc, what copying f throws.
+    /// Runs f() in a goroutine of its own when the context is done; at once if it is. It does not keep the context: of
+    /// one that is dropped it never runs. Throws std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
@@ -269,7 +276,8 @@ public:
     /// The same context?
     friend bool operator==(const context& a, const context& b) noexcept { return a.core() == b.core(); }
 
-    /// How it was made, as Go prints it: "context.Background.WithValue(user, ann).WithCancel". Throws std::bad_alloc, what the << of a key or value throws.
+    /// How it was made, as Go prints it: "context.Background.WithValue(user, ann).WithCancel". Throws std::bad_alloc,
+    /// what the << of a key or value throws.
     friend std::string to_string(const context& c) { return detail::name_of_node(c.core()); }
     friend std::ostream& operator<<(std::ostream& out, const context& c) { return out << to_string(c); }
 
@@ -310,7 +318,8 @@ private:
     detail::chan_handle node_;
 };
 
-/// A context and the right to cancel it: `auto [ctx, cancel] = with_cancel(parent);`, or `auto ctx = with_cancel(parent); ctx.cancel();`.
+/// A context and the right to cancel it: `auto [ctx, cancel] = with_cancel(parent);`, or
+/// `auto ctx = with_cancel(parent); ctx.cancel();`.
 class cancellable : public context {
 public:
     /// As cancel_function.
@@ -341,7 +350,8 @@ inline cancellable context::with_cancel(const context& parent) { return cancella
 inline cancellable with_cancel(const context& parent) { return context::with_cancel(parent); }
 inline cancellable context::with_cancel() const { return with_cancel(*this); }
 
-/// The same, and err() becomes errc::deadline_exceeded at `t` (cause(): `cause` if one is given). A deadline later than the parent's changes nothing.
+/// The same, and err() becomes errc::deadline_exceeded at `t` (cause(): `cause` if one is given). A deadline later than
+/// the parent's changes nothing.
 template <class Clock, class Duration>
 cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause) {
     std::unique_ptr<detail::foreign_moment> moment;
@@ -383,7 +393,8 @@ cancellable context::with_timeout(const std::chrono::duration<Rep, Period>& d, s
     return with_timeout(*this, d, std::move(cause));
 }
 
-/// Derived from `parent`, with a value for `key` more. Values are for what belongs to a request (its id, its user), not for arguments.
+/// Derived from `parent`, with a value for `key` more. Values are for what belongs to a request (its id, its user), not
+/// for arguments.
 template <class Key, class T>
 context context::with_value(const context& parent, const Key& key, T&& value) {
     return context(detail::make_value_node(parent.node_, detail::make_context_value(key, std::forward<T>(value))));
@@ -429,8 +440,9 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const contex
     });
 }
 
-/// The context of the run() that is under way: done when its main goroutine has ended and run_options::at_end is leftovers::cancel_and_wait. A goroutine that
-/// outlives main waits with it, or derives its own from it, to be told that it is time to end. Without a run(): one that is never done.
+/// The context of the run() that is under way: done when its main goroutine has ended and run_options::at_end is
+/// leftovers::cancel_and_wait. A goroutine that outlives main waits with it, or derives its own from it, to be told
+/// that it is time to end. Without a run(): one that is never done.
 /// Throws    std::bad_alloc. Call from goroutines and plain threads. Cost: a lock.
 DUNLIN_API context run_context();
 

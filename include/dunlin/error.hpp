@@ -17,19 +17,19 @@ enum class errc {
     deadline_exceeded,  ///< Go: context.DeadlineExceeded
     end_of_file,        ///< the stream has ended before all was read that had to be
     no_deadlines,       ///< a file that cannot be polled has no deadlines
-    host_not_found,     ///< a name that nobody knows
+    host_not_found,     ///< a name that no server knows
     bad_address,        ///< an address or network that cannot be read
     peer_silent,        ///< the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline of one's own is std::errc::timed_out
 };
 
-/// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled, errc::deadline_exceeded and
-/// errc::peer_silent to std::errc::timed_out.
+/// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled,
+/// errc::deadline_exceeded and errc::peer_silent to std::errc::timed_out.
 DUNLIN_API const std::error_category& error_category() noexcept;
 
 inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
 
-/// Thrown by a send on a closed channel and by the second close of one. The text is Go's: "send on closed channel", "close of closed channel",
-/// "close of nil channel".
+/// Thrown by a send on a closed channel and by the second close of one. The text is Go's: "send on closed channel",
+/// "close of closed channel", "close of nil channel".
 class DUNLIN_API channel_closed : public std::system_error {
 public:
     explicit channel_closed(const char* what) : std::system_error(make_error_code(errc::channel_closed)), what_(what) {}
@@ -41,7 +41,8 @@ private:
     const char* what_;  // a literal
 };
 
-/// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded, what() begins with the call.
+/// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded, what() begins with
+/// the call.
 class DUNLIN_API context_cancelled : public std::system_error {
 public:
     using std::system_error::system_error;

@@ -42,15 +42,20 @@ constexpr bool operator&(open_mode a, open_mode b) noexcept { return (static_cas
 
 /// An open file.
 ///
-/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and all that writes, may block the thread, and
-///           then its processor goes to others. A FIFO, a terminal or another device that can be polled is waited for without a thread.
-/// Threads   read_some() and write_some() move one position: one reader and one writer at a time. pread() and pwrite() any number.
-/// Errors    Each call throws io_error; with a trailing std::error_code& it does not. Deadlines: only what can be polled has them (errc::no_deadlines).
+/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and all
+///           that writes, may block the thread, and then its processor goes to others. A FIFO, a terminal or another
+///           device that can be polled is waited for without a thread.
+/// Threads   read_some() and write_some() move one position: one reader and one writer at a time. pread() and pwrite()
+///           any number.
+/// Errors    Each call throws io_error; with a trailing std::error_code& it does not. Deadlines: only what can be
+///           polled has them (errc::no_deadlines).
 class DUNLIN_API file : public byte_stream {
 public:
     file() noexcept = default;
-    /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error: "open /etc/x: no such file or directory".
-    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the waiting: context_cancelled; the thread then waits on unseen.
+    /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error:
+    /// "open /etc/x: no such file or directory".
+    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the waiting: context_cancelled; the thread
+    ///           then waits on unseen.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions = 0666);

@@ -33,7 +33,7 @@ struct future_access;
 template <class T>
 class future_base {
 public:
-    /// Waits for the result; it stays. A deferred function (see async()) is called here, by one of those who wait.
+    /// Waits for the result; it stays. A deferred function (see async()) is called here, by one of the waiters.
     void wait(std::source_location where = std::source_location::current()) const { (*handle_).wait(nullptr, where); }
     /// The same until `ctx` is done: throws context_cancelled then. (A deferred function is called all the same.)
     /// Throws std::bad_alloc.
@@ -221,8 +221,8 @@ public:
     future<T> get_future() { return source_.get_future(); }
     /// Sets an exception as the result. Throws std::future_error: promise_already_satisfied, no_state.
     void set_exception(std::exception_ptr error) { (*source_).set_exception(false, std::move(error)); }
-    /// Sets it now, and wakes those who wait for it when the calling goroutine (on a plain thread, the thread) has
-    /// ended and its goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before.
+    /// Sets it now, and wakes its waiters when the calling goroutine (on a plain thread, the thread) has ended and its
+    /// goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before.
     /// Throws std::bad_alloc as well; nothing is set then.
     void set_exception_at_thread_exit(std::exception_ptr error) { (*source_).set_exception(true, std::move(error)); }
 
@@ -248,7 +248,7 @@ class promise : public detail::promise_base<T> {
 public:
     using detail::promise_base<T>::promise_base;
 
-    /// Sets the result and wakes those who wait for it. Throws std::future_error: promise_already_satisfied, no_state;
+    /// Sets the result and wakes its waiters. Throws std::future_error: promise_already_satisfied, no_state;
     /// what T's constructor throws, and nothing is set then.
     void set_value(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
@@ -270,8 +270,8 @@ public:
     void set_value(U&&) {
         static_assert(std::is_convertible_v<U, T>, DUNLIN_CANNOT_BE_THE_RESULT);
     }
-    /// Sets it now, and wakes those who wait for it when the calling goroutine has ended: see
-    /// set_exception_at_thread_exit(). Throws the same.
+    /// Sets it now, and wakes its waiters when the calling goroutine has ended: see set_exception_at_thread_exit().
+    /// Throws the same.
     void set_value_at_thread_exit(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {

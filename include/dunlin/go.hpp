@@ -24,8 +24,8 @@ namespace dunlin {
 struct go_options {
     /// Shown in reports and dumps; copied.
     std::string_view name = {};
-    /// Bytes of stack that the function can use at least; 0 is the program's default (run_options, DUNLIN_STACK_SIZE; else as a thread has it, see
-    /// run_options::stack_size).
+    /// Bytes of stack that the function can use at least; 0 is the program's default (run_options, DUNLIN_STACK_SIZE;
+    /// else as a thread has it, see run_options::stack_size).
     /// Rounded up. Below min_stack_size or above 1 GiB: std::invalid_argument.
     std::size_t stack_size = 0;
     /// Key and value, shown in dumps; a goroutine without labels inherits its parent's.
@@ -35,16 +35,16 @@ struct go_options {
 /// The smallest stack that can be asked for: room for a call to printf.
 inline constexpr std::size_t min_stack_size = 8 * 1024;
 
-/// For programs with very many goroutines that call no library with a large appetite for stack: `run_options{.stack_size = dunlin::dense_stack_size}`, or
-/// DUNLIN_STACK_SIZE=239K. A parked goroutine then takes 4.9 KB, page tables included, instead of 8.5: stacks so close to each other share pages of the page
-/// table.
+/// For programs with very many goroutines that call no library with a large appetite for stack:
+/// `run_options{.stack_size = dunlin::dense_stack_size}`, or DUNLIN_STACK_SIZE=239K. A parked goroutine then takes 4.9
+/// KB, page tables included, instead of 8.5: stacks so close to each other share pages of the page table.
 inline constexpr std::size_t dense_stack_size = 239 * 1024;
 
 /// What run() does with goroutines that are left when its main goroutine has ended.
 enum class leftovers : unsigned char {
-    /// As Go does: they are stopped where they stand, for good. Their destructors do not run, and what they have locked stays locked: a std::mutex that
-    /// main wants afterwards must not be held by one. (If main is seen waiting for one for a tenth of a second, that is said on stderr,
-    /// and the holder goes on until it has given it back.)
+    /// As Go does: they are stopped where they stand, for good. Their destructors do not run, and what they have locked
+    /// stays locked: a std::mutex that main wants afterwards must not be held by one. (If main is seen waiting for one
+    /// for a tenth of a second, that is said on stderr, and the holder goes on until it has given it back.)
     stop,
     /// run() returns when all have ended. If they all wait for each other, that is reported as a deadlock.
     wait,
@@ -54,11 +54,13 @@ enum class leftovers : unsigned char {
 
 /// How the runtime is started by run(). Zero or empty members leave what the environment says, or the default.
 struct run_options {
-    /// Goroutines that execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else CPUs of the affinity mask and cgroup quota.
+    /// Goroutines that execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else CPUs of the
+    /// affinity mask and cgroup quota.
     unsigned max_procs = 0;
-    /// Stack of goroutines whose go_options do not say, in bytes. 0: DUNLIN_STACK_SIZE, else what a thread of this process would have (RLIMIT_STACK, mostly
-    /// 8 MiB, rounded down to a power of two; 64 MiB at most), so that what works on a thread works in a goroutine. It is address space: memory is what is
-    /// touched. Less, 256 KiB at least, where addresses are few (39 bits, `ulimit -v`, vm.overcommit_memory = 2), under valgrind and the sanitizers.
+    /// Stack of goroutines whose go_options do not say, in bytes. 0: DUNLIN_STACK_SIZE, else what a thread of this
+    /// process would have (RLIMIT_STACK, mostly 8 MiB, rounded down to a power of two; 64 MiB at most), so that what
+    /// works on a thread works in a goroutine. It is address space: memory is what is touched. Less, 256 KiB at least,
+    /// where addresses are few (39 bits, `ulimit -v`, vm.overcommit_memory = 2), under valgrind and the sanitizers.
     std::size_t stack_size = 0;
     /// Stack of the main goroutine, in bytes. 0: 8 MiB, as main threads have.
     std::size_t main_stack_size = 0;
@@ -75,11 +77,14 @@ struct run_options {
 /// f, args   Decay-copied as by std::thread, and destroyed on the goroutine when f has returned.
 /// Blocks    Nothing. The first call without run() starts the runtime.
 /// Order     Everything before the call happens before f starts.
-/// Throws    std::invalid_argument if f is a null function or an option is out of range, std::bad_alloc if there is no memory for the
-///           descriptor (or for a stack of its own size), what copying f and args throws; then no goroutine was started.
-/// Errors    An exception that leaves f ends the process with status 2 after a report (or through a std::terminate handler of the program's).
+/// Throws    std::invalid_argument if f is a null function or an option is out of range, std::bad_alloc if there is no
+///           memory for the descriptor (or for a stack of its own size), what copying f and args throws; then no
+///           goroutine was started.
+/// Errors    An exception that leaves f ends the process with status 2 after a report (or through a std::terminate
+///           handler of the program's).
 /// Call from Goroutines and plain threads.
-/// Cost      About 10 ns from a goroutine; no allocation if f and args fit into 64 bytes. Figures: docs/benchmarks.md, spawn-join, spawn-million.
+/// Cost      About 10 ns from a goroutine; no allocation if f and args fit into 64 bytes. Figures: docs/benchmarks.md,
+///           spawn-join, spawn-million.
 /// Source    Go specification, "Go statements".
 template <detail::not_options F>
 void go(F&& f, std::source_location where = std::source_location::current()) {
@@ -139,11 +144,14 @@ DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void*
 
 /// Runs f() as the main goroutine and returns what it returns, or rethrows what it throws.
 ///
-/// Blocks    The calling thread, until f has ended. Goroutines run on other threads, so this one's thread_local objects are not f's.
-/// After     No goroutine runs any more. Those that were left are frozen where they stand; their destructors do not run (as in Go). Those that were
-///           computing are stopped at their next call into the runtime, or by a signal within milliseconds. run() may be called again.
+/// Blocks    The calling thread, until f has ended. Goroutines run on other threads, so this one's thread_local objects
+///           are not f's.
+/// After     No goroutine runs any more. Those that were left are frozen where they stand; their destructors do not run
+///           (as in Go). Those that were computing are stopped at their next call into the runtime, or by a signal
+///           within milliseconds. run() may be called again.
 /// Order     Everything before the call happens before f starts; everything f did happens before the return.
-/// Throws    std::logic_error if called from a goroutine or while another run() is active, std::invalid_argument for options out of range, std::bad_alloc.
+/// Throws    std::logic_error if called from a goroutine or while another run() is active, std::invalid_argument for
+///           options out of range, std::bad_alloc.
 template <class F>
     requires std::invocable<F&>
 auto run(const run_options& options, F&& f, std::source_location where = std::source_location::current()) -> std::invoke_result_t<F&> {
@@ -168,7 +176,8 @@ auto run(const run_options& options, F&& f, std::source_location where = std::so
                     fr.value.emplace(std::invoke(fr.function));
                 }
             } catch (...) {
-                // exit_goroutine() comes through here too, for which current_exception() is null; it goes on when this block ends.
+                // exit_goroutine() comes through here too, for which current_exception() is null; it goes on when this
+                // block ends.
                 fr.error = std::current_exception();
             }
         },
@@ -214,7 +223,8 @@ DUNLIN_API void sleep_until(clock::time_point t, std::source_location where);
 
 /// Waits until `t`; returns at once if that is past.
 /// Blocks    The goroutine, never its thread. On a plain thread, the thread.
-/// Exact     Never early; in an idle process late by the time it takes to wake a thread (about 60 us). No rounding to milliseconds.
+/// Exact     Never early; in an idle process late by the time it takes to wake a thread (about 60 us). No rounding to
+///           milliseconds.
 /// Clock     Any: it has not come before Clock::now() says so.
 /// Throws    std::bad_alloc if there is no memory for the timer; std::invalid_argument for a time that is not a number.
 template <class Clock, class Duration>
@@ -225,7 +235,8 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_
     });
 }
 
-/// Waits for `d`; returns at once if it is zero or negative. The longest duration is for ever. Otherwise as sleep_until().
+/// Waits for `d`; returns at once if it is zero or negative. The longest duration is for ever. Otherwise as
+/// sleep_until().
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
     const auto ns = detail::to_nanoseconds(d);
@@ -237,13 +248,14 @@ void sleep_for(N, const More&...) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
 }
 
-/// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot stop it.
-/// In the main goroutine: the others go on, and when all have ended the process is reported as deadlocked (Go: runtime.Goexit).
-/// Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
+/// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot
+/// stop it. In the main goroutine: the others go on, and when all have ended the process is reported as deadlocked (Go:
+/// runtime.Goexit). Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
 [[noreturn]] DUNLIN_API void exit_goroutine();
 
-/// Wires the calling goroutine to its thread: until as many unlock_os_thread(), it runs on this thread only and nothing else does. For libraries that
-/// keep per-thread state on purpose (graphics contexts, namespaces, set-uid). On a plain thread: nothing.
+/// Wires the calling goroutine to its thread: until as many unlock_os_thread(), it runs on this thread only and nothing
+/// else does. For libraries that keep per-thread state on purpose (graphics contexts, namespaces, set-uid). On a plain
+/// thread: nothing.
 /// If the goroutine ends wired, its thread ends too, and with it whatever was done to it.
 /// Cost      Each park and each wake-up of a wired goroutine is two switches of threads.
 /// Throws    std::bad_alloc. Source: runtime.LockOSThread.

@@ -21,8 +21,9 @@ DUNLIN_API unsigned long long next_local_key() noexcept;
 
 }  // namespace detail
 
-/// What thread_local is for threads: each goroutine has its own T, made at its first use and destroyed when the goroutine ends; a plain thread has
-/// one as well. A thread_local itself belongs to the thread, and a goroutine may continue on another one after anything that parks.
+/// What thread_local is for threads: each goroutine has its own T, made at its first use and destroyed when the
+/// goroutine ends; a plain thread has one as well. A thread_local itself belongs to the thread, and a goroutine may
+/// continue on another one after anything that parks.
 ///
 /// The object itself is usually static; values outlive it until their goroutines end.
 /// Cost      A search among the goroutine's local values, of which there are few; an allocation at the first use.
@@ -40,7 +41,8 @@ public:
     goroutine_local(const goroutine_local&) = delete;
     goroutine_local& operator=(const goroutine_local&) = delete;
 
-    /// The calling goroutine's value. The reference is good for that goroutine, until it ends or calls reset(). Throws what making it throws.
+    /// The calling goroutine's value. The reference is good for that goroutine, until it ends or calls reset(). Throws
+    /// what making it throws.
     T& get() {
         if (void* found = detail::find_local_value(key_)) return *static_cast<T*>(found);
         std::unique_ptr<T> made = make_();

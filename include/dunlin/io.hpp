@@ -1,4 +1,5 @@
-// io.hpp - reading and writing in blocking style: what sockets, pipes and files have in common. A goroutine that waits here costs no thread.
+// io.hpp - reading and writing in blocking style: what sockets, pipes and files have in common. A goroutine that waits
+// here costs no thread.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -27,10 +28,11 @@
 
 namespace dunlin {
 
-/// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close() too) and the cause, for example
-/// "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the system's error, std::errc::timed_out after a deadline, or errc::closed.
-/// When the kernel gives up because the peer does not answer, it is errc::peer_silent ("connection timed out"), which is equivalent to std::errc::timed_out
-/// too: `ec == std::errc::timed_out` holds for both, `ec == errc::peer_silent` for that one.
+/// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close()
+/// too) and the cause, for example "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the
+/// system's error, std::errc::timed_out after a deadline, or errc::closed. When the kernel gives up because the peer
+/// does not answer, it is errc::peer_silent ("connection timed out"), which is equivalent to std::errc::timed_out too:
+/// `ec == std::errc::timed_out` holds for both, `ec == errc::peer_silent` for that one.
 class DUNLIN_API io_error : public std::system_error {
 public:
     io_error(std::error_code code, std::string text, std::size_t transferred = 0);
@@ -62,7 +64,8 @@ concept writable_byte_range = byte_range<R> && !std::is_const_v<std::remove_refe
 
 }  // namespace detail
 
-/// Where to read to: a span of bytes or chars, a vector, array or string (its present size), or an address and a size. A view: it owns nothing.
+/// Where to read to: a span of bytes or chars, a vector, array or string (its present size), or an address and a size.
+/// A view: it owns nothing.
 class mutable_buffer {
 public:
     constexpr mutable_buffer() noexcept = default;
@@ -83,15 +86,16 @@ private:
     std::size_t size_ = 0;
 };
 
-/// What to write: a string or string_view, a span, vector or array of bytes or chars, or an address and a size. A view: it owns nothing.
+/// What to write: a string or string_view, a span, vector or array of bytes or chars, or an address and a size. A view:
+/// it owns nothing.
 class const_buffer {
 public:
     constexpr const_buffer() noexcept = default;
     constexpr const_buffer(const void* data, std::size_t size) noexcept : data_(data), size_(size) {}
     constexpr const_buffer(mutable_buffer b) noexcept : data_(b.data()), size_(b.size()) {}
     constexpr const_buffer(std::string_view s) noexcept : data_(s.data()), size_(s.size()) {}
-    /// A literal, or any array of chars: up to its first zero, as std::string_view takes it, and never beyond its end. (A buffer that was read into has a size
-    /// of its own: write (data, n).)
+    /// A literal, or any array of chars: up to its first zero, as std::string_view takes it, and never beyond its end.
+    /// (A buffer that was read into has a size of its own: write (data, n).)
     template <std::size_t N>
     constexpr const_buffer(const char (&s)[N]) noexcept : data_(s), size_(std::string_view(s, N).substr(0, std::string_view(s, N).find('\0')).size()) {}
     template <class T>
@@ -137,8 +141,8 @@ struct io_limit {
 // All set `ec` if something fails, and leave it empty if not. A null descriptor is a closed one. Counts are of bytes.
 DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
 DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
-// Reads into memory that is held only while there may be something to read: `size` bytes are made for an attempt if `memory` is null, and given back before a
-// wait. For sockets and pipes. Throws std::bad_alloc.
+// Reads into memory that is held only while there may be something to read: `size` bytes are made for an attempt if
+// `memory` is null, and given back before a wait. For sockets and pipes. Throws std::bad_alloc.
 DUNLIN_API std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
 DUNLIN_API std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
@@ -161,10 +165,11 @@ DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::i
 
 namespace dunlin {
 
-/// An open descriptor that goroutines (and threads) can wait for; the base of all that reads and writes. Movable; default-constructed, or moved from, it is
-/// closed.
+/// An open descriptor that goroutines (and threads) can wait for; the base of all that reads and writes. Movable;
+/// default-constructed, or moved from, it is closed.
 ///
-/// close() may be called from anywhere at any time: calls under way then fail with errc::closed. All else as the derived classes say.
+/// close() may be called from anywhere at any time: calls under way then fail with errc::closed. All else as the
+/// derived classes say.
 class DUNLIN_API io_handle {
 public:
     io_handle() noexcept = default;
@@ -179,8 +184,9 @@ public:
     /// Closes it.
     ~io_handle() { detail::io_release(descriptor_); }
 
-    /// Wakes whoever waits in a call on it (they fail with errc::closed), and closes the descriptor when the last such call has ended: its number, and its
-    /// port, are free when close() returns (for a file or terminal that cannot be polled: when the last call has returned). A second close() does nothing.
+    /// Wakes all that wait in a call on it (these calls fail with errc::closed), and closes the descriptor when the
+    /// last such call has ended: its number, and its port, are free when close() returns (for a file or terminal that
+    /// cannot be polled: when the last call has returned). A second close() does nothing.
     void close() noexcept { detail::io_close(descriptor_); }
     bool is_open() const noexcept { return detail::io_is_open(descriptor_); }
     explicit operator bool() const noexcept { return is_open(); }
@@ -188,10 +194,10 @@ public:
     /// The descriptor's number, which stays this object's; -1 if it is closed. It does not block (O_NONBLOCK).
     int native_handle() const noexcept { return detail::io_native_handle(descriptor_); }
 
-    /// From then on reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included, even with data ready; until another
-    /// deadline is set, or none. A time point of dunlin::clock or any other, or a duration from now. Another clock's
-    /// is converted once, as the two stand now. Throws io_error for files that cannot wait, std::invalid_argument for
-    /// what is not a number.
+    /// From then on reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included,
+    /// even with data ready; until another deadline is set, or none. A time point of dunlin::clock or any other, or a
+    /// duration from now. Another clock's is converted once, as the two stand now. Throws io_error for files that
+    /// cannot wait, std::invalid_argument for what is not a number.
     template <class T>
     void set_deadline(const T& t) {
         set(detail::io_direction::both, deadline_of(t));
@@ -274,11 +280,13 @@ struct io_access {
 
 /// Bytes that come in or go out one after another: a connection, an end of a pipe, a terminal, a file.
 ///
-/// Blocks    The goroutine only; a thread that calls from outside the runtime blocks. On files that cannot be polled a call may block its thread, and its
-///           processor goes to others meanwhile.
-/// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the deadlines from anywhere.
-/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but for std::bad_alloc, and what it has
-///           transferred before the error is returned. SIGPIPE is never raised for sockets.
+/// Blocks    The goroutine only; a thread that calls from outside the runtime blocks. On files that cannot be polled a
+///           call may block its thread, and its processor goes to others meanwhile.
+/// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the
+///           deadlines from anywhere.
+/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but
+///           for std::bad_alloc, and what it has transferred before the error is returned. SIGPIPE is never raised for
+///           sockets.
 /// Order     What was done before a write happens before what follows the read of those bytes.
 /// Cost      The system call, and about 40 ns; a wait 150 ns more.
 class DUNLIN_API byte_stream : public io_handle {
@@ -287,12 +295,14 @@ public:
 
     byte_stream() noexcept = default;
 
-    /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for everybody who shares its open file), another one is read and written by
-    /// blocking calls. It is closed with the object. Throws io_error; then `fd` is still the caller's.
+    /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for every holder of the same open file),
+    /// another one is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
+    /// still the caller's.
     static byte_stream adopt(int fd);
     static byte_stream adopt(int fd, std::error_code& ec) noexcept { return io_access::make<byte_stream>(detail::io_adopt(fd, ec)); }
 
-    /// Reads what is there, at least one byte, and waits until there is something. Returns 0 at the end of the stream (and for an empty buffer).
+    /// Reads what is there, at least one byte, and waits until there is something. Returns 0 at the end of the stream
+    /// (and for an empty buffer).
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, {}, w); }
     std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, {}, w); }
     std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current()) { return read(b, ctx, w); }
@@ -312,7 +322,8 @@ public:
         return detail::io_read(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
 
-    /// Fills the buffer. If the stream ends before: errc::end_of_file, with what was read in io_error::transferred(), or returned.
+    /// Fills the buffer. If the stream ends before: errc::end_of_file, with what was read in io_error::transferred(),
+    /// or returned.
     std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return exactly(b, {}, w); }
     std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return exactly({data, size}, {}, w); }
     std::size_t read_exactly(mutable_buffer b, const context& ctx, where_type w = where_type::current()) { return exactly(b, ctx, w); }
@@ -372,7 +383,8 @@ public:
         return detail::io_write(descriptor_, b, true, detail::io_limit(ctx).get(), ec, w);
     }
 
-    /// Writes all parts, in order, with as few system calls as possible: write_all() of their concatenation. Returns the sum.
+    /// Writes all parts, in order, with as few system calls as possible: write_all() of their concatenation. Returns
+    /// the sum.
     std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return vector(parts, {}, w); }
     std::size_t writev(std::initializer_list<const_buffer> parts, where_type w = where_type::current()) {
         return vector({parts.begin(), parts.size()}, {}, w);
@@ -428,8 +440,9 @@ inline byte_stream byte_stream::adopt(int fd) {
     return s;
 }
 
-/// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine may be quicker: a read in the handler
-/// may still wait. Deadlines do not count: on_timeout() is for that. `h` must live until select() has returned.
+/// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine
+/// may be quicker: a read in the handler may still wait. Deadlines do not count: on_timeout() is for that. `h` must
+/// live until select() has returned.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
 [[nodiscard]] auto on_readable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {

@@ -20,7 +20,7 @@ namespace dunlin {
 
 namespace detail {
 
-// Gives the handle of a joinable goroutine up: it ends as one that nobody holds. Its frame must not want to be
+// Gives the handle of a joinable goroutine up: it ends as one that has no handle. Its frame must not want to be
 // destroyed by the holder.
 DUNLIN_API void detach(goroutine_handle* g) noexcept;
 
@@ -46,9 +46,9 @@ struct jthread_frame {
 /// A goroutine with a stop token, and with the interface of std::jthread: the destructor asks it to stop and waits for
 /// it.
 ///
-/// For the result of a goroutine, and where an exception is to reach the one who waits, there is task<T>; dunlin's own
-/// waits end with a context: `dunlin::with_stop_token(ctx, token)` makes one of the token, and condition_variable_any
-/// waits with the token itself.
+/// For the result of a goroutine, and where an exception is to reach the waiter, there is task<T>; dunlin's own waits
+/// end with a context: `dunlin::with_stop_token(ctx, token)` makes one of the token, and condition_variable_any waits
+/// with the token itself.
 ///
 /// Errors    An exception that leaves f ends the process, as from go() (std: std::terminate). exit_goroutine() in f
 ///           ends it as a return does.

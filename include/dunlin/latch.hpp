@@ -13,7 +13,8 @@
 
 namespace dunlin {
 
-/// A count that goes down to zero and stays there, with the interface of std::latch. From goroutines and plain threads, in any mix.
+/// A count that goes down to zero and stays there, with the interface of std::latch. From goroutines and plain threads,
+/// in any mix.
 ///
 /// It may be destroyed as soon as the waits have returned, even while the count_down() that ended them has not.
 /// Order     What happens before a count_down() happens before the return of the waits.
@@ -26,7 +27,8 @@ public:
     latch(const latch&) = delete;
     latch& operator=(const latch&) = delete;
 
-    /// Throws std::invalid_argument if n is negative; std::logic_error if the count would fall below zero, and leaves it as it is then.
+    /// Throws std::invalid_argument if n is negative; std::logic_error if the count would fall below zero, and leaves
+    /// it as it is then.
     void count_down(std::ptrdiff_t n = 1) {
         detail::check_count("dunlin::latch::count_down", n, max());
         counter_.subtract(n, "dunlin::latch: negative count");
@@ -58,7 +60,8 @@ public:
         count_down(n);
         wait(where);
     }
-    /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws std::bad_alloc.
+    /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws
+    /// std::bad_alloc.
     void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) {
         count_down();
         wait(ctx, where);

@@ -1,4 +1,5 @@
-// mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take both.
+// mutex.hpp - mutual exclusion: mutex and recursive_mutex. std::lock_guard, std::unique_lock and std::scoped_lock take
+// both.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -28,11 +29,13 @@ struct mutex_holder;
 
 /// A lock for one at a time, with the interface of std::timed_mutex. From goroutines and plain threads, in any mix.
 ///
-/// It may be destroyed as soon as it is free and nobody waits for it, even while another's unlock() has not returned yet.
+/// It may be destroyed as soon as it is free and has no waiters, even while another's unlock() has not returned yet.
 /// May be unlocked by another goroutine than the one that locked it, as in Go.
 /// Order     What happens before an unlock happens before the return of the next lock.
-/// Fairness  Go's: whoever is awake may pass those who sleep, until one of these has waited for a millisecond; it then gets the lock directly.
-/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it is locked or waited for.
+/// Fairness  Go's: a caller that is awake may pass waiters that sleep, until one of these has waited for a millisecond;
+///           it then gets the lock directly.
+/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it
+///           is locked or waited for.
 /// Cost      A free lock and unlock are one atomic operation and two calls. Figures: docs/benchmarks.md, mutex.
 /// Source    sync.Mutex.
 class DUNLIN_API mutex {
@@ -70,7 +73,7 @@ public:
     /// Gives it back.
     void unlock();
 
-    /// There is no handle of the system's behind it: those who wait are in the runtime's own queues.
+    /// There is no handle of the system's behind it: waiters are in the runtime's own queues.
     void native_handle() = delete;
 
 private:
@@ -101,11 +104,11 @@ private:
     void print_holder(platform::text_writer& out) const noexcept;
     static void look_for_waiters(const void* address) noexcept;
 
-    // locked | somebody was taken off the queue and told to try, and has not come yet.
+    // locked | a waiter was taken off the queue and told to try, and has not come yet.
     platform::atomic<std::uint32_t> word_{0};
     platform::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: in which run that was
-    // The holder's: a goroutine's number, or a plain thread's mark; 0 while it is free. Cleared before the release of word_, so nobody who is not
-    // the holder ever reads itself here after a failed take().
+    // The holder's: a goroutine's number, or a plain thread's mark; 0 while it is free. Cleared before the release of
+    // word_: so after a failed take() only the holder ever reads itself here.
     platform::atomic<std::uint64_t> owner_{0};
     platform::atomic<std::int64_t> since_ns_{0};  // the holder's; coarse
 };
@@ -113,8 +116,8 @@ private:
 /// std has two; here every mutex can be waited for with a limit.
 using timed_mutex = mutex;
 
-/// A mutex that its holder may lock again; it is free after as many unlocks. With the interface of std::recursive_timed_mutex.
-/// Only the holder may unlock it. Everything else as for mutex.
+/// A mutex that its holder may lock again; it is free after as many unlocks. With the interface of
+/// std::recursive_timed_mutex. Only the holder may unlock it. Everything else as for mutex.
 class DUNLIN_API recursive_mutex {
 public:
     constexpr recursive_mutex() noexcept = default;

@@ -22,13 +22,15 @@
 
 namespace dunlin::net {
 
-/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is an abstract one). A value: compare, copy, print it.
+/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is an abstract one). A value:
+/// compare, copy, print it.
 class DUNLIN_API address {
 public:
     /// No address: "".
     address() noexcept = default;
-    /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only; resolve() knows names.
-    /// Throws io_error with errc::bad_address; std::errc::no_such_device for a zone ("%eth0") that is no interface of this machine.
+    /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only;
+    /// resolve() knows names. Throws io_error with errc::bad_address; std::errc::no_such_device for a zone ("%eth0")
+    /// that is no interface of this machine.
     static address parse(std::string_view network, std::string_view text);
     static address parse(std::string_view network, std::string_view text, std::error_code& ec);
 
@@ -80,8 +82,8 @@ public:
     static stream adopt(int fd);
     static stream adopt(int fd, std::error_code& ec);
 
-    /// No more will be written: the peer reads end of file after what was. Reading goes on. (A write that waits in another goroutine meanwhile: on TCP it
-    /// fails, on a Unix socket the kernel does not tell it.)
+    /// No more will be written: the peer reads end of file after what was. Reading goes on. (A write that waits in
+    /// another goroutine meanwhile: on TCP it fails, on a Unix socket the kernel does not tell it.)
     void close_write();
     void close_write(std::error_code& ec) noexcept;
     /// No more will be read.
@@ -97,8 +99,8 @@ public:
     /// Zero: none.
     void set_keep_alive(std::chrono::seconds between_probes);
     void set_keep_alive(std::chrono::seconds between_probes, std::error_code& ec) noexcept;
-    /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET); none is the default. At most
-    /// 32767 s; std::invalid_argument (or std::errc::invalid_argument) if negative.
+    /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET);
+    /// none is the default. At most 32767 s; std::invalid_argument (or std::errc::invalid_argument) if negative.
     void set_linger(std::optional<std::chrono::seconds> time);
     void set_linger(std::optional<std::chrono::seconds> time, std::error_code& ec) noexcept;
     void set_receive_buffer(std::size_t bytes);
@@ -115,23 +117,24 @@ public:
     listener(listener&& other) noexcept;
     listener& operator=(listener&& other) noexcept;
     ~listener() { close(); }
-    /// Takes over a socket that listens (from a parent process, say). Throws io_error, std::errc::invalid_argument if it does not; then `fd` is still the
-    /// caller's.
+    /// Takes over a socket that listens (from a parent process, say). Throws io_error, std::errc::invalid_argument if
+    /// it does not; then `fd` is still the caller's.
     static listener adopt(int fd, const stream_options& accepted = {});
     static listener adopt(int fd, std::error_code& ec) { return adopt(fd, stream_options(), ec); }
     static listener adopt(int fd, const stream_options& accepted, std::error_code& ec);
 
     /// The next connection. Any number of goroutines may wait here; each connection goes to one.
     ///
-    /// Connections that were given up before they were accepted are passed over. When the process (or the system) has no descriptors left, accept() waits
-    /// until there is one again, without using CPU; the connections wait in the backlog.
+    /// Connections that were given up before they were accepted are passed over. When the process (or the system) has
+    /// no descriptors left, accept() waits until there is one again, without using CPU; the connections wait in the
+    /// backlog.
     /// Throws io_error: errc::closed after close(), std::errc::timed_out after a deadline.
     stream accept(where_type w = where_type::current()) { return accept_one({}, w); }
     stream accept(const context& ctx, where_type w = where_type::current()) { return accept_one(ctx, w); }
     stream accept(std::error_code& ec, where_type w = where_type::current());
     stream accept(const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
-    /// As io_handle::close(). Those who accept fail with errc::closed; a Unix socket's path is removed.
+    /// As io_handle::close(). Waiting accepts fail with errc::closed; a Unix socket's path is removed.
     void close() noexcept;
 
     address local_address() const;
@@ -166,7 +169,8 @@ public:
     message read_message(mutable_buffer b, const context& ctx, where_type w = where_type::current());
     message read_message(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
-    /// The next message; what does not fit into the buffer is lost without a word (see read_message()). An empty message: 0.
+    /// The next message; what does not fit into the buffer is lost without a word (see read_message()). An empty
+    /// message: 0.
     std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
@@ -183,7 +187,7 @@ public:
     std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, ctx, ec, w);
     }
-    /// The same from somebody who need not be known.
+    /// The same, from a sender whose address is not wanted.
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current());
@@ -242,8 +246,9 @@ public:
     void set_send_buffer(std::size_t bytes, std::error_code& ec) noexcept;
 };
 
-/// Listens at "host:port" or, with "unix", at a path. network: "tcp" (both families, if the host is empty or "::"), "tcp4", "tcp6", "unix".
-/// Port 0: a free one, see local_address(). Throws io_error; names are resolved (Blocks: the goroutine).
+/// Listens at "host:port" or, with "unix", at a path. network: "tcp" (both families, if the host is empty or "::"),
+/// "tcp4", "tcp6", "unix". Port 0: a free one, see local_address(). Throws io_error; names are resolved (Blocks: the
+/// goroutine).
 /// With a context: that ends the resolving.
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options = {});
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
@@ -264,11 +269,13 @@ inline listener listen(std::string_view network, const address& a, const listen_
     return listen(network, std::string_view(a.to_string()), options, ec);
 }
 
-/// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host is this machine.
+/// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host is this
+/// machine.
 ///
-/// A name with several addresses: they are tried in turn, the families by turns, each next one after 250 ms or when the one before has failed, and the first
-/// that answers is taken (RFC 8305).
-/// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. Of several failures the first is told.
+/// A name with several addresses: they are tried in turn, the families by turns, each next one after 250 ms or when the
+/// one before has failed, and the first that answers is taken (RFC 8305).
+/// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. Of
+/// several failures the first is told.
 /// Blocks    The goroutine; see resolve().
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, const stream_options& options = {});
@@ -304,7 +311,8 @@ inline stream dial(std::string_view network, const address& a, const stream_opti
     return dial(network, std::string_view(a.to_string()), options);
 }
 
-/// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context: context_cancelled.
+/// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context:
+/// context_cancelled.
 DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options = {});
 DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
 DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
@@ -316,8 +324,8 @@ inline packet_conn listen_packet(std::string_view network, std::string_view addr
 inline packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
     return listen_packet(network, address, ctx, listen_options(), ec);
 }
-/// One that sends to, and receives from, one address only: of several that a name has, the first that the kernel has a way to. A timeout, or a context, is for
-/// the resolving of a name.
+/// One that sends to, and receives from, one address only: of several that a name has, the first that the kernel has a
+/// way to. A timeout, or a context, is for the resolving of a name.
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address);
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout);
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, const context& ctx);
@@ -341,8 +349,9 @@ DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 /// service's name, or missing: 0. Without a port an IPv6 address needs no brackets ("::1"), unless its end could be one
 /// ("fe80::1:80": an error).
 /// Numbers, an empty host and "localhost" (both are this machine) are known without the resolver.
-/// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and others wait for their turn within their
-///           limit. A look-up that nobody waits for any more goes on unseen and counts among 192 others.
+/// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and
+///           others wait for their turn within their limit. A look-up whose callers have all given up goes on unseen
+///           and counts among 192 others.
 /// Throws    io_error, errc::host_not_found for instance; context_cancelled.
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);

@@ -18,12 +18,12 @@ DUNLIN_API void serve_all_receivers(chan_core* c) noexcept;
 
 }  // namespace detail
 
-/// Wakes those who wait for something that has happened; what it is they look up themselves. It holds one permit at
-/// most, and begins without. A counted handle: copies are the same. From goroutines and plain threads, in any mix.
+/// Tells waiters that something has happened; what it is they look up themselves. It holds one permit at most, and
+/// begins without. A counted handle: copies are the same. From goroutines and plain threads, in any mix.
 ///
 /// Use       The state first, then notify_one(); the waiter: `while (!ready()) n.wait();`. No change is missed, since a
-///           notify_one() that finds nobody leaves its permit to the next wait(). Several of them leave one permit: a
-///           waiter looks for everything that there is to do.
+///           notify_one() that finds no waiter leaves its permit to the next wait(). Several of them leave one permit:
+///           a waiter looks for everything that there is to do.
 /// Order     What happens before a notify happens before the return of the waits that it ends.
 /// Select    on_recv(n.channel(), handler).
 /// Cost      That of a buffered channel: one lock, no allocation.
@@ -33,9 +33,9 @@ public:
     /// Throws std::bad_alloc.
     notify() : permit_(1) {}
 
-    /// Wakes the one that has waited longest; the permit is stored if nobody waits. Does not block.
+    /// Wakes the waiter that has waited longest; if there is none the permit is stored. Does not block.
     void notify_one() const noexcept { permit_.try_send(std::monostate()); }
-    /// Wakes all that wait now. Nothing is stored: who comes later waits. Does not block.
+    /// Wakes all that wait now. Nothing is stored: a later wait() waits. Does not block.
     void notify_waiters() const noexcept { detail::serve_all_receivers(detail::handle_access::core(permit_)); }
 
     /// Takes the permit, waiting until there is one, or until it is woken.

@@ -1,4 +1,4 @@
-// once.hpp - do something once, whoever comes first.
+// once.hpp - do something once: the first caller does it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -35,11 +35,12 @@ private:
     detail::one_shot done_;
 };
 
-/// Calls f(args...) if this is the first call with `flag`. Whoever comes while it runs waits until it has ended.
+/// Calls f(args...) if this is the first call with `flag`. Callers that come while it runs wait until it has ended.
 ///
-/// DIFFERS FROM std::call_once: when f throws, the exception goes to the caller whose call it was, and to nobody else; f COUNTS AS DONE AND IS NOT TRIED
-/// AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for everybody.
-/// Blocks    The goroutine, never its thread (a plain thread on a plain thread). A call from inside f with the same flag: for ever.
+/// DIFFERS FROM std::call_once: when f throws, the exception goes to that first caller only; f COUNTS AS DONE AND IS
+/// NOT TRIED AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for all callers.
+/// Blocks    The goroutine, never its thread (a plain thread on a plain thread). A call from inside f with the same
+///           flag: for ever.
 /// Order     What f does happens before the return of every call_once() with the flag.
 /// Cost      A load, when it is done.
 /// Source    sync.Once.
@@ -75,8 +76,7 @@ public:
     /// Has a function succeeded?
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
 
-    /// Calls f() unless one has succeeded; waits for one that runs. Throws what f throws, to the caller whose call it
-    /// was.
+    /// Calls f() unless one has succeeded; waits for one that runs. The caller that has called f gets what f throws.
     template <std::invocable F>
     void call(F&& f, std::source_location where = std::source_location::current()) {
         if (done()) return;
@@ -168,7 +168,8 @@ struct once_call {
 
 }  // namespace detail
 
-/// A function that calls f the first time, and nothing later. Copies are the same. If f throws, each call throws the same exception.
+/// A function that calls f the first time, and nothing later. Copies are the same. If f throws, each call throws the
+/// same exception.
 /// Throws    What f threw; goroutine_exited if f ended by exit_goroutine(). Source: sync.OnceFunc.
 template <class F>
     requires std::invocable<std::decay_t<F>&>
@@ -176,8 +177,8 @@ auto once_func(F&& f) {
     return [call = std::make_shared<detail::once_call<std::decay_t<F>>>(std::forward<F>(f))] { call->run(); };
 }
 
-/// The same, and the function returns what f returned: a constant reference to it, which is good as long as a copy of the function lives; or the same
-/// reference as f. Source: sync.OnceValue.
+/// The same, and the function returns what f returned: a constant reference to it, which is good as long as a copy of
+/// the function lives; or the same reference as f. Source: sync.OnceValue.
 template <class F>
     requires std::invocable<std::decay_t<F>&>
 auto once_value(F&& f) {

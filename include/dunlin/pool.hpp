@@ -1,4 +1,4 @@
-// pool.hpp - objects that are kept for the next one who needs such an object.
+// pool.hpp - objects that are kept for the next caller that needs such an object.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -36,8 +36,9 @@ private:
 
 }  // namespace detail
 
-/// Objects that are kept for the next one who needs such an object: buffers, parsers, whatever is costly to make. From goroutines and plain threads, in
-/// any mix. What is in the pool may be destroyed by trim() at any time: a pool is no place to store things.
+/// Objects that are kept for the next caller that needs such an object: buffers, parsers, whatever is costly to make.
+/// From goroutines and plain threads, in any mix. What is in the pool may be destroyed by trim() at any time: a pool is
+/// no place to store things.
 ///
 /// Order     What happens before a put() happens before the return of the get() that gets the object.
 /// Cost      A lock of the processor's own; nothing is allocated while the pool has been as full before.
@@ -50,7 +51,8 @@ public:
     /// `make()` makes a new one, as std::unique_ptr<T>, when there is none. Throws std::bad_alloc.
     explicit pool(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)), core_(destroy) {}
 
-    /// One that was put here: the last one of this processor's, else another processor's; else a new one. Throws what the factory throws.
+    /// An object from the pool: the one that was put last on this processor, else one from another processor. If the
+    /// pool is empty, a new one. Throws what the factory throws.
     std::unique_ptr<T> get() {
         std::unique_ptr<T> object = try_get();
         if (!object && make_) object = make_();
@@ -64,7 +66,8 @@ public:
         core_.put(object.get());
         object.release();
     }
-    /// Destroys what has not been used since the last trim(): an object in the pool survives one, not two. The runtime does not call it.
+    /// Destroys what has not been used since the last trim(): an object in the pool survives one, not two. The runtime
+    /// does not call it.
     void trim() noexcept { core_.trim(); }
 
 private:

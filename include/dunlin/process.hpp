@@ -43,20 +43,22 @@ struct process_options {
 
 /// A child process: a handle, movable; default-constructed or moved from it is none.
 ///
-/// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux 5.3 one for each), as long as any
-///           lives; so a goroutine that waits for a child is no deadlock.
+/// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux
+///           5.3 one for each), as long as any lives; so a goroutine that waits for a child is no deadlock.
 /// Threads   All but moving it, from anywhere at the same time.
-/// Limits    A program that ignores SIGCHLD, or waits for all children itself (waitpid(-1)), takes their statuses away: they read {-1, 0} then.
+/// Limits    A program that ignores SIGCHLD, or waits for all children itself (waitpid(-1)), takes their statuses away:
+///           they read {-1, 0} then.
 class DUNLIN_API process {
 public:
     process() noexcept = default;
-    /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and its arguments. It inherits no descriptor
-    /// but 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
-    /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, for text with a zero byte, and for
-    /// process_stream::output elsewhere than for standard error; std::bad_alloc.
+    /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and
+    /// its arguments. It inherits no descriptor but 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
+    /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, for text
+    /// with a zero byte, and for process_stream::output elsewhere than for standard error; std::bad_alloc.
     /// Cost      About a millisecond, on a thread (blocking).
     explicit process(std::vector<std::string> command, const process_options& options = {});
-    /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws std::bad_alloc.
+    /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws
+    /// std::bad_alloc.
     process(std::vector<std::string> command, std::error_code& ec) : process(std::move(command), process_options(), ec) {}
     process(std::vector<std::string> command, const process_options& options, std::error_code& ec);
     process(process&&) noexcept = default;
@@ -67,21 +69,24 @@ public:
     /// The kernel's number; it may be another process's after wait(). -1: none.
     int id() const noexcept;
 
-    /// The pipes' ends on this side; closed if there is none. close() of the first tells the child that its input has ended.
+    /// The pipes' ends on this side; closed if there is none. close() of the first tells the child that its input has
+    /// ended.
     byte_stream& standard_input() noexcept { return input_; }
     byte_stream& standard_output() noexcept { return output_; }
     byte_stream& standard_error() noexcept { return error_; }
 
-    /// Until it has ended; again and again, from anywhere. Throws context_cancelled; io_error (errc::closed) if there is no child.
+    /// Until it has ended; again and again, from anywhere. Throws context_cancelled; io_error (errc::closed) if there
+    /// is no child.
     exit_status wait();
     exit_status wait(const context& ctx);
     exit_status wait(std::error_code& ec);
     exit_status wait(const context& ctx, std::error_code& ec);
-    /// Has its status, once, when it has ended, and is closed then: for select. The same channel each time; wait() does not take the status out of it. No
-    /// child: nil.
+    /// Has its status, once, when it has ended, and is closed then: for select. The same channel each time; wait() does
+    /// not take the status out of it. No child: nil.
     receiver<exit_status> done();
 
-    /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its number. Throws io_error.
+    /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its
+    /// number. Throws io_error.
     bool kill(int signal = 15);
     bool kill(int signal, std::error_code& ec);
 
@@ -90,8 +95,9 @@ public:
         std::string output;
         std::string error;
     };
-    /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed both (and so have those that it has
-    /// started), and waits. When `ctx` is done before, the child is killed (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
+    /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed
+    /// both (and so have those that it has started), and waits. When `ctx` is done before, the child is killed
+    /// (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
     static result run(std::vector<std::string> command, std::error_code& ec) { return run(std::move(command), {}, {}, ec); }

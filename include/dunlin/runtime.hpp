@@ -14,8 +14,10 @@ namespace dunlin::runtime {
 /// How many goroutines may execute at the same time.
 DUNLIN_API unsigned max_procs();
 
-/// Changes it; 1 to 1024, else std::invalid_argument. max_procs() shows it at once; no goroutine is lost. Returns the old value.
-/// Blocks    The thread, until every goroutine that executes has been stopped for a moment (microseconds; one that computes is not waited for).
+/// Changes it; 1 to 1024, else std::invalid_argument. max_procs() shows it at once; no goroutine is lost. Returns the
+/// old value.
+/// Blocks    The thread, until every goroutine that executes has been stopped for a moment (microseconds; one that
+///           computes is not waited for).
 DUNLIN_API unsigned set_max_procs(unsigned n);
 
 /// Goroutines alive: started and not ended. The main goroutine is one.
@@ -38,7 +40,7 @@ struct processor_stats {
     std::uint64_t steals = 0;           ///< successful steals by it
     std::uint64_t stolen = 0;           ///< goroutines it has stolen
     std::uint64_t run_next_steals = 0;  ///< of these, out of a LIFO slot
-    std::uint64_t in_place_joins = 0;   ///< children run on the stack of who waited for them
+    std::uint64_t in_place_joins = 0;   ///< children run on the stack of the goroutine that waited for them
     std::uint64_t parks = 0, yields = 0;
     std::uint64_t stacks_bound = 0;     ///< stacks taken because the goroutine before was parked on its own
     std::uint64_t blocking_calls = 0;   ///< calls of blocking() begun on it
@@ -71,13 +73,15 @@ struct poll_stats {
     std::uint64_t polls = 0;            ///< times the kernel was asked which are ready, without waiting for it; about
 };
 
-/// How many times something took how long. `counts[i]`: more than `limits_ns[i - 1]` and at most `limits_ns[i]`; the last: more than all limits.
+/// How many times something took how long. `counts[i]`: more than `limits_ns[i - 1]` and at most `limits_ns[i]`; the
+/// last: more than all limits.
 struct duration_histogram {
     std::vector<std::int64_t> limits_ns;
     std::vector<std::uint64_t> counts;
 
     DUNLIN_API std::uint64_t total() const noexcept;
-    /// The limit below which a part `q` of them (0 to 1) lies, in nanoseconds; 0 if there are none. Of those beyond the last limit: INT64_MAX.
+    /// The limit below which a part `q` of them (0 to 1) lies, in nanoseconds; 0 if there are none. Of those beyond the
+    /// last limit: INT64_MAX.
     DUNLIN_API std::int64_t quantile_ns(double q) const noexcept;
     /// What has been counted since `before`, an older state of the same histogram.
     DUNLIN_API duration_histogram since(const duration_histogram& before) const;
@@ -99,8 +103,9 @@ struct runtime_stats {
     std::uint64_t steals = 0, stolen = 0, in_place_joins = 0, overflows = 0;
     hand_off_stats hand_offs;
     poll_stats poll;
-    /// Waits of goroutines, from runnable to running, while a processor had nothing to run: only the time during which one was idle or searching counts. A
-    /// sample: of those that follow each other in short turns on one processor, one in some 256 is timed and counts for all.
+    /// Waits of goroutines, from runnable to running, while a processor had nothing to run: only the time during which
+    /// one was idle or searching counts. A sample: of those that follow each other in short turns on one processor, one
+    /// in some 256 is timed and counts for all.
     duration_histogram waits_while_idle;
     std::vector<processor_stats> procs;
 };
@@ -108,20 +113,22 @@ struct runtime_stats {
 /// Any thread. Does not stop anything; the counts by state cost about 2 ns for each goroutine there ever was at once.
 DUNLIN_API runtime_stats stats();
 
-/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that are alike in all of it, in name
-/// and labels are one paragraph, "and 999 like it", with the shortest and the longest wait; the longest waits come first. Of one that computes,
-/// or was preempted, the stack too: its thread is asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose
-/// thread sleeps in the kernel
-/// (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
+/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that
+/// are alike in all of it, in name and labels are one paragraph, "and 999 like it", with the shortest and the longest
+/// wait; the longest waits come first. Of one that computes, or was preempted, the stack too: its thread is asked for
+/// it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the
+/// kernel (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
 /// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
-/// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside `blocking()` or `no_preempt`.
-/// Stops the world while it looks, 4 ms for those that compute at most; names and lines are looked up afterwards. From goroutines and plain threads.
+/// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside
+/// `blocking()` or `no_preempt`. Stops the world while it looks, 4 ms for those that compute at most; names and lines
+/// are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
 
-/// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "groups": [...], "groups_left_out": N,
-/// "goroutines_left_out": N}`. A group, of those that are alike, has `count`, `ids` (a hundred at most), `state`, `created_at` and `stack` (an array
-/// of `{"pc", "function", "at"}`, innermost first, empty if it is not known), and where there is one `name`, `labels`, `reason`, `shortest_wait_ns`,
-/// `longest_wait_ns`, `waits_at`, `object` (the mutex that is waited for), `holder` (the goroutine that has it), `locked_to_thread`, `in_place`,
+/// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "groups": [...],
+/// "groups_left_out": N, "goroutines_left_out": N}`. A group, of those that are alike, has `count`, `ids` (a hundred at
+/// most), `state`, `created_at` and `stack` (an array of `{"pc", "function", "at"}`, innermost first, empty if it is
+/// not known), and where there is one `name`, `labels`, `reason`, `shortest_wait_ns`, `longest_wait_ns`, `waits_at`,
+/// `object` (the mutex that is waited for), `holder` (the goroutine that has it), `locked_to_thread`, `in_place`,
 /// `asleep_in_kernel_at`. New members may come in any version.
 enum class dump_format : unsigned char { text, json };
 
@@ -134,9 +141,11 @@ struct dump_options {
 /// dump(out) is the one with dump_options().
 DUNLIN_API void dump(std::ostream& out, const dump_options& options);
 
-/// Writes how many goroutines have which stack, in the format of pprof (not compressed), for `go tool pprof`, speedscope and their like. Samples have the
-/// goroutines' labels, and two more: `state` (what dumps say: "running", "chan receive") and, of those that have one, `name`.
-/// Which stacks are known: as for dump(). Stops the world while it looks, as dump(). From goroutines and plain threads. Throws std::bad_alloc.
+/// Writes how many goroutines have which stack, in the format of pprof (not compressed), for `go tool pprof`,
+/// speedscope and their like. Samples have the goroutines' labels, and two more: `state` (what dumps say: "running",
+/// "chan receive") and, of those that have one, `name`.
+/// Which stacks are known: as for dump(). Stops the world while it looks, as dump(). From goroutines and plain threads.
+/// Throws std::bad_alloc.
 DUNLIN_API void goroutine_profile(std::ostream& out);
 
 }  // namespace dunlin::runtime

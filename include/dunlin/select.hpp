@@ -49,21 +49,21 @@ struct case_base {
     case_base(case_kind k, std::source_location w) noexcept : kind(k), where(w) {}
 };
 
-// Index of the case that was taken. Throws channel_closed (a send on a closed channel), std::invalid_argument (more than 65536 cases, or two
-// `otherwise`), std::bad_alloc.
+// Index of the case that was taken. Throws channel_closed (a send on a closed channel), std::invalid_argument (more
+// than 65536 cases, or two `otherwise`), std::bad_alloc.
 DUNLIN_API std::size_t select_among(case_base* const* cases, std::size_t count);
 
 struct no_handler {
     void operator()() const noexcept {}
 };
 
-// Of a channel that the case keeps alive, or, for the length of a full expression, somebody else does.
+// Of a channel that the case keeps alive, or, for the length of a full expression, the caller.
 class case_channel {
 public:
     case_channel(chan_core* core, bool own) noexcept : core_(core), owned_(own) {
         if (own) chan_handle::reference(core);
     }
-    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}  // whoever moves a case keeps it
+    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}  // code that moves a case keeps it
     case_channel& operator=(case_channel&&) = delete;
     ~case_channel() {
         if (owned_) chan_handle::release(core_);
@@ -337,9 +337,9 @@ concept followable = requires { typename C::follows; };
 
 }  // namespace detail
 
-/// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the value, nullopt when the
-/// channel is closed and drained. handler(T) gets the value, and there is no word for the end: select() throws
-/// channel_closed then. It may also take nothing.
+/// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the
+/// value, nullopt when the channel is closed and drained. handler(T) gets the value, and there is no word for the end:
+/// select() throws channel_closed then. It may also take nothing.
 /// Like every case it owns its handler, and the channel if it is given a temporary handle. A variable it only looks at:
 /// to keep the case for longer than `c` lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
@@ -382,8 +382,8 @@ template <detail::sendable C, class Value, class Handler = detail::no_handler>
     }
 }
 
-/// A case of select(): none of the others was ready for `d`, which begins with the call of select(). Zero or negative: as otherwise().
-/// Throws std::invalid_argument for a duration that is not a number.
+/// A case of select(): none of the others was ready for `d`, which begins with the call of select(). Zero or negative:
+/// as otherwise(). Throws std::invalid_argument for a duration that is not a number.
 template <class Rep, class Period, class Handler = detail::no_handler>
 [[nodiscard]] auto on_timeout(const std::chrono::duration<Rep, Period>& d, Handler&& handler = {},
     std::source_location where = std::source_location::current()) {
@@ -486,17 +486,22 @@ private:
 
 }  // namespace detail
 
-/// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the order given.
+/// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the
+/// order given.
 ///
-/// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every moment one case is ready,
-/// `otherwise` is not taken. A channel may stand in several cases.
-/// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. Whoever is served by one of its cases while
-///           it waits knows that this channel is done with, not the others.
-/// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil channels only: for ever.
+/// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every
+/// moment one case is ready, `otherwise` is not taken. A channel may stand in several cases.
+/// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. A
+///           party that one of its cases serves while it waits knows that select() is done with this channel, not with
+///           the others.
+/// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil
+///           channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;
-///           std::invalid_argument for more than 65536 cases or two otherwise(); std::bad_alloc; what the handler throws.
+///           std::invalid_argument for more than 65536 cases or two otherwise(); std::bad_alloc; what the handler
+///           throws.
 /// Order     As for send() and recv().
-/// Cost      A lock for each channel, and one more for each when it has to wait; no allocation up to 16 cases. Figures: docs/benchmarks.md, select4.
+/// Cost      A lock for each channel, and one more for each when it has to wait; no allocation up to 16 cases. Figures:
+///           docs/benchmarks.md, select4.
 /// Source    Go specification, "Select statements".
 template <detail::select_case_type... Cases>
 std::size_t select(Cases&&... cases) {
@@ -534,7 +539,7 @@ template <detail::select_case_type... Cases>
 /// select() on the same cases again and again, until a handler returns loop::leave or throws; returns the index of the
 /// case whose handler left. The cases are made once: channels are those that they were made with, which it keeps alive,
 /// whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered until it is taken,
-/// and then no more. For a closed channel that nobody leaves, its handler is called again and again.
+/// and then no more. For a closed channel whose handler does not leave, the handler is called again and again.
 /// Throws    As select().
 template <detail::select_case_type... Cases>
 std::size_t select_loop(Cases&&... cases) {

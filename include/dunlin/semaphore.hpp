@@ -51,12 +51,14 @@ DUNLIN_API void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most);  // 
 
 }  // namespace detail
 
-/// Up to `LeastMax` permits, with the interface of std::counting_semaphore. From goroutines and plain threads, in any mix.
+/// Up to `LeastMax` permits, with the interface of std::counting_semaphore. From goroutines and plain threads, in any
+/// mix.
 ///
-/// It may be destroyed as soon as nobody waits for it, even while a release() that ended a wait has not returned yet.
+/// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
-/// Fairness  A release() with somebody waiting gives its permits to those who have waited longest; nobody can pass them.
-/// Misuse    Destruction while somebody waits ends the process with a report.
+/// Fairness  While there are waiters, a release() gives its permits to those that have waited longest; none can pass
+///           them.
+/// Misuse    Destruction while there are waiters ends the process with a report.
 template <std::ptrdiff_t LeastMax = std::numeric_limits<std::ptrdiff_t>::max()>
 class counting_semaphore {
     static_assert(LeastMax >= 0);
@@ -71,9 +73,11 @@ public:
     counting_semaphore(const counting_semaphore&) = delete;
     counting_semaphore& operator=(const counting_semaphore&) = delete;
 
-    /// Gives n permits back. Throws std::invalid_argument if n is negative, std::overflow_error if there would be more than max(); nothing has changed then.
+    /// Gives n permits back. Throws std::invalid_argument if n is negative, std::overflow_error if there would be more
+    /// than max(); nothing has changed then.
     void release(std::ptrdiff_t n = 1) { core_.release(n, LeastMax); }
-    /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread (a plain thread on a plain
+    /// thread).
     void acquire(std::source_location where = std::source_location::current()) {
         if (!core_.try_acquire()) core_.acquire(nullptr, where);
     }

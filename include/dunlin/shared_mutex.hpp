@@ -14,14 +14,18 @@
 
 namespace dunlin {
 
-/// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain threads, in any mix.
+/// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain
+/// threads, in any mix.
 ///
-/// It may be destroyed as soon as it is free and nobody waits for it, even while another's unlock has not returned yet.
-/// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(), of every later lock().
-/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before the next writer.
-///           So a goroutine that has it shared must not lock it shared again: with a writer between the two, both wait for ever.
-/// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked or waited for.
-/// Cost      One atomic operation for each call while nobody waits.
+/// It may be destroyed as soon as it is free and has no waiters, even while another's unlock has not returned yet.
+/// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(),
+///           of every later lock().
+/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before
+///           the next writer. So a goroutine that has it shared must not lock it shared again: with a writer between
+///           the two, both wait for ever.
+/// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked
+///           or waited for.
+/// Cost      One atomic operation for each call while there are no waiters.
 /// Source    sync.RWMutex.
 class DUNLIN_API shared_mutex {
 public:
@@ -30,7 +34,7 @@ public:
     shared_mutex(const shared_mutex&) = delete;
     shared_mutex& operator=(const shared_mutex&) = delete;
 
-    /// Waits until nobody has it, and takes it. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Waits until it is free, and takes it. Blocks the goroutine, never its thread (a plain thread on a plain thread).
     void lock(std::source_location where = std::source_location::current()) {
         if (!try_lock()) wait(writer, nullptr, where);
     }
@@ -63,7 +67,8 @@ public:
         if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) unlock_slow();
     }
 
-    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain
+    /// thread on a plain thread).
     void lock_shared(std::source_location where = std::source_location::current()) {
         if (!try_lock_shared()) wait(reader, nullptr, where);
     }
@@ -94,7 +99,7 @@ public:
     }
     void unlock_shared() {
         std::uint32_t word = word_.load(std::memory_order_relaxed);
-        // Nobody waits, or others read on.
+        // There are no waiters, or other readers remain.
         while ((word & written) == 0 && (word & readers) > ((word & waited) ? 1u : 0u)) {
             if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) return;
         }
@@ -107,7 +112,7 @@ public:
 private:
     enum role : bool { reader, writer };
 
-    // word_: a writer has it | somebody waits | how many readers have it
+    // word_: a writer has it | there are waiters | how many readers have it
     static constexpr std::uint32_t written = std::uint32_t{1} << 31;
     static constexpr std::uint32_t waited = std::uint32_t{1} << 30;
     static constexpr std::uint32_t readers = waited - 1;

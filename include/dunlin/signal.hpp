@@ -15,19 +15,24 @@
 
 namespace dunlin {
 
-/// A channel that gets each of these signals that reaches the process (Go's signal.Notify): `for (int s : signal_channel({SIGINT, SIGTERM}))`, or in a select.
+/// A channel that gets each of these signals that reaches the process (Go's signal.Notify):
+/// `for (int s : signal_channel({SIGINT, SIGTERM}))`, or in a select.
 ///
-/// From the call on these signals no longer do what they did (end the program, say). Several channels each get them. The channel has room for `capacity`
-/// signals; what comes while it is full is lost. When all handles of the channel are gone it gets nothing more, and when that was the last for a
-/// signal, the signal does again what it did before (unless another handler has been installed since).
-/// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its signals; so a goroutine that does so is
-///           no deadlock. Which thread a signal interrupts is the kernel's choice; a signal that all threads block reaches nobody.
-/// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one that preempts goroutines; io_error;
-///           std::bad_alloc.
+/// From the call on these signals no longer do what they did (end the program, say). Several channels each get them.
+/// The channel has room for `capacity` signals; what comes while it is full is lost. When all handles of the channel
+/// are gone it gets nothing more, and when that was the last for a signal, the signal does again what it did before
+/// (unless another handler has been installed since).
+/// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its
+///           signals; so a goroutine that does so is no deadlock. Which thread a signal interrupts is the kernel's
+///           choice; a signal that all threads block is never delivered.
+/// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one
+///           that preempts goroutines; io_error; std::bad_alloc.
 /// Cost      A signal takes the time of two wakes (some tens of microseconds).
-/// Source    Go's signal.Notify. Differs: a signal that comes several times before it is delivered is delivered several times.
+/// Source    Go's signal.Notify. Differs: a signal that comes several times before it is delivered is delivered several
+///           times.
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity = 16);
-/// With an error (std::errc::invalid_argument for a signal that cannot be had) the channel is nil. Throws std::bad_alloc.
+/// With an error (std::errc::invalid_argument for a signal that cannot be had) the channel is nil. Throws
+/// std::bad_alloc.
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec);
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec);
 
@@ -52,7 +57,7 @@ private:
 /// stop() is called after the first.
 ///
 /// One thread or goroutine at a time may use the object; the contexts derived from it, and copies of it as a context,
-/// are anybody's. At its end it is cancelled, and with it what was derived from it.
+/// may be used by all. At its end it is cancelled, and with it what was derived from it.
 /// Threads   As signal_channel(). The context is cancelled on the library's own thread, whatever goroutines do.
 /// Throws    As signal_channel().
 class DUNLIN_API signal_context : public cancellable {

@@ -47,7 +47,7 @@ struct flight {
 }  // namespace detail
 
 /// Equal calls at the same time are made once, and all get the result: for a cache that is empty, say, so that a
-/// thousand who ask for the same key ask the database once. From goroutines and plain threads, in any mix.
+/// thousand callers with the same key ask the database once. From goroutines and plain threads, in any mix.
 ///
 /// Nothing is kept: the call that begins after the result is there is a new one. A T is copied for each caller.
 /// Order     What the function does happens before the return of each call that gets its result.
@@ -116,7 +116,7 @@ public:
         }
     }
 
-    /// The next call with this key is made, although one is under way. Those who wait for that one get its result.
+    /// The next call with this key is made, although one is under way. The waiters of that one get its result.
     void forget(const Key& key) {
         const std::scoped_lock guard(flights_->lock);
         flights_->under_way.erase(key);
@@ -128,7 +128,7 @@ private:
         mutex lock;
         std::unordered_map<Key, std::shared_ptr<flight>, Hash, Equal> under_way;  // lock
 
-        // The flight with this key, and whether it is the caller who has to make it.
+        // The flight with this key, and whether the caller has to make it.
         std::pair<std::shared_ptr<flight>, bool> join(const Key& key) {
             const std::scoped_lock guard(lock);
             if (const auto at = under_way.find(key); at != under_way.end()) return {at->second, false};

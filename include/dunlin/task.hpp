@@ -1,4 +1,4 @@
-// task.hpp - goroutines that somebody waits for: task<T> and task_group.
+// task.hpp - goroutines that are waited for: task<T> and task_group.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -28,7 +28,7 @@ namespace detail {
 
 // join() until `limit`. Throws std::bad_alloc.
 DUNLIN_API wait_outcome join_limited(goroutine_handle* g, const wait_limit& limit, std::source_location where);
-// Nobody will join g: its end starts `heir`, which has been made, at `entry`. False: g has ended already.
+// g will not be joined: its end starts `heir`, which has been made, at `entry`. False: g has ended already.
 DUNLIN_API bool leave_to_heir(goroutine_handle* g, new_goroutine heir, void (*entry)(void*)) noexcept;
 
 }  // namespace detail
@@ -97,7 +97,7 @@ struct task_frame {
 
     template <class... Values>
     explicit task_frame(std::in_place_t, Values&&... values) : call(std::in_place, std::forward<Values>(values)...) {}
-    ~task_frame() {}  // the call is destroyed by the goroutine, or by nobody if it never ran
+    ~task_frame() {}  // the goroutine destroys the call; if it never ran, the call stays undestroyed
 
     static void entry(void* raw) {
         task_frame& frame = *static_cast<task_frame*>(raw);
@@ -129,13 +129,15 @@ public:
         }
         return *this;
     }
-    /// Waits until the goroutine has ended; a result or exception that nobody took is dropped.
+    /// Waits until the goroutine has ended; a result or exception that was not taken is dropped.
     ~task() { finish(); }
 
-    /// Waits until the goroutine has ended and returns its result or rethrows its exception. Once; the task holds nothing afterwards.
+    /// Waits until the goroutine has ended and returns its result or rethrows its exception. Once; the task holds
+    /// nothing afterwards.
     ///
-    /// Blocks    The goroutine (a plain thread on a plain thread). If the child has not begun and is the youngest in this processor's queue, it runs
-    ///           right here, on the caller's stack, which costs little more than a call.
+    /// Blocks    The goroutine (a plain thread on a plain thread). If the child has not begun and is the youngest in
+    ///           this processor's queue, it runs right here, on the caller's stack, which costs little more than a
+    ///           call.
     /// Order     Everything the goroutine did happens before the return.
     /// Throws    What the goroutine threw; goroutine_exited; std::logic_error if the task holds nothing.
     T get(std::source_location where = std::source_location::current()) {
@@ -154,8 +156,8 @@ public:
         detail::join(handle_, where);
     }
 
-    /// get() and wait() until `ctx` is done: they throw context_cancelled then, and the task still holds the goroutine. Nothing runs here.
-    /// Throws std::bad_alloc as well.
+    /// get() and wait() until `ctx` is done: they throw context_cancelled then, and the task still holds the goroutine.
+    /// Nothing runs here. Throws std::bad_alloc as well.
     T get(const context& ctx, std::source_location where = std::source_location::current()) {
         wait(ctx, where);
         return get(where);
@@ -252,8 +254,10 @@ template <class R, class F, class... Args>
     return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
 
-/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to whoever calls get().
-/// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join, fib.
+/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to the
+/// caller of get().
+/// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join,
+///           fib.
 template <detail::not_options F>
 auto spawn(F&& f, std::source_location where = std::source_location::current()) {
     static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
@@ -306,11 +310,13 @@ template <class F>
 concept not_options_nor_context = not_options<F> && !std::convertible_to<F, const context&>;
 }
 
-/// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of them threw.
+/// Goroutines that belong together: wait() returns when all have ended, and rethrows the first exception that one of
+/// them threw.
 ///
-/// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can stop early.
-/// go() may be called from anywhere while somebody waits, by the members themselves above all; cancel() and context()
-/// at any time, beside wait() too. wait() and the destructor: one at a time.
+/// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can
+/// stop early.
+/// go() may be called from anywhere while wait() waits, by the members themselves above all; cancel() and context() at
+/// any time, beside wait() too. wait() and the destructor: one at a time.
 /// With set_limit() go() waits for a place; a member that calls go() of its own group then keeps its place meanwhile.
 /// Results, as the members end: task_set.
 class DUNLIN_API task_group {
@@ -320,7 +326,7 @@ public:
     explicit task_group(const dunlin::context& parent);
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
-    /// Waits for all; an exception that nobody asked for by wait() is dropped.
+    /// Waits for all; an exception that no wait() has asked for is dropped.
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.
@@ -334,10 +340,12 @@ public:
         static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F, Args...>) start(&options, std::forward<F>(f), std::forward<Args>(args)...);
     }
-    /// Starts n members that run f(0) to f(n - 1), each with its own copy of f: n calls of go(), but counted and published once, and one thread woken at most.
-    /// With set_limit() they are started one after the other, as places become free.
+    /// Starts n members that run f(0) to f(n - 1), each with its own copy of f: n calls of go(), but counted and
+    /// published once, and one thread woken at most. With set_limit() they are started one after the other, as places
+    /// become free.
     /// Blocks    Nothing; with a limit the goroutine (a plain thread on a plain thread).
-    /// Throws    std::bad_alloc, and what copying f throws: none of them has been started then (with a limit: those before it have been). Whatever go() throws.
+    /// Throws    std::bad_alloc, and what copying f throws: none of them has been started then (with a limit: those
+    ///           before it have been). Whatever go() throws.
     template <class F>
     [[gnu::always_inline]] void go_n(std::size_t n, const F& f) {
         static_assert(detail::fits<const F&, std::size_t>, DUNLIN_DOES_NOT_FIT);
@@ -404,17 +412,19 @@ public:
     void set_limit(std::size_t n);
     static constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
 
-    /// Waits until every member has ended. Members that have not begun run here, on the caller's stack, when they are the youngest in the queue.
+    /// Waits until every member has ended. Members that have not begun run here, on the caller's stack, when they are
+    /// the youngest in the queue.
     /// Blocks    The goroutine (a plain thread on a plain thread).
     /// Order     Everything the members did happens before the return.
     /// Throws    The first exception that a member threw, after all have ended. The group can be used again then.
     void wait(std::source_location where = std::source_location::current());
 
-    /// wait() until `ctx` is done: throws context_cancelled then, while members may go on. Nothing runs here. Throws std::bad_alloc as well.
+    /// wait() until `ctx` is done: throws context_cancelled then, while members may go on. Nothing runs here. Throws
+    /// std::bad_alloc as well.
     void wait(const dunlin::context& ctx, std::source_location where = std::source_location::current());
 
-    /// Cancelled when a member throws (cause() is its exception), by cancel(), and with the parent. After a wait() that has rethrown it is a new one.
-    /// Declared in dunlin/context.hpp. Throws std::bad_alloc.
+    /// Cancelled when a member throws (cause() is its exception), by cancel(), and with the parent. After a wait() that
+    /// has rethrown it is a new one. Declared in dunlin/context.hpp. Throws std::bad_alloc.
     dunlin::context context() const;
     /// Asks the members to stop.
     void cancel() const;

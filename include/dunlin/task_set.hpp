@@ -21,11 +21,11 @@
 
 namespace dunlin {
 
-/// Goroutines that belong together, whose results are had in the order in which they end: the fastest first, and each
+/// Goroutines that belong together. Their results come in the order in which they end: the fastest first, and each
 /// exception by itself. A T may be moved only; task_set<void> gives bool for "one has ended".
 ///
 /// From goroutines and plain threads, all members at any time; several may take results, each gets others. The
-/// destructor waits for all members, and drops the results that nobody has taken.
+/// destructor waits for all members, and drops the results that were not taken.
 /// Order     Everything that a member did happens before the return of the next() that gets its result.
 /// Errors    An exception of a member comes out of the next() that takes it; it does not end the others: that is for
 ///           cancel() to do. (In a task_group the first one cancels.)
@@ -195,7 +195,7 @@ private:
         (last_ != nullptr ? last_->next : first_) = std::move(o);
         last_ = last;
         ++results_;
-        // The last one ends the waits of those, too, for whom nothing is left.
+        // The last member also ends the waits of callers that no result is left for.
         --running_ == 0 ? ended_.notify_all() : ended_.notify_one();
     }
 
@@ -223,7 +223,7 @@ private:
     outcome* last_ = nullptr;         // mutex_
     std::size_t running_ = 0;         // mutex_
     std::size_t results_ = 0;         // mutex_
-    task_group members_;              // last: its destructor waits for those who use the rest
+    task_group members_;              // last: its destructor waits for the members, which use the rest
 };
 
 }  // namespace dunlin

@@ -20,7 +20,7 @@ namespace dunlin {
 
 namespace detail {
 
-// A one-shot timer without its channel is a number; the channel is made when somebody asks for it. `period_ns` 0: once.
+// A one-shot timer without its channel is a number; the channel is made when it is asked for. `period_ns` 0: once.
 DUNLIN_API chan_core* make_timer_channel(std::int64_t due_ns, std::int64_t period_ns);
 DUNLIN_API bool stop_timer_channel(chan_core* c) noexcept;
 DUNLIN_API bool reset_timer_channel(chan_core* c, std::int64_t due_ns, std::int64_t period_ns);
@@ -44,7 +44,8 @@ public:
     void drop() noexcept;             // release() of the timer's own
     void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
     void release(std::uint32_t n = 1) noexcept {
-        // The last one need not count down. Acquire-release: whoever deletes it sees what the others did with it.
+        // The last one need not count down. Acquire-release: the last one, which deletes it, sees what the others did
+        // with it.
         if (references_.load(std::memory_order_acquire) == n || references_.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
     }
 
@@ -73,11 +74,12 @@ private:
 
 /// Sends the time once, after `d` (Go's time.Timer). Starts at once. Movable.
 ///
-/// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that nobody has received counts as pending. The channel
-/// has length and capacity 0. Dropping the timer stops it, unless it was made by after_func(). The channel may be used by anybody; the timer itself by
-/// one goroutine or thread at a time.
+/// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that was not received counts
+/// as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by after_func().
+/// Any number of goroutines and threads may use the channel; one at a time the timer itself.
 /// Exact     Never early; in an idle process late by the time it takes to wake a thread. The value is when it was due.
-/// Cost      A clock reading: nothing else is done until somebody waits on the channel. after_func(): an entry in a heap of timers.
+/// Cost      A clock reading: nothing else is done until there is a waiter on the channel. after_func(): an entry in a
+///           heap of timers.
 class timer {
 public:
     using time_point = clock::time_point;
@@ -117,8 +119,8 @@ public:
         return detail::handle_access::make_receiver<time_point>(channel_);
     }
 
-    /// Stops it. True if it was pending: its value has not been received (its function has not been started) and never will be.
-    /// Throws std::logic_error if it was never started.
+    /// Stops it. True if it was pending: its value has not been received (its function has not been started) and never
+    /// will be. Throws std::logic_error if it was never started.
     bool stop() {
         switch (kind_) {
         case kind::none: detail::throw_uninitialized_timer("stop");
@@ -129,8 +131,8 @@ public:
         return call_->stop();
     }
 
-    /// Starts it anew, `d` from now; zero or negative: it fires at once. True if it was pending before. Throws std::logic_error if it was never
-    /// started, std::bad_alloc.
+    /// Starts it anew, `d` from now; zero or negative: it fires at once. True if it was pending before. Throws
+    /// std::logic_error if it was never started, std::bad_alloc.
     template <class Rep, class Period>
     bool reset(const std::chrono::duration<Rep, Period>& d) {
         const std::int64_t due = detail::deadline_in(d);
@@ -163,7 +165,8 @@ private:
     bool stopped_ = false;  // while it is a number
 };
 
-/// Sends the time every `period` (Go's time.Ticker). A receiver that is late finds one tick, and misses the others. Dropping it stops it.
+/// Sends the time every `period` (Go's time.Ticker). A receiver that is late finds one tick, and misses the others.
+/// Dropping it stops it.
 class ticker {
 public:
     using time_point = clock::time_point;
@@ -195,7 +198,8 @@ public:
     bool stop() noexcept { return channel_.core() != nullptr && detail::stop_timer_channel(channel_.core()); }
 
     /// Stops it and starts it with this period; the next tick comes after it. True if it was running.
-    /// Throws std::invalid_argument "non-positive interval for Ticker.Reset", std::bad_alloc; std::logic_error if it was moved from.
+    /// Throws std::invalid_argument "non-positive interval for Ticker.Reset", std::bad_alloc; std::logic_error if it
+    /// was moved from.
     template <class Rep, class Period>
     bool reset(const std::chrono::duration<Rep, Period>& period) {
         const std::int64_t ns = detail::to_nanoseconds(period).count();
@@ -219,10 +223,11 @@ receiver<clock::time_point> after(N) {
     return {};
 }
 
-/// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the timer does not stop it.
-/// When run() returns, those that are pending are forgotten, as goroutines are: they never run, and f is destroyed when the timer is dropped, or never if
-/// it has been.
-/// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
+/// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the
+/// timer does not stop it. When run() returns, those that are pending are forgotten, as goroutines are: they never run,
+/// and f is destroyed when the timer is dropped, or never if it has been.
+/// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends
+/// the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
     static_assert(detail::can_be_timed<F>, "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");

@@ -18,8 +18,9 @@ namespace dunlin {
 
 namespace detail {
 
-// The counter behind wait_group, task_group and latch. One word: references, whether somebody waits, and things not done. The references keep a
-// shared counter alive while somebody is still in done(); the others, which stand alone, do not use them.
+// The counter behind wait_group, task_group and latch. One word: references, whether there are waiters, and things not
+// done. The references keep a shared counter alive while a caller is still in done(); counters that stand alone do not
+// use them.
 class DUNLIN_API group_counter {
 public:
     constexpr group_counter() noexcept = default;
@@ -55,7 +56,8 @@ public:
     // A member that holds a reference: both in one step.
     void add_member() noexcept { word_.fetch_add(one_reference + 1, std::memory_order_relaxed); }
     void member_done() noexcept {
-        // The common case: neither the last of those counted with somebody waiting, nor the last reference, nor counted down too often.
+        // The common case: neither the last thing counted while there are waiters, nor the last reference, nor counted
+        // down too often.
         std::uint64_t word = word_.load(std::memory_order_relaxed);
         if ((word & waiting) != 0 || static_cast<std::uint32_t>(word) == 0 || word >> reference_shift == 1 ||
             !word_.compare_exchange_strong(word, word - one_reference - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
@@ -89,7 +91,8 @@ struct shared_member_guard {
 
 }  // namespace detail
 
-/// A counter that can be waited for until it is zero (Go's sync.WaitGroup). Copies share the counter, so goroutines may capture it by value.
+/// A counter that can be waited for until it is zero (Go's sync.WaitGroup). Copies share the counter, so goroutines may
+/// capture it by value.
 ///
 /// From goroutines and plain threads, in any mix. An add() from zero must happen before the wait() that it concerns.
 class DUNLIN_API wait_group {
@@ -104,19 +107,21 @@ public:
     }
     ~wait_group() { counter_->release(); }
 
-    /// Adds n, which may be negative. Reaching zero wakes all who wait.
+    /// Adds n, which may be negative. Reaching zero wakes all waiters.
     /// Throws std::logic_error "negative wait_group counter" if it would fall below zero, std::overflow_error if it
     /// would pass INT32_MAX (Go's limit); it leaves it as it is then.
-    /// Order     What happens before an add that brings the counter to zero happens before the return of the waits it ends.
+    /// Order     What happens before an add that brings the counter to zero happens before the return of the waits it
+    ///           ends.
     void add(int n = 1) { counter_->add(n); }
     /// add(-1).
     void done() { counter_->add(-1); }
 
-    /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack, when they are the youngest
-    /// in this processor's queue.
+    /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack,
+    /// when they are the youngest in this processor's queue.
     /// Blocks    The goroutine; a plain thread on a plain thread.
     void wait(std::source_location where = std::source_location::current()) const noexcept { counter_->wait(detail::wait_group_reason, true, where); }
-    /// The same until `ctx` is done: throws context_cancelled then. Nothing runs here, so that it can return in time. Throws std::bad_alloc.
+    /// The same until `ctx` is done: throws context_cancelled then. Nothing runs here, so that it can return in time.
+    /// Throws std::bad_alloc.
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
         if (counter_->wait_limited(limit, detail::wait_group_reason, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "wait_group wait");
@@ -137,8 +142,8 @@ public:
             t, [&](std::int64_t ns) { return counter_->wait_limited({ns, nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok; });
     }
 
-    /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that leaves f ends the process.
-    /// May be called inside its own group while another waits.
+    /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that
+    /// leaves f ends the process. May be called inside its own group while another waits.
     template <detail::not_options F>
     void go(F&& f, std::source_location where = std::source_location::current()) {
         static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);

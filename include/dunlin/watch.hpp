@@ -1,4 +1,4 @@
-// watch.hpp - a value that changes, and those who want to know.
+// watch.hpp - a value that changes, and receivers that want to know.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -63,7 +63,7 @@ struct watch_end {
 
 }  // namespace detail
 
-/// Follows a watch: what its value is, and when it has changed. It receives the latest value, not each: who is slow
+/// Follows a watch: what its value is, and when it has changed. It receives the latest value, not each: a slow receiver
 /// misses what was replaced meanwhile. A copy has seen what the original has.
 ///
 /// One thread or goroutine at a time may use a receiver; each wants one of its own.
@@ -94,10 +94,10 @@ private:
     explicit watch_receiver(std::shared_ptr<detail::watch_state<T>> s) : base(std::move(s)) {}
 };
 
-/// A value that changes, and those who want to know: configuration, a state, a leader. A counted handle: copies are the
-/// same. It is closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
+/// A value that changes, and receivers that want to know: configuration, a state, a leader. A counted handle: copies
+/// are the same. It is closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
 ///
-/// T is copied for those who receive it, outside of any lock; a large one stands better behind a std::shared_ptr.
+/// T is copied for each receiver, outside of any lock; a large one stands better behind a std::shared_ptr.
 /// Order     What happens before a send happens before the return of the receives that get its value, or a later one.
 /// Cost      A send is an allocation, a lock, and a send on a channel for each receiver that had the value before.
 /// Source    tokio::sync::watch.
@@ -123,8 +123,8 @@ public:
         if (!state().replace(next, nullptr)) throw channel_closed("send on closed channel");
     }
     /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
-    /// and nobody woken. Returns whether it was. When another was quicker, f is called again, with a copy of what that
-    /// one has left: so f does nothing but change its argument. Does not block.
+    /// and no receiver woken. Returns whether it was. When another was quicker, f is called again, with a copy of what
+    /// that one has left: so f does nothing but change its argument. Does not block.
     /// Throws    channel_closed; what f and copying T throw; nothing has changed then.
     template <class F>
         requires std::invocable<F&, T&>

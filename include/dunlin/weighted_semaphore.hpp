@@ -25,10 +25,10 @@ public:
 /// Any number of permits, of which an acquire takes several at once: bytes of memory, say, or parts of a quota. From
 /// goroutines and plain threads, in any mix.
 ///
-/// It may be destroyed as soon as nobody waits for it, even while a release() that ended a wait has not returned yet.
+/// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
-/// Fairness  First come, first served: nobody is passed, so that one who wants many is not kept waiting for ever by
-///           those who want few. While there are waiters try_acquire() takes nothing, though there be permits.
+/// Fairness  First come, first served: no waiter is passed, so that callers that want few do not keep one that wants
+///           many waiting for ever. While there are waiters try_acquire() takes nothing, though there be permits.
 /// Misuse    Destruction while there are waiters ends the process with a report.
 /// Cost      A lock for each call; no allocation but for a deadline. (counting_semaphore, which takes one at a time,
 ///           has no lock while there are permits.)
@@ -41,8 +41,8 @@ public:
     weighted_semaphore(const weighted_semaphore&) = delete;
     weighted_semaphore& operator=(const weighted_semaphore&) = delete;
 
-    /// Takes n permits, all together, waiting until there are so many. None are set aside for it meanwhile, but nobody
-    /// who comes later gets any.
+    /// Takes n permits, all together, waiting until there are so many. None are set aside for it meanwhile, but no
+    /// later caller gets any.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
     /// Throws    semaphore_closed; std::invalid_argument if n is negative. No permit was taken then.
     void acquire(std::ptrdiff_t n = 1, std::source_location where = std::source_location::current()) {
@@ -59,7 +59,7 @@ public:
             detail::throw_cancelled(ctx, "semaphore acquire");
         }
     }
-    /// Takes n permits if they are there, and nobody waits. False as well if it is closed, or n negative.
+    /// Takes n permits if they are there and there are no waiters. False as well if it is closed, or n negative.
     bool try_acquire(std::ptrdiff_t n = 1) noexcept;
     /// acquire() for `d` at most. False: the time was over, and nothing was taken. Throws as acquire(); std::bad_alloc.
     template <class Rep, class Period>
@@ -89,11 +89,11 @@ public:
     ///           std::ptrdiff_t counts; nothing has changed then.
     void release(std::ptrdiff_t n = 1);
 
-    /// No more permits for anybody: those who wait, and all later acquires, get semaphore_closed. Those who hold
-    /// permits are not concerned. Closing again is nothing.
+    /// No more permits: waiters, and all later acquires, get semaphore_closed. Holders of permits are not concerned.
+    /// Closing again is nothing.
     void close() noexcept;
     bool closed() const noexcept;
-    /// Permits that nobody holds now. (Those who wait may want more of them than there are.)
+    /// Permits that are free now. (Waiters may want more of them than there are.)
     std::ptrdiff_t available() const noexcept;
 
 private:

@@ -11,7 +11,7 @@
 
 namespace dunlin::detail {
 
-// ---- the ring ----------------------------------------------------------------------------------------------------------------------------
+// ---- the ring -------------------------------------------------------------------------------------------------------
 
 chan_core::~chan_core() {
     for (std::size_t left = count_.load(std::memory_order_relaxed); left != 0; --left) {
@@ -41,7 +41,7 @@ bool chan_core::drop_buffered() noexcept {
     return true;
 }
 
-// ---- one operation, under the lock ---------------------------------------------------------------------------------------------------------
+// ---- one operation, under the lock ----------------------------------------------------------------------------------
 
 inline timer_channel* chan_core::timer() noexcept { return static_cast<timer_channel*>(this); }
 
@@ -101,11 +101,12 @@ void chan_core::enqueue_timer_receiver(chan_node* n) {
 
 void chan_core::nobody_waits_for_timer() noexcept { timer()->nobody_waits(); }
 
-// ---- waiting -----------------------------------------------------------------------------------------------------------------------------
+// ---- waiting --------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// The context's part in a wait: a receiver of its done channel, which never gets anything but the news that it is closed.
+// The context's part in a wait: a receiver of its done channel, which never gets anything but the news that it is
+// closed.
 class done_watch {
 public:
     done_watch(park::waiter& w, chan_core* done) noexcept : node_(&w), done_(done) { node_.several = true; }
@@ -181,7 +182,8 @@ enum class direction : bool { send, receive };
     }
 }
 
-// What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: who serves this wait may let both go.
+// What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: the
+// party that serves this wait may let both go.
 [[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node, const wait_limit& limit) {
     const chan_handle context_stays(limit.done);
     const end_of_wait end = wait_limited(w, limit);
@@ -196,8 +198,8 @@ enum class direction : bool { send, receive };
     return end == end_of_wait::cancelled ? wait_outcome::cancelled : wait_outcome::timed_out;
 }
 
-// The second half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the runtime. Inlined: a frame of its own
-// would be saved and restored around each switch.
+// The second half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the
+// runtime. Inlined: a frame of its own would be saved and restored around each switch.
 [[gnu::always_inline]] inline wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m, const wait_limit* limit,
     const std::source_location& where) {
     park::waiter w(m);
@@ -284,7 +286,7 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
     return status;
 }
 
-// ---- the rest ----------------------------------------------------------------------------------------------------------------------------
+// ---- the rest -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -368,7 +370,7 @@ std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr 
 
 bool channel_is_closed(chan_core* c) noexcept {
     if (c == nullptr || !c->is_closed()) return false;
-    // Whoever closes it may be inside still, and the answer be all that the caller waits for before he lets the channel go.
+    // The closer may be inside still, and the answer be all that the caller waits for before it lets the channel go.
     park::runtime_section inside;
     c->lock.lock(inside.machine());
     c->lock.unlock(inside.machine());

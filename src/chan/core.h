@@ -1,17 +1,20 @@
-// core.h - the channel: a ring of elements, two queues of those who wait, one lock.
+// core.h - the channel: a ring of elements, a queue of waiting senders and one of waiting receivers, one lock.
 //
 // Invariants under the lock
-//   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no receiver waits. Exception: a select
-//       that offers both on the same channel stands in both queues, and never meets itself, since only somebody else looks at them.
-//   C2  an element goes straight from its sender to the receiver: whoever comes second moves it into the first one's slot. Whoever is woken has its
-//       result; nobody tries again.
-//   C3  a closed channel has nobody waiting.
+//   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no
+//       receiver waits. Exception: a select that offers both on the same channel stands in both queues, and never meets
+//       itself, since only other parties look at them.
+//   C2  an element goes straight from its sender to the receiver: the second of the two moves it into the first one's
+//       slot. A woken waiter has its result and does not try again.
+//   C3  a closed channel has no waiters.
 // Lifetime   A reference is held by every handle, and by nothing that waits: a call keeps its caller's handle.
-// A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: look_at_clock() before anybody looks.
+// A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: every operation
+// on it calls look_at_clock() first.
 // Put back   Elements are moved while both sides are held, which must not throw; so those that may are boxed, and a
 //            receiver copies its value out of the box when it has it. If that throws the box goes back to the channel,
 //            before the buffer, for which it needs no memory and no room.
-// Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves instead of copies.
+// Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves
+//            instead of copies.
 // Tests      tests/chan/, tests/go/chan_test.cpp, tests/go/select_test.cpp
 #pragma once
 
@@ -56,16 +59,17 @@ public:
 
     park::biased_lock lock{park::biased_lock::at_birth()};
 
-    // All under the lock. ------------------------------------------------------------------------------------------------------------------
+    // All under the lock. ---------------------------------------------------------------------------------------------
 
-    // Would a send (a receive) go through now, or fail at once because the channel is closed? Who waits may be gone: then the attempt finds out.
+    // Would a send (a receive) go through now, or fail at once because the channel is closed? A waiter may be gone:
+    // then the attempt finds out.
     bool may_send() const noexcept { return closed_ || count_ < capacity_ || !receivers_.empty(); }
     bool may_receive() noexcept;
 
-    // ok, would_block, or closed. `woken` is whom the caller has to wake after the unlock, or null.
+    // ok, would_block, or closed. `woken` is the waiter that the caller has to wake after the unlock, or null.
     channel_status send(void* value, park::wait_node*& woken) noexcept;
     channel_status receive(void* slot, park::wait_node*& woken) noexcept;
-    // Everybody who waits, to be woken after the unlock. False: it was closed already.
+    // `woken`: all waiters, to be woken after the unlock. False: it was closed already.
     bool close(park::wait_node*& woken) noexcept;
     // A copy of `value`, of a type whose bytes can be copied, for each receiver that waits; they are to be woken after
     // the unlock.
@@ -88,7 +92,7 @@ public:
     // unlock, or the next one that comes.
     void put_back(boxed& value, park::wait_node*& woken) noexcept;
 
-    // Anybody. ---------------------------------------------------------------------------------------------------------------------------------
+    // Any thread. -----------------------------------------------------------------------------------------------------
 
     std::size_t length() const noexcept {
         return kind_ != channel_kind::timer ? count_.load(std::memory_order_relaxed) : 0;
@@ -98,7 +102,8 @@ public:
     bool is_boxed() const noexcept { return kind_ == channel_kind::boxed; }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
-    // One reference more for somebody who knows it weakly, under a lock that its end takes as well. False: it is at its end. Relaxed: that lock orders.
+    // One reference more for a caller that knows it weakly, under a lock that its end takes as well. False: it is at
+    // its end. Relaxed: that lock orders.
     bool reference_if_alive() noexcept {
         std::uint32_t n = references.load(std::memory_order_relaxed);
         do {
@@ -112,7 +117,7 @@ protected:
     bool receivers_wait() const noexcept { return !receivers_.empty(); }
     void buffer_if_room(void* value) noexcept;
     bool drop_buffered() noexcept;
-    // Gives the oldest value to whoever has waited longest; null: there is no value, or nobody.
+    // Gives the oldest value to the receiver that has waited longest; null: there is no value, or no receiver.
     park::wait_node* serve_first_receiver() noexcept;
 
 private:
@@ -150,18 +155,19 @@ private:
 
 enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory };
 
-// Waits for whatever the nodes of `w` wait for, and for `limit`: everybody prepared and queued, no lock held. After any end but `served` nobody
-// will wake it any more, and the caller takes its nodes off their queues. Leaves the runtime.
+// Waits for whatever the nodes of `w` wait for, and for `limit`: all prepared and queued, no lock held. After any end
+// but `served` it will not be woken any more, and the caller takes its nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first, and looks here before it queues.
+// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first,
+// and looks here before it queues.
 inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
 
 inline bool is_past(const wait_limit* limit) noexcept {
     return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
 }
 
-// park::runtime_section for those who may park in between: waiting leaves the runtime. Null on a plain thread.
+// park::runtime_section for callers that may park in between: waiting leaves the runtime. Null on a plain thread.
 inline sched::machine* enter_runtime() noexcept {
     sched::machine* m = sched::current_machine();
     return m != nullptr ? sched::enter(m) : nullptr;

@@ -1,7 +1,8 @@
 // descriptor_case.h - on_readable and on_writable as select() sees them: what has no channel, but a descriptor.
 //
 // Problem    Descriptors have no moment in common with channels, and whether one is ready only the kernel knows.
-// Protocol   look    note the last edge; ready if the kernel says so, which is asked only if there has been an edge since it was last known not to be
+// Protocol   look    note the last edge; ready if the kernel says so, which is asked only if there has been an edge
+//                    since it was last known not to be
 //            queue   fails if there has been an edge since the look: then select() begins again. So no edge is lost.
 //            forget  off the queue, whether an edge has come or not
 // Place      The node lies in the case, as a channel's does.

@@ -1,17 +1,21 @@
 // select.cpp - waiting for several channels at once.
 //
 // Protocol   1  lock all channels, in the order of their addresses, each once
-//            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all, so `otherwise` is never taken
-//               while some case is ready at every moment
+//            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all,
+//               so `otherwise` is never taken while some case is ready at every moment
 //            3  otherwise: a node for each case into its channel's queue; prepare(); unlock all; wait
 //               and one into the descriptor's queue for each on_readable and on_writable
-//            4  whoever takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the deadline is one more node
+//            4  a waker that takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the
+//               deadline is one more node
 //            5  take the other nodes off their queues, each under its channel's lock
-//            A case that looked ready may not be (whoever waits there has been woken by another case of his own): step 2 then counts again.
-// Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins again (chan/descriptor_case.h).
-// Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under the channel's lock, and step 5 takes
-//            that lock before the node goes away.
-// Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair, and one random number.
+//            A case that looked ready may not be (the waiter there has been woken by another case of its own): step 2
+//            then counts again.
+// Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins
+// again (chan/descriptor_case.h).
+// Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under
+//            the channel's lock, and step 5 takes that lock before the node goes away.
+// Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair,
+//            and one random number.
 // Tests      tests/chan/select_test.cpp, tests/go/select_test.cpp
 #include <algorithm>
 #include <array>
@@ -40,7 +44,7 @@ static_assert(sizeof(chan_node) <= sizeof(case_base::node) && alignof(chan_node)
 
 chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<chan_node*>(c.node)); }
 
-// ---- channels ----------------------------------------------------------------------------------------------------------------------------
+// ---- channels -------------------------------------------------------------------------------------------------------
 
 // Sends and receives only have one.
 bool has_channel(const case_base& c) noexcept { return c.core != nullptr; }
@@ -68,7 +72,7 @@ private:
     void lock_all(sched::machine* m) noexcept {
         for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, place_of(i));
     }
-    // `taken`, or null, last: whoever is served by it may let all of them go.
+    // `taken`, or null, last: the party that it serves may let all of them go.
     void unlock_all(sched::machine* m, const chan_core* taken = nullptr) noexcept {
         std::size_t last = 0;
         for (std::size_t i = 0; i < channel_count_; ++i) {
@@ -161,7 +165,7 @@ std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noex
         case_base& c = *cases_[last];
         if (has_descriptor(c)) return last;
         const channel_status status = c.kind == case_kind::receive ? c.core->receive(c.slot, woken) : c.core->send(c.slot, woken);
-        if (status == channel_status::would_block) continue;  // who waited there is gone, and off the queue now
+        if (status == channel_status::would_block) continue;  // the waiter there is gone, and off the queue now
         c.ok = status == channel_status::ok;
         return last;
     }
@@ -176,7 +180,8 @@ void selection::enqueue_all(park::waiter& w) {
         n->slot = c.slot;
         n->several = true;
     }
-    // Whoever comes finds the first place in a queue: of several cases on one channel each must be as likely to have it.
+    // A partner that comes finds the first place in a queue: of several cases on one channel each must be as likely to
+    // have it.
     if (order_ != nullptr) {
         for (std::size_t i = count_; i > 1; --i) std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
     }
@@ -197,8 +202,8 @@ void selection::enqueue_all(park::waiter& w) {
     }
 }
 
-// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile. The waiter is claimed by its node then, unless it has been
-// woken by another.
+// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile. The waiter is
+// claimed by its node then, unless it has been woken by another.
 bool selection::enqueue_descriptors(park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
@@ -231,7 +236,7 @@ void selection::forget_all() noexcept {
     }
 }
 
-// no_case: a descriptor, which may have been emptied by somebody else since: look again.
+// no_case: a descriptor, which another reader may have emptied since: look again.
 std::size_t selection::index_of_winner(const park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];

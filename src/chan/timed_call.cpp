@@ -1,12 +1,14 @@
 // timed_call.cpp - after_func(): a timer that starts a goroutine.
 //
-// Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while the entry is pending; one while the
-//            goroutine runs.
-// Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under the heap's lock and needs nothing: the
-//            pending reference goes over to the firing. A stop that comes between claim and fire finds cancel() false: it is too late, the goroutine
-//            starts, and stop says false. So what stop says is what happens.
-// End of run An entry that the heap forgets (heap.h) keeps its pending reference, for nobody may run the program's destructors then. Whoever still has the
-//            timer gives that reference up: stop and reset, which say true (it was not started and never will be), and the drop of the handle.
+// Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while
+//            the entry is pending; one while the goroutine runs.
+// Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under
+//            the heap's lock and needs nothing: the pending reference goes over to the firing. A stop that comes
+//            between claim and fire finds cancel() false: it is too late, the goroutine starts, and stop says false. So
+//            what stop says is what happens.
+// End of run An entry that the heap forgets (heap.h) keeps its pending reference, since the program's destructors must
+//            not run then. A handle that still has the timer gives that reference up: stop and reset, which say true
+//            (it was not started and never will be), and the drop of the handle.
 // Order      this lock before heap's lock.
 #include <mutex>
 #include <new>
@@ -64,7 +66,7 @@ void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
     if (sched::start_inside_runtime(e->ends_with_run ? run_call : run_call_of_no_run, call)) return;
     // No memory for a goroutine. It stays due, unless it has been set anew meanwhile.
-    // Once it is armed again somebody may stop it and let go of it before this is out of the lock.
+    // Once it is armed again a holder may stop it and let go of it before this is out of the lock.
     call->reference();
     releaser keep{call};
     auto& p = timed_call_access::of(call);
@@ -102,7 +104,7 @@ timed_call::timed_call(bool ends_with_run) {
 
 timed_call::~timed_call() = default;
 
-// Nobody else knows it yet.
+// No other thread knows it yet.
 void timed_call::start(std::int64_t due_ns) {
     if (sched::current_machine() == nullptr) sched::start_runtime();
     auto& p = timed_call_access::of(this);

@@ -24,7 +24,7 @@ timer_channel::timer_channel(std::int64_t due_ns, std::int64_t period_ns)
 }
 
 timer_channel* timer_channel::make(std::int64_t due_ns, std::int64_t period_ns) {
-    // Somebody must be there to look at the heap.
+    // There must be a machine that looks at the heap.
     if (sched::current_machine() == nullptr) sched::start_runtime();
     return new timer_channel(due_ns, period_ns);
 }
@@ -49,7 +49,7 @@ void timer_channel::look_at_clock() noexcept {
     if (period_ns_ == 0) {
         pending_ = false;
     } else {
-        // Ticks that nobody came for are skipped, never bunched.
+        // Ticks that were not fetched are skipped, never bunched.
         due_ns_ = platform::deadline_after(due_ns_ + (now - due_ns_) / period_ns_ * period_ns_, period_ns_);
     }
     buffer_if_room(&value);

@@ -1,16 +1,20 @@
 // timer_channel.h - the channel of a timer or a ticker: a buffer of one time, filled by what time it is.
 //
-// Problem    Most timers are made, and stopped or dropped before they are due. So nothing stands in a heap of timers unless somebody waits for it.
-// Data       due_ns_, period_ns_ (0: once), pending_: it will fire, or has and nobody has looked. All under the channel's lock.
-// Protocol   Whoever looks at the channel calls look_at_clock() first: pending and due puts the time into the buffer if that is empty. The first receiver
-//            to wait puts the entry into the heap (somebody_waits), the last to give up takes it out. The entry fires: lock, look_at_clock(), hand the
-//            buffer to who waits first; put the entry back if it is a ticker's and others wait.
-//            stop and reset empty the buffer under the same lock: nothing old is received afterwards. An entry that has been claimed meanwhile finds
-//            pending_ false or due_ns_ in the future, and does nothing.
-// Lifetime   The heap holds no reference. claim() takes one, under the heap's lock, unless there is none left; the end of the channel cancels the entry,
-//            under the same lock, before it frees anything.
+// Problem    Most timers are made, and stopped or dropped before they are due. So nothing stands in a heap of timers
+//            unless there is a waiter for it.
+// Data       due_ns_, period_ns_ (0: once), pending_: it will fire, or has and was not looked at. All under the
+//            channel's lock.
+// Protocol   Every operation on the channel calls look_at_clock() first: pending and due puts the time into the buffer
+//            if that is empty. The first receiver to wait puts the entry into the heap (somebody_waits), the last to
+//            give up takes it out. The entry fires: lock, look_at_clock(), hand the buffer to the first receiver; put
+//            the entry back if it is a ticker's and others wait.
+//            stop and reset empty the buffer under the same lock: nothing old is received afterwards. An entry that has
+//            been claimed meanwhile finds pending_ false or due_ns_ in the future, and does nothing.
+// Lifetime   The heap holds no reference. claim() takes one, under the heap's lock, unless there is none left; the end
+//            of the channel cancels the entry, under the same lock, before it frees anything.
 // Order      channel's lock before heap's lock.
-// Source     Go 1.23 time.Timer, runtime/time.go "asynctimerchan=0"; there the same laziness is there for the garbage collector's sake.
+// Source     Go 1.23 time.Timer, runtime/time.go "asynctimerchan=0"; there the same laziness is there for the garbage
+//            collector's sake.
 #pragma once
 
 #include "chan/core.h"

@@ -56,7 +56,7 @@ bool of_this_run(const cancel_registration& r) noexcept { return r.run == 0 || r
 context_value::~context_value() = default;
 cancel_call::~cancel_call() = default;
 
-// ---- the deadline ------------------------------------------------------------------------------------------------------------------------
+// ---- the deadline ---------------------------------------------------------------------------------------------------
 
 class deadline_call final : public timed_call {
 public:
@@ -107,7 +107,7 @@ private:
 
 timed_call* as_timed_call(deadline_call* c) noexcept { return c; }
 
-// ---- the tree ----------------------------------------------------------------------------------------------------------------------------
+// ---- the tree -------------------------------------------------------------------------------------------------------
 
 context_node::context_node(kind k, chan_handle p) noexcept
     : chan_core(element_type_of<std::monostate>, 0, nullptr, destroy), form(k), parent(std::move(p)) {
@@ -126,7 +126,8 @@ const context_node::deadline& context_node::valid_deadline() const noexcept {
     return own_deadline.is_forgotten() ? none : own_deadline;
 }
 
-// Nobody has a reference any more. Functions that wait for its end never start, and whoever withdraws one is told so.
+// There are no references any more. Functions that wait for its end never start, and a caller that withdraws one is
+// told so.
 void context_node::end() noexcept {
     if (stop_link_ != nullptr) stop_link_->node_is_gone();
     leave_parent();
@@ -175,7 +176,7 @@ void context_node::join_parent() noexcept {
     if (done != 0) {
         cancel(static_cast<errc>(done), above->cause);
     } else if (err.load(std::memory_order_acquire) != 0) {
-        leave_parent();  // done before it was linked: whoever cancelled it found it in no list
+        leave_parent();  // done before it was linked: the canceller found it in no list
     }
 }
 
@@ -287,7 +288,7 @@ void context_node::cancel(errc e, std::exception_ptr why) noexcept {
     chan_handle::release(this);
 }
 
-// ---- deadline, stop_token, functions -------------------------------------------------------------------------------------------------------
+// ---- deadline, stop_token, functions --------------------------------------------------------------------------------
 
 void context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr why) {
     const deadline parents = first_deadline;
@@ -305,8 +306,9 @@ void context_node::set_stop_token(std::stop_token token) {
     stop_link_->callback.emplace(std::move(token), stop_link::request{stop_link_});
 }
 
-// It may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback that is destroyed then, in itself,
-// would wait for itself: so the last reference is not dropped here, but in a goroutine of its own.
+// It may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback
+// that is destroyed then, in itself, would wait for itself: so the last reference is not dropped here, but in a
+// goroutine of its own.
 void stop_link::stop() noexcept {
     context_node* n;
     {
@@ -361,7 +363,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
         if (err.load(std::memory_order_relaxed) == 0) {
-            r->node = this;  // nobody else knows it yet
+            r->node = this;  // no other thread knows it yet
             calls_.push_back(r);
             return;
         }
@@ -378,7 +380,7 @@ void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) no
     calls_.pop_back();
 }
 
-// ---- names -------------------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -431,7 +433,7 @@ std::string name_of_node(chan_core* n) {
     return name;
 }
 
-// ---- the functions behind the header -----------------------------------------------------------------------------------------------------
+// ---- the functions behind the header --------------------------------------------------------------------------------
 
 namespace {
 

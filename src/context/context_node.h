@@ -1,28 +1,34 @@
 // context_node.h - a context: a channel that closes when it is done, and its place in the tree.
 //
-// Data       The node is the channel of done(), so whoever holds either holds both. It holds its parent; a parent knows its children, and holds none.
-//            A node that only carries a value has no cancellation of its own: `source` is the nearest ancestor (or itself) that has, and children are
-//            registered there. All under the channel's lock, but for what is constant.
-// Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a reference (a child whose last handle is
-//                        going away cannot be had any more, and need not be); unlock; wake those that wait on the channel
+// Data       The node is the channel of done(), so a holder of either holds both. It holds its parent; a parent knows
+//            its children, and holds none. A node that only carries a value has no cancellation of its own: `source` is
+//            the nearest ancestor (or itself) that has, and children are registered there. All under the channel's
+//            lock, but for what is constant.
+// Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a
+//                        reference (a child whose last handle is going away cannot be had any more, and need not be);
+//                        unlock; wake those that wait on the channel
 //                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
 //                     3  leave the parent's list
 //                     4  start the functions and request stop, of all nodes from 1 and 2
 //                     5  the other cancel of a node that is done already waits until its whole subtree is
-//            join     lock the parent's source: done already: cancel the child at once; else link it, and unlink it again if the child is done by then
+//            join     lock the parent's source: done already: cancel the child at once; else link it, and unlink it
+//                     again if the child is done by then
 //            end      the last handle is gone: leave the parent's list under its lock, and stop the deadline's timer
-// Complete   Every cancel() returns with the whole subtree done, also one of two at the same time, or one inside the other's tree. A cancel that makes a node
-//            with
-//            children done holds that node's `spreading` through steps 1 and 2, with those of the nodes below that it has come to; step 5 takes and gives
-//            back that lock. So does a cancel that finds a child done already, by another that began there. A node without children needs none of this.
-//            No deadlock: a node's `spreading` is taken after those of its ancestors only. No wait for the program's code, nor for oneself: 1 and 2 run
-//            inside the runtime, where goroutines neither park nor stand still; functions and stop callbacks begin when the locks are free.
+// Complete   Every cancel() returns with the whole subtree done, also one of two at the same time, or one inside the
+//            other's tree. A cancel that makes a node with children done holds that node's `spreading` through steps 1
+//            and 2, with those of the nodes below that it has come to; step 5 takes and gives back that lock. So does a
+//            cancel that finds a child done already, by another that began there. A node without children needs none of
+//            this. No deadlock: a node's `spreading` is taken after those of its ancestors only. No wait for the
+//            program's code, nor for oneself: 1 and 2 run inside the runtime, where goroutines neither park nor stand
+//            still; functions and stop callbacks begin when the locks are free.
 // Order      `spreading` of ancestors, `spreading`, one node's lock. No other lock is held while another is taken.
-// Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the runtime. It knows its node weakly.
-//            A plain thread's passes whatever runs meanwhile; a goroutine's is forgotten when its run() returns, as the goroutine is. A child relies on
-//            its parent's earlier deadline, instead of a timer of its own, only if that is on our clock and will not be forgotten before its own.
+// Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the
+//            runtime. It knows its node weakly. A plain thread's passes whatever runs meanwhile; a goroutine's is
+//            forgotten when its run() returns, as the goroutine is. A child relies on its parent's earlier deadline,
+//            instead of a timer of its own, only if that is on our clock and will not be forgotten before its own.
 //            One on another clock is looked at again on that clock when its time should have come.
-// Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine but for the moment when a deadline passes.
+// Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine but for the
+//            moment when a deadline passes.
 #pragma once
 
 #include <memory>
@@ -46,7 +52,7 @@ struct cancel_registration {
     platform::ranked_lock<platform::lock_rank::object> lock;
     std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: it is gone, or done
-    bool dropped = false;               // lock: it was gone first, and nobody has asked yet
+    bool dropped = false;               // lock: it was gone first, and was not asked for yet
     std::uint32_t run = 0;              // constant once registered: in which run a goroutine did it; 0: a plain thread
 };
 
@@ -55,13 +61,15 @@ timed_call* as_timed_call(deadline_call* c) noexcept;  // for tests
 
 // A std::stop_callback and its node, on the heap by itself.
 //
-// Problem    Whoever destroys a std::stop_callback waits until it has run, unless he is the thread that runs it. The standard library compares threads,
-//            and goroutines change theirs: one that has begun request_stop() on this thread, and was interrupted just before or in the callback, may
-//            be on another by now, and then a goroutine on this one does not wait for it.
+// Problem    The destructor of a std::stop_callback waits until it has run, unless its own thread is the one that runs
+//            it. The standard library compares threads, and goroutines change theirs: one that has begun request_stop()
+//            on this thread, and was interrupted just before or in the callback, may be on another by now, and then a
+//            goroutine on this one does not wait for it.
 // Protocol   So the link, with its stop_callback, is deleted by the node's end where that is known to be safe:
-//            on a plain thread; no stop has been requested: one that is from here on is another thread's, since a goroutine changes its thread only where
-//            it parks; or the callback is through. Else it may be about to run, or be forgotten in the midst of a list: a thread of its own deletes
-//            it, for which the standard library waits as it should.
+//            on a plain thread; no stop has been requested: one that is from here on is another thread's, since a
+//            goroutine changes its thread only where it parks; or the callback is through. Else it may be about to run,
+//            or be forgotten in the midst of a list: a thread of its own deletes it, for which the standard library
+//            waits as it should.
 struct stop_link {
     struct request {
         stop_link* link;
@@ -82,7 +90,8 @@ static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
 class context_node final : public chan_core {
 public:
-    // value: err() and deadline are the parent's. cancel, deadline, stop_token: it has its own. detached, todo: it has none.
+    // value: err() and deadline are the parent's. cancel, deadline, stop_token: it has its own. detached, todo: it has
+    // none.
     enum class kind : unsigned char { value, cancel, deadline, stop_token, detached, todo };
 
     context_node(kind k, chan_handle parent) noexcept;
@@ -93,7 +102,7 @@ public:
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
-    // Once, before anybody else knows it. `moment`: of another clock, or null.
+    // Once, before any other thread knows it. `moment`: of another clock, or null.
     void set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause);
     void set_stop_token(std::stop_token token);                         // the same
     std::stop_token get_stop_token();

@@ -1,10 +1,12 @@
 // file.cpp - files by name, and what files can do that streams cannot.
 //
-// Problem    Nothing tells when a file on a disk is "ready": its calls wait in the kernel. So all of them but a read of what is in the page cache run in
-//            blocking(), which hands the processor on if they last.
-// Errors     System calls are made raw: a goroutine may be on another thread after blocking(), where errno is another one.
-// open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO could not be opened to write before somebody reads, and to
-//            read it would seem to be at its end; so it is opened as it is, and set to O_NONBLOCK afterwards (io_adopt).
+// Problem    Nothing tells when a file on a disk is "ready": its calls wait in the kernel. So all of them but a read of
+//            what is in the page cache run in blocking(), which hands the processor on if they last.
+// Errors     System calls are made raw: a goroutine may be on another thread after blocking(), where errno is another
+//            one.
+// open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO could not be
+//            opened to write before it has a reader, and to read it would seem to be at its end; so it is opened as it
+//            is, and set to O_NONBLOCK afterwards (io_adopt).
 // Source     Go 1.24 os/file_unix.go, internal/poll/fd_unix.go.
 // Tests      tests/fs/file_test.cpp, tests/go/os_pipe_test.cpp
 #include <algorithm>
@@ -38,7 +40,7 @@ long call_blocking(Call call) {
     }
 }
 
-// ---- open --------------------------------------------------------------------------------------------------------------------------------
+// ---- open -----------------------------------------------------------------------------------------------------------
 
 // -1: neither to read nor to write.
 int flags_of(open_mode mode) noexcept {
@@ -183,7 +185,7 @@ file file::adopt(int fd) {
     return f;
 }
 
-// ---- at an offset ----------------------------------------------------------------------------------------------------------------------------
+// ---- at an offset ---------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -291,7 +293,7 @@ std::size_t file::pwrite(const_buffer b, std::uint64_t offset) {
     return n;
 }
 
-// ---- the rest ----------------------------------------------------------------------------------------------------------------------------
+// ---- the rest -------------------------------------------------------------------------------------------------------
 
 std::uint64_t file::seek(std::int64_t offset, from whence, std::error_code& ec) {
     const long origin = whence == from::begin ? SEEK_SET : whence == from::current ? SEEK_CUR : SEEK_END;
@@ -342,7 +344,7 @@ void file::sync_data() {
     or_throw("sync", descriptor_, [this](std::error_code& ec) { return sync_data(ec), 0; });
 }
 
-// ---- whole files -----------------------------------------------------------------------------------------------------------------------------
+// ---- whole files ----------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -1,7 +1,8 @@
 // pipe.cpp - pipes.
 //
-// A read from a pipe that brings less than there was room for has emptied it (poll/descriptor.h, "Short read"), and the end of all writers is an edge of its
-// own. That holds for pipes which we have made: one that is adopted may be in packet mode (O_DIRECT), where each read ends at a packet.
+// A read from a pipe that brings less than there was room for has emptied it (poll/descriptor.h, "Short read"), and the
+// end of all writers is an edge of its own. That holds for pipes which we have made: one that is adopted may be in
+// packet mode (O_DIRECT), where each read ends at a packet.
 #include "fs/pipe.h"
 
 #include <cerrno>

@@ -1,11 +1,15 @@
 // process.cpp - child processes.
 //
-// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other threads; in blocking(), since it waits
-//            for the exec. The child's ends of pipes are moved above 2, so that putting them into their places overwrites none of them.
-// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under the lock of the child's state, and
-//            closes the channels for which everybody waits. Without pidfd (before Linux 5.3) a thread for each child waits instead.
-// Lifetime   The state belongs to the handle and to whoever watches the child; so a dropped handle changes nothing for the child.
-// kill       under the same lock: as long as the status has not been fetched the number is the child's. Through the pidfd even if somebody else has fetched it.
+// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other
+//            threads; in blocking(), since it waits for the exec. The child's ends of pipes are moved above 2, so that
+//            putting them into their places overwrites none of them.
+// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under
+//            the lock of the child's state, and closes the channels on which all waiters wait. Without pidfd (before
+//            Linux 5.3) a thread for each child waits instead.
+// Lifetime   The state belongs to the handle and to the watcher of the child; so a dropped handle changes nothing for
+//            the child.
+// kill       under the same lock: as long as the status has not been fetched the number is the child's. Through the
+//            pidfd even if the program itself has fetched it.
 // Source     Go 1.24 os/exec_unix.go, os/pidfd_linux.go, os/exec/exec.go.
 // Tests      tests/fs/process_test.cpp
 #include <cerrno>
@@ -73,7 +77,7 @@ namespace {
     throw io_error(ec, what + ": " + detail::cause_text(ec));
 }
 
-// ---- how to start it -------------------------------------------------------------------------------------------------------------------------
+// ---- how to start it ------------------------------------------------------------------------------------------------
 
 void check_text(const std::string& s) {
     if (s.find('\0') != std::string::npos) throw std::invalid_argument("process: a zero byte in \"" + std::string(s.c_str()) + "\"");
@@ -222,7 +226,7 @@ process::process(std::vector<std::string> command, const process_options& option
 
 void process::start(std::vector<std::string> command, const process_options& options) {
     if (command.empty() || command[0].empty()) throw std::invalid_argument("process: an empty command");
-    // What is inherited instead would go where nobody meant it to.
+    // What is inherited instead would go where it was not meant to.
     if (options.input == process_stream::output || options.output == process_stream::output) {
         throw std::invalid_argument("process: process_stream::output is for the standard error only");
     }
@@ -263,9 +267,9 @@ void process::start(std::vector<std::string> command, const process_options& opt
     state_ = std::move(child);
 }
 
-// ---- its end -----------------------------------------------------------------------------------------------------------------------------
+// ---- its end --------------------------------------------------------------------------------------------------------
 
-// Makes somebody wait for its end. An error: it is dead, and reaped.
+// Makes the watcher, or a thread, wait for its end. An error: it is dead, and reaped.
 int process::state::watch(std::shared_ptr<state> self) noexcept {
     const bool may = fs::use_pidfd.load(std::memory_order_relaxed) && !platform::under_valgrind();
     const long fd = may ? platform::raw_syscall(SYS_pidfd_open, pid, 0) : -ENOSYS;
@@ -303,7 +307,8 @@ void process::state::happened() noexcept {
 
 // On a plain thread.
 void process::state::fetch_status() noexcept {
-    // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back even when the child has ended.
+    // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back
+    // even when the child has ended.
     siginfo_t how{};
     while (platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT, 0) == -EINTR) {
     }
@@ -313,7 +318,7 @@ void process::state::fetch_status() noexcept {
     ended = true;
     if (pidfd >= 0) fs::unwatch_descriptor(pidfd);
     fs::close_number(std::exchange(pidfd, -1));
-    if (result < 0 || how.si_pid != pid) return;  // somebody else has it
+    if (result < 0 || how.si_pid != pid) return;  // the program itself has fetched it
     if (how.si_code == CLD_EXITED) {
         status.code = how.si_status;
     } else {
@@ -332,7 +337,7 @@ bool process::state::send_signal(int signal, int& error) noexcept {
     return result == 0;
 }
 
-// ---- the handle --------------------------------------------------------------------------------------------------------------------------
+// ---- the handle -----------------------------------------------------------------------------------------------------
 
 int process::id() const noexcept { return state_ != nullptr ? state_->pid : -1; }
 
@@ -376,11 +381,12 @@ bool process::kill(int signal) {
     return sent;
 }
 
-// ---- run ---------------------------------------------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// All that goes in and comes out, as it is ready, by one who waits for all of it: so a child that waits to be read from is not waited for to read.
+// All that goes in and comes out, as it is ready, by one goroutine that waits for all of it: so a child that waits to
+// be read from is not waited for to read.
 class conversation {
 public:
     conversation(process& p, const_buffer input, process::result& into) : child_(p), input_(input), result_(into), room_(64 << 10) {}

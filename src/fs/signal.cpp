@@ -1,19 +1,23 @@
 // signal.cpp - signals as messages, and as the end of a context.
 //
 // Problem    A handler may do almost nothing: no locks, no memory. And a signal comes whatever goroutines do.
-// Data       arrived[s]: how often signal s has come since it was last looked at. Under the registry's lock: the channels, with their sets of signals; for each
-//            signal how many channels want it, and what it did before the first of them.
-// Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: takes the bell's count, then for each s the number, and sends it that often to each
-//            channel that wants it. The ring comes after the count and the look after the bell, so nothing is missed.
+// Data       arrived[s]: how often signal s has come since it was last looked at. Under the registry's lock: the
+//            channels, with their sets of signals; for each signal how many channels want it, and what it did before
+//            the first of them.
+// Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: takes the bell's count, then for each s the
+//            number, and sends it that often to each channel that wants it. The ring comes after the count and the look
+//            after the bell, so nothing is missed.
 // Contexts   A signal_context has a channel without room, listed as the others are, with the context that a signal
 //            cancels. The watcher notes under the lock which signal was the first, and cancels afterwards, without the
 //            lock, for that runs the program's stop callbacks. It holds the context then, not the channel: a
 //            signal_context that ends meanwhile does not wait for it.
-// Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off the list under the lock, under which it
-//            is sent to: so whatever is listed is there. A send to a channel without handles is lost with it.
+// Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off
+//            the list under the lock, under which it is sent to: so whatever is listed is there. A send to a channel
+//            without handles is lost with it.
 // Handler    runs with every signal blocked: the one of preemption would otherwise find the alternate stack in use.
 // Order      Between different signals none: the kernel has none either.
-// Source     Go 1.24 runtime/sigqueue.go, os/signal/signal.go. Differs: no goroutine that receives; counted, not merged.
+// Source     Go 1.24 runtime/sigqueue.go, os/signal/signal.go. Differs: no goroutine that receives; counted, not
+//            merged.
 // Tests      tests/fs/signal_test.cpp
 #include <bit>
 #include <cerrno>
@@ -35,7 +39,8 @@
 #include "sched/preempt.h"
 #include "stack/sanitizer.h"
 
-// ThreadSanitizer's sigaction keeps a signal back until its thread calls something that it knows; ours sleep in the kernel by calls that it does not.
+// ThreadSanitizer's sigaction keeps a signal back until its thread calls something that it knows; ours sleep in the
+// kernel by calls that it does not.
 extern "C" int __sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
 
 namespace dunlin {
@@ -65,7 +70,7 @@ private:
     const std::unique_ptr<int[]> buffer_;
 };
 
-// ---- the handler -----------------------------------------------------------------------------------------------------------------------------
+// ---- the handler ----------------------------------------------------------------------------------------------------
 
 DUNLIN_NOT_INSTRUMENTED void on_signal(int signal) noexcept {
     __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);  // pairs with the exchange in deliver_signals(), for order only
@@ -78,7 +83,7 @@ DUNLIN_NOT_INSTRUMENTED void on_signal(int signal) noexcept {
     return result == 0 ? 0 : errno;
 }
 
-// ---- who wants what --------------------------------------------------------------------------------------------------------------------------
+// ---- wanted signals -------------------------------------------------------------------------------------------------
 
 struct wish {
     unsigned channels = 0;
@@ -111,7 +116,8 @@ struct registry {
         const bool ours = change_action(signal, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal;
         if (ours) change_action(signal, &w.before, nullptr);
     }
-    // Of the signals in `all` those that are not in `left`. The first that fails undoes the rest; its number, and `error`.
+    // Of the signals in `all` those that are not in `left`. The first that fails undoes the rest; its number, and
+    // `error`.
     int add_all(std::uint64_t all, int& error) noexcept {
         for (std::uint64_t left = all; left != 0; left &= left - 1) {
             const int signal = std::countr_zero(left) + 1;
@@ -146,7 +152,7 @@ void signal_core::end(chan_core* c) noexcept {
     fs::end_watching();
 }
 
-// ---- what may be asked for -------------------------------------------------------------------------------------------------------------------
+// ---- what may be asked for ------------------------------------------------------------------------------------------
 
 const char* why_not(int signal) noexcept {
     switch (signal) {
@@ -248,7 +254,7 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t cap
 
 receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) { return signal_channel(signals, 16, ec); }
 
-// ---- the watcher's part ------------------------------------------------------------------------------------------------------------------------
+// ---- the watcher's part ---------------------------------------------------------------------------------------------
 
 namespace {
 

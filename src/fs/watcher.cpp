@@ -127,7 +127,8 @@ void unwatch_descriptor(int fd) noexcept {
     platform::raw_syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, fd, platform::syscall_arg(&unused));
 }
 
-// May interrupt ThreadSanitizer itself, so it is not instrumented; nor does it call what is: the builtins stay in this function, std::atomic's members may not.
+// May interrupt ThreadSanitizer itself, so it is not instrumented; nor does it call what is: the builtins stay in this
+// function, std::atomic's members may not.
 DUNLIN_NOT_INSTRUMENTED void ring() noexcept {
     const std::uint64_t one = 1;
     platform::raw_syscall(SYS_write, __atomic_load_n(&bell, __ATOMIC_RELAXED), platform::syscall_arg(&one), sizeof one);

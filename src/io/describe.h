@@ -12,7 +12,8 @@ namespace dunlin::detail {
 // What went wrong, as it stands at the end of a line.
 std::string cause_text(std::error_code ec);
 
-// How messages call what has no address; a file's path, for instance. Before others know it. Without memory it stays nameless.
+// How messages call what has no address; a file's path, for instance. Before others know it. Without memory it stays
+// nameless.
 void give_name(io_descriptor* d, std::string_view text) noexcept;
 
 // The network's part: how a socket is called.

@@ -51,7 +51,8 @@ end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_
 void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
     park::waiter w;
     netpoll::poll_node n(&w);
-    const std::int64_t deadline_ns = d->deadline_ns(dir);  // queue_for_edge() looks whether it still holds; who sets another one later wakes us
+    const std::int64_t deadline_ns = d->deadline_ns(dir);  // queue_for_edge() looks whether it still holds; a later
+                                                           // change of it wakes us
     n.several = limit != nullptr || deadline_ns != netpoll::no_deadline_ns;
     w.enter();
     w.prepare(sched::wait_reason::io_wait, where);

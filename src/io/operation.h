@@ -1,9 +1,11 @@
-// operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and connect is made of this.
+// operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and
+// connect is made of this.
 //
-// Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? attempt; nothing there: context done? wait for an edge
-//            (poll/descriptor.h). Whoever waits is woken by an edge, a close, a new deadline, his deadline or his context, and looks again from the top.
-// Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too; but for ETIMEDOUT, which is
-//            errc::peer_silent: as a code std::errc::timed_out is a deadline of the caller's.
+// Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? attempt; nothing there:
+//            context done? wait for an edge (poll/descriptor.h). A waiter is woken by an edge, a close, a new deadline,
+//            its deadline or its context, and looks again from the top.
+// Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too; but
+//            for ETIMEDOUT, which is errc::peer_silent: as a code std::errc::timed_out is a deadline of the caller's.
 #pragma once
 
 #include <cerrno>
@@ -35,13 +37,15 @@ inline std::error_code system_error_code(long error) noexcept {
 bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
 
 bool is_cancelled(const wait_limit* limit) noexcept;
-// False and `ec`: what the call wants is not there, and its context is done. A context ends waits: what is there is had all the same.
+// False and `ec`: what the call wants is not there, and its context is done. A context ends waits: what is there is had
+// all the same.
 bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 
 // Returns after an edge, or when may_go_on() must look again. Throws std::bad_alloc.
 void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
 
-// In the gate, from construction to destruction; waits for it if others are. Not in: `ec` says why. A null descriptor is a closed one.
+// In the gate, from construction to destruction; waits for it if others are. Not in: `ec` says why. A null descriptor
+// is a closed one.
 class turn {
 public:
     turn(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec) : d_(d), direction_(dir) {
@@ -83,15 +87,16 @@ private:
     descriptor* d_;
 };
 
-// With the turn. `attempt(fd)` returns what the system call returned, or -errno. The result of the first that does not say EAGAIN, or -1 and `ec`.
-// `seen` is the edge before that attempt.
+// With the turn. `attempt(fd)` returns what the system call returned, or -errno. The result of the first that does not
+// say EAGAIN, or -1 and `ec`. `seen` is the edge before that attempt.
 template <class Attempt>
 long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec, std::uint32_t& seen,
     Attempt attempt) {
     for (;;) {
         if (!may_go_on(d, dir, limit, ec)) return -1;
         seen = d->edges(dir);
-        // Something may be there whose edge has not been told yet. With a wait ahead that is soon enough; else the kernel is asked.
+        // Something may be there whose edge has not been told yet. With a wait ahead that is soon enough; else the
+        // kernel is asked.
         if (!d->known_drained(dir, seen) || is_cancelled(limit)) {
             const long n = attempt(d->fd());
             if (n >= 0) return n;

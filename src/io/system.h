@@ -1,6 +1,7 @@
 // system.h - the system calls that move bytes. Result: a count, or -errno; errno itself is left alone.
 //
-// Under a sanitizer libc's functions are called instead, which it knows: it checks the buffers, and that what is read was written before.
+// Under a sanitizer libc's functions are called instead, which it knows: it checks the buffers, and that what is read
+// was written before.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +18,8 @@ namespace dunlin::io {
 inline constexpr std::size_t most_at_once = std::size_t{1} << 30;
 inline std::size_t at_most(std::size_t n) noexcept { return n < most_at_once ? n : most_at_once; }
 
-// errno's address must not be kept over a switch to another thread: asked for and read in one function that is never inlined.
+// errno's address must not be kept over a switch to another thread: asked for and read in one function that is never
+// inlined.
 template <class Call>
 [[gnu::noinline]] long by_libc(Call call) noexcept {
     const long n = call();
@@ -64,7 +66,8 @@ inline long system_writev(int fd, const iovec* parts, int count) noexcept {
     }
 }
 
-// New descriptors. Only ThreadSanitizer need be told of them: it keeps for each number what happened before its last write.
+// New descriptors. Only ThreadSanitizer need be told of them: it keeps for each number what happened before its last
+// write.
 inline long system_socket(int family, int type) noexcept {
     if constexpr (stack::thread_sanitizing) {
         return by_libc([=] { return static_cast<long>(::socket(family, type, 0)); });

@@ -1,10 +1,11 @@
 // dial.cpp - connecting.
 //
-// One        socket, connect(); EINPROGRESS: wait until it can be written to, and ask SO_ERROR. A Unix socket whose backlog is full says EAGAIN and no edge
-//            comes of it: tried again, 1 ms later and then up to 50 ms.
-// Several    RFC 8305 ("happy eyeballs"): the families by turns, beginning with the one that the resolver prefers; the next attempt begins when 250 ms have
-//            passed or an earlier one has failed. Each runs in a goroutine of its own and sends its outcome to a channel that has room for all, so that nobody
-//            waits for those who come too late: their connections are closed with the channel.
+// One        socket, connect(); EINPROGRESS: wait until it can be written to, and ask SO_ERROR. A Unix socket whose
+//            backlog is full says EAGAIN and no edge comes of it: tried again, 1 ms later and then up to 50 ms.
+// Several    RFC 8305 ("happy eyeballs"): the families by turns, beginning with the one that the resolver prefers; the
+//            next attempt begins when 250 ms have passed or an earlier one has failed. Each runs in a goroutine of its
+//            own and sends its outcome to a channel that has room for all, so that no attempt is waited for that comes
+//            too late: its connection is closed with the channel.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -92,7 +93,7 @@ io_descriptor* connect_once(const network& n, const address& to, const wait_limi
     return nullptr;
 }
 
-// ---- several addresses -------------------------------------------------------------------------------------------------------------------
+// ---- several addresses ----------------------------------------------------------------------------------------------
 
 std::vector<address> families_by_turns(const std::vector<address>& all) {
     std::vector<address> first, second, result;
@@ -120,7 +121,7 @@ void start_attempt(const outcomes& to_here, const network& n, const address& to,
     });
 }
 
-// Null: nobody has finished by then; `ec` if the context is done.
+// Null: no attempt has finished by then; `ec` if the context is done.
 std::unique_ptr<outcome> next_outcome(const outcomes& c, const wait_limit& until, std::error_code& ec, const std::source_location& where) {
     detail::element_slot<std::unique_ptr<outcome>> slot;
     switch (detail::channel_receive(detail::handle_access::core(c), &slot.value, &until, where)) {
@@ -195,7 +196,8 @@ io_descriptor* connect_to(const network& n, const address& to, const wait_limit*
     const std::source_location& where) {
     for (int again = self_connects_allowed;; --again) {
         io_descriptor* d = connect_once(n, to, limit, options, ec, where);
-        // A port of this machine that nobody listens at may be given to the very socket that dials it: it is then connected to itself.
+        // A port of this machine without a listener may be given to the very socket that dials it: it is then connected
+        // to itself.
         if (!remember_ends(d) || io::kind_of(d) != kind::tcp) return d;
         d->release();
         if (again == 0) {

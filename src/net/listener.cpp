@@ -1,11 +1,13 @@
 // listener.cpp - listening and accepting.
 //
-// Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog, so that no further edge comes: the
-//            goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again. A close of a descriptor in this process is not waited for
-//            longer than that, and one elsewhere (ENFILE) would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection
-//            that is accepted already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the listener is
-//            closed, or its limit comes, before.
-// Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2) says to treat so.
+// Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog,
+//            so that no further edge comes: the goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again.
+//            A close of a descriptor in this process is not waited for longer than that, and one elsewhere (ENFILE)
+//            would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection that is accepted
+//            already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the
+//            listener is closed, or its limit comes, before.
+// Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2)
+//            says to treat so.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -50,7 +52,8 @@ private:
     std::int64_t ns_ = first_pause_ns;
 };
 
-// Sleeps, unless the listener is closed, its deadline comes, or the context is done before: whoever looks again finds that out.
+// Sleeps, unless the listener is closed, its deadline comes, or the context is done before: the caller's next look
+// finds that out.
 void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
     wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
     // An edge (another connection) ends it early, which does not matter; a close as well, which does.
@@ -109,7 +112,7 @@ stream accept_stream(io_descriptor* d, const wait_limit* limit, std::error_code&
     return io_access::make<stream>(accepted);
 }
 
-// ---- listening -----------------------------------------------------------------------------------------------------------------------------
+// ---- listening ------------------------------------------------------------------------------------------------------
 
 std::error_code bind_and_listen(int fd, const network& n, const address& at, const listen_options& options) noexcept {
     const auto done = [](long result) { return system_error_code(-result); };
@@ -228,7 +231,7 @@ listener& listener::operator=(listener&& other) noexcept {
 }
 
 void listener::close() noexcept {
-    // Before those who accept are woken: they may listen at the same path again.
+    // Before the acceptors are woken: they may listen at the same path again.
     const bool first = has_path_.exchange(false, std::memory_order_relaxed);
     if (first) platform::raw_syscall(SYS_unlinkat, AT_FDCWD, platform::syscall_arg(path_.c_str()), 0);
     detail::io_close(descriptor_);

@@ -46,7 +46,7 @@ void close_once(const chan<char>& c) {
 
 class table {
 public:
-    // Null: nobody asks that. Else the caller is one of its waiters.
+    // Null: no flight asks that. Else the caller is one of its waiters.
     flight_ptr join(const question& q) noexcept {
         const section mine(lock_);
         return join_here(q);

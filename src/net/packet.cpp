@@ -59,7 +59,8 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
 
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
-    // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again after a while.
+    // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again
+    // after a while.
     const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
     for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
         std::uint32_t seen;
@@ -101,7 +102,8 @@ packet_conn listen_within(std::string_view network_name, std::string_view text, 
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
     if (ec) return {};
-    // A port that was left a moment ago must not be shared with who has it now, which is what SO_REUSEADDR means for datagrams.
+    // A port that was left a moment ago must not be shared with the socket that has it now, which is what SO_REUSEADDR
+    // means for datagrams.
     listen_options own = options;
     own.reuse_address = false;
     return io_access::make<packet_conn>(open_bound(*n, addresses, own, ec));
@@ -125,7 +127,7 @@ packet_conn dial_within(std::string_view network_name, std::string_view text, co
 
 }  // namespace
 
-// ---- reading and writing -------------------------------------------------------------------------------------------------------------------
+// ---- reading and writing --------------------------------------------------------------------------------------------
 
 std::size_t packet_conn::read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w) {
     return receive(descriptor_, b, &from, nullptr, ec, w);
@@ -231,7 +233,7 @@ std::size_t packet_conn::write_some(const_buffer b, const context& ctx, where_ty
     return checked(n, "write", descriptor_, ec);
 }
 
-// ---- the rest ------------------------------------------------------------------------------------------------------------------------------
+// ---- the rest -------------------------------------------------------------------------------------------------------
 
 address packet_conn::local_address() const { return local_address_of(descriptor_); }
 address packet_conn::remote_address() const { return remote_address_of(descriptor_); }
@@ -249,7 +251,7 @@ void packet_conn::set_send_buffer(std::size_t bytes, std::error_code& ec) noexce
     ec = set_option_of(descriptor_, SOL_SOCKET, SO_SNDBUF, size_option(bytes));
 }
 
-// ---- making them ---------------------------------------------------------------------------------------------------------------------------
+// ---- making them ----------------------------------------------------------------------------------------------------
 
 packet_conn packet_conn::adopt(int fd, std::error_code& ec) {
     return io_access::make<packet_conn>(adopt_socket(fd, purpose::datagrams, ec));

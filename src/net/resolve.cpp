@@ -52,7 +52,7 @@ std::vector<address> resolve_for(std::string_view network_name, std::string_view
     return {};
 }
 
-// ---- what is known here ------------------------------------------------------------------------------------------------------------------
+// ---- what is known here ---------------------------------------------------------------------------------------------
 
 bool is_localhost(std::string_view host) noexcept {
     constexpr std::string_view name = "localhost";
@@ -89,7 +89,8 @@ std::vector<address> any_address(int family, std::uint16_t port) {
 
 bool is_any(const address& a) { return a.host() == "::" || a.host() == "0.0.0.0"; }
 
-// A number, as libc does not read it (it takes a port modulo 65536, and forgives blanks and signs), or a service's name.
+// A number, as libc does not read it (it takes a port modulo 65536, and forgives blanks and signs), or a service's
+// name.
 std::uint16_t port_of(const network& n, const std::string& text, std::error_code& ec) {
     std::uint16_t number = 0;
     ec.clear();

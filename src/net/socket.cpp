@@ -111,7 +111,7 @@ const network* find_network(std::string_view name) noexcept {
 
 int make_socket(int family, int type) noexcept {
     const int fd = static_cast<int>(io::system_socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK));
-    // As in Go: whoever names a broadcast address means it.
+    // As in Go: a caller that names a broadcast address means it.
     if (fd >= 0 && type == SOCK_DGRAM && family != AF_UNIX) set_option(fd, SOL_SOCKET, SO_BROADCAST, 1);
     return fd;
 }

@@ -44,8 +44,9 @@ io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept
 // What a socket that another part of the program has made is to be used as.
 enum class purpose : std::uint8_t { connection, listener, datagrams };
 
-// Such a socket; null and `ec`, and `fd` is still the caller's, as it was. std::errc::not_a_socket; wrong_protocol_type: a socket of another type
-// (SOCK_SEQPACKET is none of ours); invalid_argument: it listens and should not, or the other way round.
+// Such a socket; null and `ec`, and `fd` is still the caller's, as it was. std::errc::not_a_socket;
+// wrong_protocol_type: a socket of another type (SOCK_SEQPACKET is none of ours); invalid_argument: it listens and
+// should not, or the other way round.
 io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept;
 [[noreturn]] void throw_adopt_error(int fd, purpose p, std::error_code ec);
 
@@ -59,14 +60,15 @@ void set_option_or_throw(io_descriptor* d, const char* what, int level, int name
 std::error_code set_option_of(io_descriptor* d, int level, int name, int value) noexcept;
 inline int size_option(std::size_t bytes) noexcept { return static_cast<int>(std::min<std::size_t>(bytes, INT32_MAX)); }
 
-// What the kernel says of one end. An IPv4 address that a socket for both families has, ::ffff:127.0.0.1, is an IPv4 address here.
+// What the kernel says of one end. An IPv4 address that a socket for both families has, ::ffff:127.0.0.1, is an IPv4
+// address here.
 address from_kernel(const void* sockaddr, unsigned size) noexcept;
 // When it can no longer be asked (closed, or reset by the peer): what remember_ends() has noted.
 address local_address_of(io_descriptor* d) noexcept;
 address remote_address_of(io_descriptor* d) noexcept;
 
-// Notes the addresses of a socket that is bound or connected, before others know it. `remote`: what is known of the peer already. True: both are the same.
-// Nothing for null.
+// Notes the addresses of a socket that is bound or connected, before others know it. `remote`: what is known of the
+// peer already. True: both are the same. Nothing for null.
 bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
 
 // An IP address without a port; for AF_UNSPEC of either family. None: without `ec` it may be a name; with
@@ -81,7 +83,7 @@ inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, un
 [[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec,
     std::string_view detail = {});
 
-// For tests: called when a connection has been made and nobody knows it yet.
+// For tests: called when a connection has been made and its caller does not know it yet.
 extern platform::atomic<void (*)() noexcept> when_connected;
 
 // Connects a socket to one address. Null and `ec`.

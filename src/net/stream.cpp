@@ -48,7 +48,7 @@ void stream::close_read() {
 address stream::local_address() const { return local_address_of(descriptor_); }
 address stream::remote_address() const { return remote_address_of(descriptor_); }
 
-// ---- options -------------------------------------------------------------------------------------------------------------------------------
+// ---- options --------------------------------------------------------------------------------------------------------
 
 void stream::set_no_delay(bool on, std::error_code& ec) noexcept { ec = set_option_of(descriptor_, IPPROTO_TCP, TCP_NODELAY, on); }
 
@@ -112,7 +112,7 @@ void stream::set_send_buffer(std::size_t bytes) {
     or_throw("set send_buffer of", descriptor_, [&](std::error_code& ec) { set_send_buffer(bytes, ec); });
 }
 
-// ---- pairs ---------------------------------------------------------------------------------------------------------------------------------
+// ---- pairs ----------------------------------------------------------------------------------------------------------
 
 std::pair<stream, stream> stream_pair(std::error_code& ec) {
     int ends[2];

@@ -1,8 +1,8 @@
 // alike.h - goroutines of a report that are alike: in the same state, with the same stack, made at the same place, of
 // the same name and labels. A server's ten thousand connections are one paragraph so.
 //
-// Memory     The world stands still, or the program is about to end: the heap may be locked by whoever was stopped. So it
-//            is mapped, some 100 bytes a goroutine; if there is none, each goroutine is alone.
+// Memory     The world stands still, or the program is about to end: a goroutine that was stopped may hold the heap's
+//            lock. So it is mapped, some 100 bytes a goroutine; if there is none, each goroutine is alone.
 // Alike      are those whose keys are equal, 64 bits each made of all that is compared.
 #pragma once
 

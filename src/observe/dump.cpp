@@ -79,7 +79,7 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
     }
 }
 
-// Whoever waits for a mutex would like to know whom to ask.
+// For a goroutine that waits for a mutex: which one holds it.
 void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
     if (const void* mutex = mutex_of(g)) detail::mutex_holder::print(out, mutex);
 }
@@ -202,7 +202,7 @@ namespace dunlin::observe {
 
 namespace {
 
-// Who waits for a mutex, which one, and who holds it. A fixed number of them: the world is stopped.
+// A goroutine that waits for a mutex, the mutex, and its holder. A fixed number of them: the world is stopped.
 struct mutex_wait {
     const goroutine* g;
     std::uint64_t holder;  // its id

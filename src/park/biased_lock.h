@@ -1,29 +1,36 @@
-// biased_lock.h - a lock that costs no atomic operation while everybody who takes it runs on the same processor.
+// biased_lock.h - a lock that costs no atomic operation while all that take it run on the same processor.
 //
-// Problem    Of the 15 ns of a channel operation the lock's compare-and-swap is 8 (it waits until all stores before it are out). Most channels are used by
-//            goroutines of one processor for thousands of operations on end: who readies whom runs next to him. There, being inside the runtime is
-//            exclusion enough: one thread at a time has the processor, and cannot lose it inside.
-// Data       bias_: the processor that may enter without the lock below it, or null      sections (a processor's): the biased locks that its machine is in
+// Problem    Of the 15 ns of a channel operation the lock's compare-and-swap is 8 (it waits until all stores before it
+//            are out). Most channels are used by goroutines of one processor for thousands of operations on end: a
+//            goroutine that is readied runs on the processor of the one that readied it. There, being inside the
+//            runtime is exclusion enough: one thread at a time has the processor, and cannot lose it inside.
+// Data       bias_: the processor that may enter without the lock below it, or null
+//            sections (a processor's): the biased locks that its machine is in
 // Protocol   enter on P, bias_ == P                   enter otherwise
 //            B1  section = this                       R1  take the lock below (mortal_lock.h)
 //            B2  light barrier                        R2  bias_ is another processor Q: bias_ = null
 //            B3  bias_ == P: in                       R3  heavy barrier (membarrier: every thread executes a fence)
 //            B4  else section = null, enter otherwise R4  wait while one of Q's sections is this one
 //            leave: section = null (release)          leave: unlock the lock below
-// Proof      R3 is a fence in the thread on Q too. If it falls after B1, R4 sees the section, and waits for its end, whose release it acquires. If it falls
-//            before B1, B3 comes after it and sees the null of R2. While bias_ is P, nobody else is in: R4 has passed for them or R1 excludes them;
-//            P's own machine is one thread.
-//            (that B3 may be relaxed) Only P gives P the bias. What it guards was written last by P's machines, who hand P over in order, or before P took
-//            the lock below.
-// Bias       is given under the lock below, to a processor that has come so many times on end; taken away it costs 7 to 11 us, as much as a thousand
-//            compare-and-swaps, so that is how often; and sixteen times as often after each time it had to be taken away.
-//            A lock may be born with a bias to its maker's processor: most channels live and die on one. When a few of those had to be taken away, this
-//            program's channels are of another kind, and no more are given.
-// Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in which everybody takes them, as with
-//            any locks. Channels take the first places, heaps of timers, whose locks are taken under theirs, the last.
-// End        The lock below may be destroyed by whoever has just had it, and leaving with the bias touches the processor only: so may this one. Others may
-//            be on their way out, but must not be on their way in.
-// Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m` null).
+// Proof      R3 is a fence in the thread on Q too. If it falls after B1, R4 sees the section, and waits for its end,
+//            whose release it acquires. If it falls before B1, B3 comes after it and sees the null of R2. While bias_
+//            is P, no thread but P's machine is in: R4 has passed for the others or R1 excludes them; P's own machine
+//            is one thread.
+//            (that B3 may be relaxed) Only P gives P the bias. What it guards was written last by P's machines, which
+//            hand P over in order, or before P took the lock below.
+// Bias       is given under the lock below, to a processor that has come so many times on end; taken away it costs 7 to
+//            11 us, as much as a thousand compare-and-swaps, so that is how often; and sixteen times as often after
+//            each time it had to be taken away.
+//            A lock may be born with a bias to its maker's processor: most channels live and die on one. When a few of
+//            those had to be taken away, this program's channels are of another kind, and no more are given.
+// Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in
+//            which all take them, as with any locks. Channels take the first places, heaps of timers, whose locks are
+//            taken under theirs, the last.
+// End        The last holder may destroy the lock below as soon as it has let go, and leaving with the bias touches the
+//            processor only: so it may destroy this one too. Others may be on their way out, but must not be on their
+//            way in.
+// Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m`
+//            null).
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp
 #pragma once
 
@@ -54,7 +61,8 @@ public:
             sched::processor* p = sched::processor_of(m);
             if (p != nullptr && bias_.load(std::memory_order_relaxed) == p) [[likely]] {
                 DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr, "a place is used for two biased locks at once");
-                // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's writes all the same.
+                // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's
+                // writes all the same.
                 p->sections[place].store(this, std::memory_order_release);         // B1
                 ++p->operations;
                 platform::light_barrier();                                         // B2
@@ -99,7 +107,7 @@ private:
 
     platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
     platform::mortal_lock lock_;
-    sched::processor* last_ = nullptr;              // lock_: who came last
+    sched::processor* last_ = nullptr;              // lock_: which one came last
     std::uint32_t on_end_ = 0;                      // lock_: how often
     std::uint32_t wanted_ = first_bias_after;       // lock_
 };

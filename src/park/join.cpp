@@ -1,13 +1,15 @@
 // join.cpp - see join.h.
 //
-// goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the waiter of whoever joins. The end exchanges 1 into
-// it (sched/goroutine.cpp, end_goroutine); the joiner exchanges 0 for his waiter by CAS. Whoever comes second acts: the end wakes the waiter, or the
-// joiner sees 1 and does not park. One joiner at a time: a task handle is not shared.
+// goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the joiner's waiter. The end
+// exchanges 1 into it (sched/goroutine.cpp, end_goroutine); the joiner exchanges 0 for its waiter by CAS. The second of
+// the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a task handle
+// is not shared.
 //
-// A joiner that may give up must not be found by an end that is under way when he goes: he waits in the lot instead, and leaves a 2 here, for good.
+// A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the lot
+// instead, and leaves a 2 here, for good.
 //
-// A holder that lets the goroutine go exchanges 3 into it. Whoever comes second puts the descriptor back: the end, which finds the 3, or the holder, which
-// finds the 1.
+// A holder that lets the goroutine go exchanges 3 into it. The second of the two puts the descriptor back: the end,
+// which finds the 3, or the holder, which finds the 1.
 // A task that is detached leaves an heir: the address of a goroutine that is made and not started, with bit 2 set. The
 // end starts it, and it drops what the task would have dropped, outside the runtime.
 #include "park/join.h"
@@ -111,7 +113,7 @@ void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
     }
     lot_bucket& b = bucket_of(join_address(child));
     // Pairs with announce() (lot.h, A2 and B2), after the exchange of `join` by the end.
-    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // he has given up, or will find it ended
+    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // the joiner has given up, or will find it ended
     b.lock.lock();
     // By now the descriptor may be another goroutine's, whose joiner is none of ours.
     wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;

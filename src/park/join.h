@@ -7,25 +7,25 @@
 
 namespace dunlin::park {
 
-// Waits until the joinable goroutine `child` has ended: in place if it has not begun and is the youngest here, else parked.
-// From a goroutine or a plain thread. Everything the child did happens before the return.
+// Waits until the joinable goroutine `child` has ended: in place if it has not begun and is the youngest here, else
+// parked. From a goroutine or a plain thread. Everything the child did happens before the return.
 void join(sched::goroutine* child, const std::source_location& where) noexcept;
 
 // True if it has ended.
 bool has_ended(const sched::goroutine* child) noexcept;
 
-// Runs goroutines of `group` that have not begun and are the youngest of this processor, one after the other, while `more()` says so and
-// there is stack left. Returns at once on a plain thread.
+// Runs goroutines of `group` that have not begun and are the youngest of this processor, one after the other, while
+// `more()` says so and there is stack left. Returns at once on a plain thread.
 template <class More>
 void run_group_in_place(const void* group, const std::source_location& where, More more) noexcept;
 
-// Whoever joins with a limit waits in the lot, at this address (sync/task_wait.cpp). False: the child has ended already.
+// A joiner with a limit waits in the lot, at this address (sync/task_wait.cpp). False: the child has ended already.
 bool announce_join_in_lot(sched::goroutine* child) noexcept;
 inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
 
-// Nobody will join `child`: its descriptor goes back to the pool when it has ended. Any thread.
+// `child` will not be joined: its descriptor goes back to the pool when it has ended. Any thread.
 void detach(sched::goroutine* child) noexcept;
-// Nobody will join: the end of `child` starts g, which has been made and not started. False: the child has ended
+// `child` will not be joined: its end starts g, which has been made and not started. False: the child has ended
 // already.
 bool leave_to_heir(sched::goroutine* child, sched::goroutine* g) noexcept;
 

@@ -1,22 +1,29 @@
-// lot.h - where those who wait for a mutex, a semaphore, a latch ... stand in line: outside of the objects, keyed by their addresses.
+// lot.h - where waiters for a mutex, a semaphore, a latch ... stand in line: outside of the objects, keyed by their
+// addresses.
 //
-// Problem    It must be legal to destroy an object as soon as one's own lock(), acquire() or wait() has returned, while the other party is still inside
-//            its unlock() or release(). So whoever lets another go on must not touch the object afterwards, not even to look whether somebody sleeps.
-// Data       A table of buckets; an object's address chooses one. A bucket has a lock and a queue for each address that somebody waits for, first come
-//            first served. The front node of a queue is also a node of the bucket's list of addresses, so finding a queue is linear in the number of
-//            addresses waited for in the bucket, and everything else is O(1). A node stands on the stack of its waiter.
-// Alive      While a node of an address is linked, and the bucket's lock held, the object is alive: its waiter has not returned, and must take this
-//            lock before it does, or be woken by whoever takes the node off. So a waker that has found a node may look at the object, if the node's kind
-//            says what it is: the address may have got another object since the waker let go of its own.
+// Problem    It must be legal to destroy an object as soon as one's own lock(), acquire() or wait() has returned, while
+//            the other party is still inside its unlock() or release(). So a waker must not touch the object after it
+//            has let another go on, not even to look whether there is a sleeper.
+// Data       A table of buckets; an object's address chooses one. A bucket has a lock and a queue for each address that
+//            is waited for, first come first served. The front node of a queue is also a node of the bucket's list of
+//            addresses, so finding a queue is linear in the number of addresses waited for in the bucket, and
+//            everything else is O(1). A node stands on the stack of its waiter.
+// Alive      While a node of an address is linked, and the bucket's lock held, the object is alive: its waiter has not
+//            returned, and must take this lock before it does, or be woken by the waker that takes the node off. So a
+//            waker that has found a node may look at the object, if the node's kind says what it is: the address may
+//            have got another object since the waker let go of its own.
 // Protocol   wake                                              wait
 //            A1  change the object's word (seq_cst)            B1  lock the bucket
 //            A2  bucket.waiting == 0 (seq_cst): done           B2  announce(): waiting += 1 (seq_cst)
-//            A3  lock the bucket, take nodes, unlock, wake     B3  the word says that there is nothing to wait for: retract(), out
+//            A3  lock the bucket, take nodes, unlock, wake     B3  the word says that there is nothing to wait for:
+//                                                                  retract(), out
 //                                                              B4  push, unlock, wait
-// Proof      A1, A2, B2 and B3 are in one total order. A2 before B2: A1 is before B3, which sees it. B2 before A2: A3 comes, and its lock after B4.
-//            A primitive whose word has a bit for "somebody waits", changed under the bucket's lock only, needs no A2 (group_counter, shared_mutex);
-//            the mutex, which has no locked instruction in its unlock, has `watched` instead (sync/mutex.cpp).
-// Frozen     Nodes of goroutines whose run() has returned stay linked. They are taken off when they are met at the front of a queue.
+// Proof      A1, A2, B2 and B3 are in one total order. A2 before B2: A1 is before B3, which sees it. B2 before A2: A3
+//            comes, and its lock after B4. A primitive whose word has a bit for "there are waiters", changed under the
+//            bucket's lock only, needs no A2 (group_counter, shared_mutex); the mutex, which has no locked instruction
+//            in its unlock, has `watched` instead (sync/mutex.cpp).
+// Frozen     Nodes of goroutines whose run() has returned stay linked. They are taken off when they are met at the
+//            front of a queue.
 // Source     WebKit's ParkingLot (Pizlo, "Locking in WebKit"); Go's semaTable, runtime/sema.go.
 // Tests      tests/sync/, tests/model/mutex_model_test.cpp
 #pragma once
@@ -58,16 +65,16 @@ public:
     platform::ranked_lock<platform::lock_rank::lot> lock;
     platform::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
     platform::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
-    std::uint32_t idle_looks = 0;           // lock: how many of them in a row found nobody
+    std::uint32_t idle_looks = 0;           // lock: how many of them in a row found no waiter
 
-    // All under the lock. ------------------------------------------------------------------------------------------------------------------
+    // All under the lock. ---------------------------------------------------------------------------------------------
 
     void announce() noexcept { waiting.fetch_add(1, std::memory_order_seq_cst); }
     void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }  // writers have the lock
 
-    // Whoever has waited longest for it; null: nobody.
+    // The waiter that has waited longest for it; null: none.
     lot_node* front(const void* address) noexcept;
-    // Does anybody wait whom a wake would still reach?
+    // Is there a waiter that a wake would still reach?
     bool any(const void* address) noexcept;
     bool any(lot_kind kind) const noexcept;
 
@@ -77,7 +84,7 @@ public:
     // n is linked. Takes back its announcement.
     void remove(lot_node* n) noexcept;
 
-    // The first that nobody else has woken meanwhile, taken off and claimed. The caller wakes it after the unlock.
+    // The first that no other waker has claimed, taken off and claimed. The caller wakes it after the unlock.
     lot_node* pop_claimed(const void* address) noexcept;
     // Its place, if g stands in this bucket; null.
     const lot_node* find(const sched::goroutine* g) const noexcept;
@@ -101,10 +108,11 @@ inline lot_bucket& bucket_of(const void* address) noexcept {
     return the_lot[(reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u) >> (64 - lot_bits)];
 }
 
-// From the destructor of an object: a report of misuse if somebody waits for it.
+// From the destructor of an object: a report of misuse if there is a waiter for it.
 void check_nobody_waits(const void* address, const char* report) noexcept;
 
-// What g waits for in the lot; null: nothing. For reports: looks through the whole lot, which takes tens of microseconds.
+// What g waits for in the lot; null: nothing. For reports: looks through the whole lot, which takes tens of
+// microseconds.
 const void* object_waited_for(const sched::goroutine* g) noexcept;
 
 // To build a chain for wake_all().

@@ -1,4 +1,5 @@
-// wait_queue.h - those who wait for one thing, first come first served. Intrusive; every operation is O(1); guarded by the thing's lock.
+// wait_queue.h - the waiters for one thing, first come first served. Intrusive; every operation is O(1); guarded by the
+// thing's lock.
 #pragma once
 
 #include "park/waiter.h"
@@ -10,7 +11,7 @@ class wait_queue {
 public:
     bool empty() const noexcept { return head_ == nullptr; }
     wait_node* front() const noexcept { return head_; }
-    // Without the lock: who may have been the first, for a prefetch.
+    // Without the lock: what may have been the first, for a prefetch.
     const wait_node* peek() const noexcept { return head_; }
 
     void push_back(wait_node* w) noexcept {
@@ -60,7 +61,8 @@ public:
         w->linked = false;
     }
 
-    // The first that nobody else has woken meanwhile, taken off and claimed; null: there is none. The caller wakes it, after it has unlocked.
+    // The first that no other waker has claimed, taken off and claimed; null: there is none. The caller wakes it, after
+    // it has unlocked.
     wait_node* pop_claimed() noexcept {
         while (wait_node* w = pop_front()) {
             if (w->claim()) return w;
@@ -68,7 +70,7 @@ public:
         return nullptr;
     }
 
-    // Everybody that nobody else has woken, in order, claimed, as a chain through `next`; the queue is empty then.
+    // All that no other waker has claimed, in order, claimed, as a chain through `next`; the queue is empty then.
     wait_node* take_all() noexcept {
         wait_node* first = nullptr;
         wait_node** end = &first;
@@ -84,7 +86,8 @@ private:
     wait_node* tail_ = nullptr;
 };
 
-// Wakes a chain from take_all(). Goroutines are made ready together, and then as many threads woken as there is use for.
+// Wakes a chain from take_all(). Goroutines are made ready together, and then as many threads woken as there is use
+// for.
 inline void wake_all(wait_node* chain) noexcept {
     sched::goroutine_list ready;
     while (chain != nullptr) {

@@ -1,22 +1,26 @@
 // waiter.h - how anything waits, from a goroutine or from a plain thread, for one thing or for several.
 //
-// Data       A waiter stands on the stack of whoever waits. It is of one of two kinds (a third, for coroutines, will need no change in the
-//            primitives): a goroutine, which is parked, or a thread, which sleeps on the waiter's word. A wait_node is its place in the queue of
-//            one thing that it waits for, under that thing's lock. Most wait for one thing and need one node, which the waiter itself is; a
-//            select has one per case, and a deadline or a context is one more.
+// Data       A waiter stands on the stack of the goroutine or thread that waits. It is of one of two kinds (a third,
+//            for coroutines, will need no change in the primitives): a goroutine, which is parked, or a thread, which
+//            sleeps on the waiter's word. A wait_node is its place in the queue of one thing that it waits for, under
+//            that thing's lock. Most wait for one thing and need one node, which the waiter itself is; a select has one
+//            per case, and a deadline or a context is one more.
 // Protocol   wait                                        wake
 //            1  lock the thing; nothing to wait for? out   1  lock the thing, take a node off the queue
-//            2  prepare(); put the node on the queue       2  claim() it; false: somebody else has woken this waiter, take the next node
+//            2  prepare(); put the node on the queue       2  claim() it; false: another waker has woken this waiter,
+//                                                             take the next node
 //            3  unlock                                     3  write its result, unlock
-//            4  wait()                                     4  waiter.wake(); from here on the waiter and its nodes are gone
+//            4  wait()                                     4  waiter.wake(); from here on the waiter and its nodes are
+//                                                             gone
 //            5  waited for several: take the other nodes off their queues
-//            Between 2 and 4 a waker may already do all of its part: prepare() has declared the goroutine waiting, and readying it before it
-//            has left is legal (sched/goroutine.cpp, "Leaving").
-// Rule       Whoever has claimed a node, and nobody else, wakes its waiter, exactly once. A waiter with one node is claimed by whoever takes that off
-//            its queue; one with several by compare-and-swap on `decided_`. A node that was taken off without success may be touched until the
-//            lock is given back: step 5 takes the same lock.
-// Giving up  A waiter that has prepared, and finds that it need not or cannot wait, claims itself with decide(); true: withdraw() and undo step 2; false:
-//            somebody is about to wake it: wait().
+//            Between 2 and 4 a waker may already do all of its part: prepare() has declared the goroutine waiting, and
+//            readying it before it has left is legal (sched/goroutine.cpp, "Leaving").
+// Rule       The waker that has claimed a node, and no other, wakes its waiter, exactly once. A waiter with one node is
+//            claimed by the waker that takes the node off its queue; one with several by compare-and-swap on
+//            `decided_`. A node that was taken off without success may be touched until the lock is given back: step 5
+//            takes the same lock.
+// Giving up  A waiter that has prepared, and finds that it need not or cannot wait, claims itself with decide(); true:
+//            withdraw() and undo step 2; false: a waker is about to wake it: wait().
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -54,7 +58,8 @@ public:
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
 
-    // Step 2. A goroutine must be inside the runtime from before the thing's lock is taken (enter()): with the lock held it must not lose its processor.
+    // Step 2. A goroutine must be inside the runtime from before the thing's lock is taken (enter()): with the lock
+    // held it must not lose its processor.
     void prepare(sched::wait_reason reason, const std::source_location& where) noexcept {
         if (goroutine_ != nullptr) sched::prepare_to_park(goroutine_, reason, where);
     }
@@ -69,7 +74,8 @@ public:
         }
     }
 
-    // The same for a plain thread, until a moment of the monotonic clock. False: that is past, and nobody has woken it yet.
+    // The same for a plain thread, until a moment of the monotonic clock. False: that is past, and it has not been
+    // woken yet.
     bool wait_on_thread_until(std::int64_t deadline_ns) noexcept {
         platform::check_usable();
         while (word_.load(std::memory_order_acquire) == 0) {
@@ -83,13 +89,15 @@ public:
         if (goroutine_ != nullptr) {
             sched::ready(goroutine_);
         } else {
-            // Release publishes what the waker wrote. The waiter may be gone at once after the store; waking a word nobody owns any more is harmless.
+            // Release publishes what the waker wrote. The waiter may be gone at once after the store; waking a word
+            // that has no owner any more is harmless.
             word_.store(1, std::memory_order_release);
             platform::futex_wake(word_);
         }
     }
 
-    // The same by whoever has been inside the runtime since before he claimed it, as enter() said; null: on a plain thread.
+    // The same by a waker that has been inside the runtime since before it claimed the waiter. m is what enter() said;
+    // null: on a plain thread.
     void wake_from(sched::machine* m) noexcept {
         if (goroutine_ != nullptr && m != nullptr) {
             sched::ready_inside_runtime(m, goroutine_);
@@ -98,8 +106,8 @@ public:
         }
     }
 
-    // For a waiter with several nodes: true for the first who asks. Acquire-release: the node's result is published by the wake, but whoever gives
-    // up must see that another was first.
+    // For a waiter with several nodes: true for the first caller. Acquire-release: the node's result is published by
+    // the wake, but a waiter that gives up must see that another was first.
     bool decide(wait_node* by) noexcept {
         wait_node* nobody = nullptr;
         return decided_.compare_exchange_strong(nobody, by, std::memory_order_acq_rel, std::memory_order_acquire);
@@ -131,7 +139,8 @@ public:
     // Valid while inside the runtime.
     sched::machine* machine() const noexcept { return machine_; }
 
-    // The run() of a frozen goroutine has returned: nothing reaches it any more, and what is meant for somebody must not go to it.
+    // The run() of a frozen goroutine has returned: nothing reaches it any more, and what is handed to a waiter must
+    // not go to it.
     bool lost() const noexcept { return goroutine_ != nullptr && goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen; }
 
 private:
@@ -146,8 +155,8 @@ inline bool wait_node::claim() noexcept {
     return !several || who->decide(this);
 }
 
-// Inside the runtime for a scope, on a goroutine; nothing on a plain thread. Whoever takes a lock of the runtime must be. May stand inside another one,
-// and in a timer's fire().
+// Inside the runtime for a scope, on a goroutine; nothing on a plain thread. A caller that takes a lock of the runtime
+// must be. May stand inside another one, and in a timer's fire().
 class runtime_section {
 public:
     runtime_section() noexcept : machine_(sched::current_machine()) {

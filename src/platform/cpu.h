@@ -11,10 +11,12 @@ namespace dunlin::platform {
 
 inline constexpr std::size_t cache_line = 64;
 
-// Two lines: the adjacent-line prefetcher of x86 makes neighbours share, so state of different owners stays 128 bytes apart.
+// Two lines: the adjacent-line prefetcher of x86 makes neighbours share, so state of different owners stays 128 bytes
+// apart.
 inline constexpr std::size_t false_sharing_range = 128;
 
-// Tells the CPU that this is a spin loop. About 25 ns on the machines measured, 1 ns on others: never count time with it.
+// Tells the CPU that this is a spin loop. About 25 ns on the machines measured, 1 ns on others: never count time with
+// it.
 inline void pause() noexcept {
     if (simulation* s = simulation_here()) return s->pause();
 #if defined(__x86_64__)
@@ -39,8 +41,9 @@ inline bool is_spin_hint(const std::uint8_t* code) noexcept {
 
 inline void prefetch(const void* address) noexcept { __builtin_prefetch(address, 1, 3); }
 
-// Of a variable that is declared here and defined in another file of the library: it is linked together with whoever uses it, so its address needs no table, as
-// -fPIC would have it (-fvisibility=hidden is about definitions only). Two instructions of 53 of a mutex's lock and unlock.
+// Of a variable that is declared here and defined in another file of the library: it is linked together with its users,
+// so its address needs no table, as -fPIC would have it (-fvisibility=hidden is about definitions only). Two
+// instructions of 53 of a mutex's lock and unlock.
 #define DUNLIN_HIDDEN __attribute__((visibility("hidden")))
 
 // A hint that the condition is rare, with the name the rest of the code uses.

@@ -1,4 +1,4 @@
-// cpu_count.h - how many processors to use when nobody says.
+// cpu_count.h - how many processors to use when neither the program nor the environment says.
 //
 // Problem    The number of CPUs of the machine is not what a process may use: it may be bound to some of them
 //            (affinity), and a container may get only so much CPU time in each period (cgroup quota). Using more makes

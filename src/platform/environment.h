@@ -1,4 +1,5 @@
-// environment.h - read settings from the environment. A value that cannot be read is one clear line on stderr and the default, never silence.
+// environment.h - read settings from the environment. A value that cannot be read is one clear line on stderr and the
+// default, never silence.
 #pragma once
 
 #include <cstddef>

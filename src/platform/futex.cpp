@@ -33,9 +33,10 @@ bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t
         return true;
     }
     if (simulation* s = simulation_here()) return s->futex_wait(&word, expected, deadline_ns, std::source_location::current());
-    // The kernel refuses times before the clock's zero (EINVAL), and those who wait would try again for ever.
+    // The kernel refuses times before the clock's zero (EINVAL), and waiters would try again for ever.
     if (deadline_ns < 0) deadline_ns = 0;
-    // WAIT_BITSET takes an absolute time of the monotonic clock; plain WAIT takes a duration, which drifts when it is interrupted.
+    // WAIT_BITSET takes an absolute time of the monotonic clock; plain WAIT takes a duration, which drifts when it is
+    // interrupted.
     const timespec deadline{static_cast<time_t>(deadline_ns / 1'000'000'000), static_cast<long>(deadline_ns % 1'000'000'000)};
     return futex(word, FUTEX_WAIT_BITSET_PRIVATE, expected, &deadline, FUTEX_BITSET_MATCH_ANY) != -ETIMEDOUT;
 }

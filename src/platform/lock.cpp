@@ -23,9 +23,10 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = looks(8) *
 
 [[gnu::noinline, gnu::cold]] void futex_lock::lock_slow() noexcept {
     for (int round = 0; round < spin_rounds; ++round) {
-        // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS. Relaxed: a hint.
+        // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS. Relaxed:
+        // a hint.
         if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
-        // Somebody sleeps or is about to, and it has not been unlocked since: most likely its owner does not run.
+        // A waiter sleeps or is about to, and the lock has not been released since: most likely its owner does not run.
         if (round >= enough_rounds && wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
     }

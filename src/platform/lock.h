@@ -1,42 +1,52 @@
 // lock.h - the mutual exclusion that the runtime itself uses.
 //
-// Problem    Runtime locks are held for tens of nanoseconds, by threads that the kernel may preempt at any moment. Every yield, park and channel
-//            operation takes one, nearly always free: its price is the price of two atomic operations, of which one can be saved.
-// Guarantee  Mutual exclusion in eight bytes, constant-initialised; an uncontended pair is one atomic operation and no call; errno is never
-//            changed; what one owner wrote the next one sees. No fairness: a newcomer may pass a thread that is just being woken. Not
-//            recursive. Unlocking a free lock stops the process.
+// Problem    Runtime locks are held for tens of nanoseconds, by threads that the kernel may preempt at any moment.
+//            Every yield, park and channel operation takes one, nearly always free: its price is the price of two
+//            atomic operations, of which one can be saved.
+// Guarantee  Mutual exclusion in eight bytes, constant-initialised; an uncontended pair is one atomic operation and no
+//            call; errno is never changed; what one owner wrote the next one sees. No fairness: a newcomer may pass a
+//            thread that is just being woken. Not recursive. Unlocking a free lock stops the process.
 //
-// Data       held_: 0 free, 1 locked        waiters_, one word: how many threads sleep or are about to; whether one that was woken is on its way; how many
-//            have been woken (16 bits, wrapping). They sleep on this word.
+// Data       held_: 0 free, 1 locked
+//            waiters_, one word: how many threads sleep or are about to; whether one that was woken is on its way; how
+//            many have been woken (16 bits, wrapping). They sleep on this word.
 //
 // Protocol   lock                                       unlock
 //            L1  CAS held 0 -> 1: have it               U1  held = 0 (release)
 //            L2  spin a while on L1, see below          U2  light barrier (membarrier.h: for the compiler only)
-//            L3  count += 1                             U3  nobody counted, or one is on his way: done
+//            L3  count += 1                             U3  no waiter counted, or one is on its way: done
 //            L4  on the way = 0, remember the word      U4  CAS: on the way = 1, woken += 1; wake one
 //            L5  heavy barrier (every thread fences); not at first, see below
 //            L6  CAS held 0 -> 1: have it, L8
 //            L7  the word is as remembered: sleep (the kernel looks again); CAS as L6; failed: L4
 //            L8  have it: on the way = 0 and count -= 1, in one step
 //
-// Proof      (that a sleeper is woken) Let S sleep, and U be the unlock that ends the ownership because of which L6 failed. The fence that L5 makes in U's
-//            thread falls before U1 or after it. After: U1 is visible to L6, which does not find this ownership any more. Before: U3 sees S counted. If it
-//            sees nobody on the way, U4 changes the word: S wakes, or, if it did not sleep yet, finds the word changed; or U4 wakes another, or its CAS
-//            fails, because somebody else has done U4. If it sees one on the way, that was set after S's L4, which cleared it (or S's own sight of the
-//            word includes it, and then it was cleared): so the word has changed since S remembered it, and S does not sleep, or has been woken, or
-//            another was, who is awake: he gets the lock and wakes the next one in his unlock, or clears the mark himself (L4), with a barrier of his own.
-//            Without the mark every unlock would be a system call for as long as the one that was woken first takes to get a processor.
-// At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a hundred come for the lock there are a
-//            hundred of them. So L5 is left out at first and the sleep ends by itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. What an
-//            unlock overlooks meanwhile, for it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer, costs the rest of that sleep.
-//            Where the sleeper of the last paragraph is woken and has no barrier of his own, his sleep has an end: S waits for that.
-//            L2 ends early when somebody sleeps already: the owner has most likely lost its CPU, and perhaps to the one that spins.
+// Proof      (that a sleeper is woken) Let S sleep, and U be the unlock that ends the ownership because of which L6
+//            failed. The fence that L5 makes in U's thread falls before U1 or after it. After: U1 is visible to L6,
+//            which does not find this ownership any more. Before: U3 sees S counted. If it sees none on the way, U4
+//            changes the word: S wakes, or, if it did not sleep yet, finds the word changed; or U4 wakes another, or
+//            its CAS fails, because another unlocker has done U4. If it sees one on the way, that was set after S's L4,
+//            which cleared it (or S's own sight of the word includes it, and then it was cleared): so the word has
+//            changed since S remembered it, and S does not sleep, or has been woken, or another was. That one is awake:
+//            it gets the lock and wakes the next one in its unlock, or clears the mark itself (L4), with a barrier of
+//            its own. Without the mark every unlock would be a system call for as long as the one that was woken first
+//            takes to get a processor.
+// At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a
+//            hundred come for the lock there are a hundred of them. So L5 is left out at first and the sleep ends by
+//            itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. What an unlock overlooks meanwhile, for
+//            it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer, costs the rest of that
+//            sleep. Where the sleeper of the last paragraph is woken and has no barrier of its own, its sleep has an
+//            end: S waits for that.
+//            L2 ends early when a waiter sleeps already: the owner has most likely lost its CPU, perhaps to the
+//            spinner.
 //            lock_in_a_crowd() gives its turn away (sched_yield) eight times between L2 and L3.
-// Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for any other lock.
-// Rejected   One word with 0, 1 and 2 for "locked, and somebody sleeps" (Drepper, "Futexes Are Tricky"): the unlock must be an exchange, 4.3 of 9 ns.
-//            Ticket lock: a preempted thread stops all that come after it. Spinning only: with more threads than processors the owner
-//            cannot run.
-//            (FUTEX_WAKE fences before it looks for sleepers, FUTEX_WAIT looks at the word under the lock of its queue: the kernel's part.)
+// Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for
+//            any other lock.
+// Rejected   One word with 0, 1 and 2 for "locked, with sleepers" (Drepper, "Futexes Are Tricky"): the unlock must be
+//            an exchange, 4.3 of 9 ns. Ticket lock: a preempted thread stops all that come after it. Spinning only:
+//            with more threads than processors the owner cannot run.
+//            (FUTEX_WAKE fences before it looks for sleepers, FUTEX_WAIT looks at the word under the lock of its queue:
+//            the kernel's part.)
 // Tests      tests/platform/lock_test.cpp, tests/model/lock_model_test.cpp
 #pragma once
 
@@ -62,8 +72,9 @@ public:
         }
     }
 
-    // For threads that come in crowds and have nothing to lose: a waiter gives its turn away a few times before it sleeps. Of a hundred that sleep each is
-    // woken by the one before it, 2 to 50 us later; and it is among them, most likely, that the owner waits for its turn.
+    // For threads that come in crowds and have nothing to lose: a waiter gives its turn away a few times before it
+    // sleeps. Of a hundred that sleep each is woken by the one before it, 2 to 50 us later; and it is among them, most
+    // likely, that the owner waits for its turn.
     void lock_in_a_crowd() noexcept {
         if (!try_lock()) [[unlikely]] {
             lock_in_a_crowd_slow();
@@ -88,11 +99,11 @@ public:
         }
     }
 
-    // For assertions only: true says that somebody has the lock, not who.
+    // For assertions only: true says that a thread has the lock, not which.
     bool is_locked() const noexcept { return held_.load(std::memory_order_relaxed) != 0; }
 
 private:
-    // waiters_: count in bits 0 to 14, "one is on his way" in bit 15, how many have been woken above.
+    // waiters_: count in bits 0 to 14, "one is on its way" in bit 15, how many have been woken above.
     static constexpr std::uint32_t on_the_way = 1u << 15;
     static constexpr std::uint32_t one_woken = 1u << 16;
     static constexpr bool wants_a_wake(std::uint32_t word) noexcept { return static_cast<std::uint16_t>(word - 1) < on_the_way - 1; }
@@ -106,7 +117,8 @@ private:
     platform::atomic<std::uint32_t> waiters_{0};  // any thread
 };
 
-// What the runtime declares its locks as: one with its place in their order, which checking builds check (lock_check.h).
+// What the runtime declares its locks as: one with its place in their order, which checking builds check
+// (lock_check.h).
 template <lock_rank rank>
 class ranked_lock : private futex_lock {
 public:

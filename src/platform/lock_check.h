@@ -1,16 +1,19 @@
 // lock_check.h - the order of the runtime's locks as data, and a check in debug and sanitizer builds that it is kept.
 //
-// Rules      K1  A thread takes locks in the order of their ranks: each one above all that it holds. Ranks marked `several` may follow themselves; the
-//                protocol of such a lock says in which order.
-//            K2  No lock of the runtime is taken where the monitor may stop the thread: it is inside the runtime (in_runtime), in an
-//                unstoppable_section, or no machine's thread. Else a goroutine could stand still for seconds with the lock in its hand.
-//            K3  The rescuer's rule: under a lock that the monitor waits for, nothing is waited for that a stopped goroutine may hold. malloc's locks
-//                are such, so no memory is allocated or freed there; nor is it by the monitor itself, ever.
+// Rules      K1  A thread takes locks in the order of their ranks: each one above all that it holds. Ranks marked
+//                `several` may follow themselves; the protocol of such a lock says in which order.
+//            K2  No lock of the runtime is taken where the monitor may stop the thread: it is inside the runtime
+//                (in_runtime), in an unstoppable_section, or no machine's thread. Else a goroutine could stand still
+//                for seconds with the lock in its hand.
+//            K3  The rescuer's rule: under a lock that the monitor waits for, nothing is waited for that a stopped
+//                goroutine may hold. malloc's locks are such, so no memory is allocated or freed there; nor is it by
+//                the monitor itself, ever.
 //            K4  The monitor takes no other locks than those.
-// Why        The monitor hands processors to goroutines that stand still with a lock in their hand. If it waited, itself or through the owner of a
-//            lock, for one of those, no thread would be left to make them go on: the process would hang for good.
-// Checked    by every lock() in checking builds (K1, K2, K4), and for K3 by a hook in the sanitizers' malloc (watch_allocations). In other builds all of
-//            this is empty.
+// Why        The monitor hands processors to goroutines that stand still with a lock in their hand. If it waited,
+//            itself or through the owner of a lock, for one of those, no thread would be left to make them go on: the
+//            process would hang for good.
+// Checked    by every lock() in checking builds (K1, K2, K4), and for K3 by a hook in the sanitizers' malloc
+//            (watch_allocations). In other builds all of this is empty.
 // Tests      tests/platform/lock_check_test.cpp, tests/sched/rescue_stress_test.cpp
 #pragma once
 

@@ -1,7 +1,7 @@
 // membarrier.h - one side of a Dekker handshake paid by the rare party alone.
 //
-// A worker thread raises a flag with a plain store each time it enters the runtime. Whoever wants to take its P calls
-// heavy_barrier(), which makes every thread of the process execute a full barrier; after it, either the worker sees the P gone or the
+// A machine raises a flag with a plain store each time it enters the runtime. A taker of its P calls heavy_barrier(),
+// which makes every thread of the process execute a full barrier; after it, either the machine sees the P gone or the
 // taker sees the flag. Cost: 0.3 us while no other thread runs, 7 to 11 us when one does (measured in a VM; an IPI).
 // Where the kernel refuses (gVisor, old seccomp filters) light_barrier() becomes a real fence: 5 ns on each entry.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace dunlin::platform {
 
-// True when the kernel does the work. Set before the first constructor of the program that can call the library, and constant from then on: a plain bool, one
-// instruction less in each light_barrier() than an atomic one.
+// True when the kernel does the work. Set before the first constructor of the program that can call the library, and
+// constant from then on: a plain bool, one instruction less in each light_barrier() than an atomic one.
 DUNLIN_HIDDEN extern bool asymmetric_barriers;
 
-// Registers the process. Called by itself when the program (or the library) is loaded; `allow` is false if DUNLIN_BARRIERS=symmetric. For tests: `false`
-// forces the symmetric form; no other thread may use the library then.
+// Registers the process. Called by itself when the program (or the library) is loaded; `allow` is false if
+// DUNLIN_BARRIERS=symmetric. For tests: `false` forces the symmetric form; no other thread may use the library then.
 void init_barriers(bool allow = true) noexcept;
 
 // After the flag's store, before the load that must not pass it.

@@ -37,7 +37,7 @@ inline constexpr std::size_t huge_page_size = std::size_t{2} << 20;
 // `alignment` is a power of two. Null when the system refuses, with the reason (ENOMEM, EAGAIN) in *error.
 std::byte* reserve(std::size_t bytes, std::size_t alignment = huge_page_size, int* error = nullptr) noexcept;
 
-// Returns what reserve() gave; anybody's next mapping may get the addresses.
+// Returns what reserve() gave; any later mapping may get the addresses.
 void release(memory_range range) noexcept;
 
 // Advice on transparent huge pages, and a name for /proc/self/maps. No effect on kernels built without them.
@@ -49,8 +49,8 @@ void name_range(memory_range range, const char* name) noexcept;
 // allows. False if a range was refused (locked memory) and keeps its pages; the others are freed all the same.
 bool give_back(std::span<const memory_range> ranges) noexcept;
 
-// What there is for stacks, in bytes: of a thread's (RLIMIT_STACK; 8 MiB if that is unlimited), and addresses of the process in all (by the CPU, RLIMIT_AS,
-// or because the kernel counts what is reserved as memory).
+// What there is for stacks, in bytes: of a thread's (RLIMIT_STACK; 8 MiB if that is unlimited), and addresses of the
+// process in all (by the CPU, RLIMIT_AS, or because the kernel counts what is reserved as memory).
 struct stack_space {
     std::size_t of_a_thread;
     std::size_t addresses;

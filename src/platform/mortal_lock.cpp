@@ -21,7 +21,7 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
 [[gnu::noinline, gnu::cold]] void mortal_lock::lock_slow() noexcept {
     std::int64_t sleep_ns = first_sleep_ns;
-    // Longer each time: where others take the lock again and again, for long, only who watches sees it free.
+    // Longer each time: where others take the lock again and again, for long, only a waiter that watches sees it free.
     for (int spin_rounds = first_spin_rounds;; spin_rounds = std::min(2 * spin_rounds, longest_spin_rounds)) {
         for (int round = 0; round < spin_rounds; ++round) {
             // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS.
@@ -29,7 +29,7 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
             pause();
         }
         check_usable();  // in the child of a fork() its owner may be missing
-        futex_wait_until(held_, 1, now_ns() + sleep_ns);  // if it is still held; nobody wakes
+        futex_wait_until(held_, 1, now_ns() + sleep_ns);  // if it is still held; there is no wake
         sleep_ns = std::min(2 * sleep_ns, longest_sleep_ns);
     }
 }

@@ -1,14 +1,18 @@
-// mortal_lock.h - a lock that may be destroyed, with the object that it guards, by whoever has just had it.
+// mortal_lock.h - a lock that may be destroyed, with the object that it guards, by its last holder.
 //
-// Problem    What one thread's unlock lets another see may be the last thing that keeps the object alive: the value that says "all are done" is received, and
-//            the channel goes, while the sender is still inside its unlock. The futex_lock (lock.h) looks there for sleepers once it has let go.
-// Guarantee  Mutual exclusion in four bytes, constant-initialised; an uncontended pair is one atomic operation and no call; unlock() is one store and does not
-//            touch the lock after it. errno is never changed. No fairness. Not recursive. Unlocking a free lock stops the process.
-// Waiting    Nobody is woken, because nobody may look who sleeps: whoever waits spins for some microseconds, longer than any section lasts, and if the owner
-//            has lost its CPU meanwhile, sleeps and looks again, at first after 20 us, each time after twice as long, up to 1 ms. Each look is twice as
-//            long as the one before, up to sixteen times: where others take the lock again and again only who watches sees it free.
-// Rejected   One word that says who sleeps, given away with a compare-and-swap: half as much again for a channel that two processors use at once (43 and 65 ns;
-//            docs/decisions/013-lock.md).
+// Problem    What one thread's unlock lets another see may be the last thing that keeps the object alive: the value
+//            that says "all are done" is received, and the channel goes, while the sender is still inside its unlock.
+//            The futex_lock (lock.h) looks there for sleepers once it has let go.
+// Guarantee  Mutual exclusion in four bytes, constant-initialised; an uncontended pair is one atomic operation and no
+//            call; unlock() is one store and does not touch the lock after it. errno is never changed. No fairness. Not
+//            recursive. Unlocking a free lock stops the process.
+// Waiting    No waiter is woken, because an unlocker must not look for sleepers. A waiter spins for some microseconds,
+//            longer than any section lasts, and if the owner has lost its CPU meanwhile, sleeps and looks again, at
+//            first after 20 us, each time after twice as long, up to 1 ms. Each look is twice as long as the one
+//            before, up to sixteen times: where others take the lock again and again only a waiter that watches sees it
+//            free.
+// Rejected   One word that says whether there are sleepers, given away with a compare-and-swap: half as much again for
+//            a channel that two processors use at once (43 and 65 ns; docs/decisions/013-lock.md).
 // Tests      tests/platform/lock_test.cpp, tests/go/chan_stress_test.cpp (AChannelMayEndAsSoonAsItsLastValueIsThere)
 #pragma once
 

@@ -5,7 +5,8 @@
 
 namespace dunlin::platform {
 
-// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). Not shared: each owner has its own.
+// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). Not shared: each owner has
+// its own.
 class random_source {
 public:
     explicit constexpr random_source(std::uint64_t seed = 0) noexcept : state_(seed) {}

@@ -1,10 +1,10 @@
 // simulated.h - the seam: where a simulation takes the place of the operating system.
 //
 // In the checking build (the preset `sim`) the platform's calls ask here first: on a thread that runs a simulation they
-// go to it, and each virtual thread of that (src/sim) has what a real one would have of the kernel. In every other build
-// simulation_here() is a constant null, and the compiler leaves the question out. Atomic variables have the same question
-// (<dunlin/detail/checked_atomic.hpp>). This header is the only one besides <dunlin/detail/atomic.hpp> that asks which
-// build it is.
+// go to it, and each virtual thread of that (src/sim) has what a real one would have of the kernel. In every other
+// build simulation_here() is a constant null, and the compiler leaves the question out. Atomic variables have the same
+// question (<dunlin/detail/checked_atomic.hpp>). This header is the only one besides <dunlin/detail/atomic.hpp> that
+// asks which build it is.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>

@@ -1,7 +1,7 @@
 // syscall.h - system calls that leave errno alone.
 //
-// A goroutine may be on another thread after a call into the runtime, and compilers keep the address of errno; what the runtime itself
-// does must therefore never write errno. The result is the kernel's: a value, or -error.
+// A goroutine may be on another thread after a call into the runtime, and compilers keep the address of errno; what the
+// runtime itself does must therefore never write errno. The result is the kernel's: a value, or -error.
 #pragma once
 
 #include <sys/syscall.h>

@@ -1,4 +1,5 @@
-// text.h - build a message without malloc, locale or stdio, so that it can be built in a signal handler or with the heap in ruins.
+// text.h - build a message without malloc, locale or stdio, so that it can be built in a signal handler or with the
+// heap in ruins.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +44,8 @@ private:
     char buffer_[1024];
 };
 
-// As Go's time.Duration: "1h2m3.5s", "1.25ms", "-3s"; no more than milliseconds of what is longer than a second. In every locale.
+// As Go's time.Duration: "1h2m3.5s", "1.25ms", "-3s"; no more than milliseconds of what is longer than a second. In
+// every locale.
 std::string duration_text(std::int64_t ns);
 
 }  // namespace dunlin::platform

@@ -25,8 +25,9 @@ namespace dunlin::platform {
 
 namespace {
 
-// The scheduler needs little, but on_thread_stack() promises what any thread has; less where ten thousand of them would not fit into a quarter of the
-// addresses; and under a sanitizer, which writes an eighth as much when the thread begins.
+// The scheduler needs little, but on_thread_stack() promises what any thread has; less where ten thousand of them would
+// not fit into a quarter of the addresses; and under a sanitizer, which writes an eighth as much when the thread
+// begins.
 std::size_t worker_stack_bytes() noexcept {
 #if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
     return 2 << 20;
@@ -107,7 +108,8 @@ unsigned count_threads() noexcept {
 
 namespace {
 
-// "running", or the number of the call, its six arguments, the stack pointer and the address of the instruction; "-1", and the last two, in a page fault.
+// "running", or the number of the call, its six arguments, the stack pointer and the address of the instruction; "-1",
+// and the last two, in a page fault.
 std::size_t read_current_call(pid_t tid, char* text, std::size_t size) noexcept {
     text_writer path(-1);
     path << "/proc/self/task/" << static_cast<int>(tid) << "/syscall" << std::string_view("\0", 1);
@@ -135,8 +137,8 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return wait;
     char* after = nullptr;
     if (std::strtol(text, &after, 10) != SYS_futex) return wait;
-    // The word slept for is the first of a pthread_mutex_t, whose third is its owner; or the third (__wrphase_futex) or fourth (__writers_futex) of a
-    // pthread_rwlock_t, whose seventh is its writer: the fifth or fourth from here.
+    // The word slept for is the first of a pthread_mutex_t, whose third is its owner; or the third (__wrphase_futex) or
+    // fourth (__writers_futex) of a pthread_rwlock_t, whose seventh is its writer: the fifth or fourth from here.
     int words[5] = {};
     const void* address = reinterpret_cast<const void*>(std::strtoull(after, nullptr, 16));
     // Another thing may be there by now, or nothing: the kernel reads it.
@@ -151,7 +153,8 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
 
 namespace {
 
-// The 39th word of /proc/self/task/TID/stat, of which the second is in brackets and may contain anything; -1: cannot be told.
+// The 39th word of /proc/self/task/TID/stat, of which the second is in brackets and may contain anything; -1: cannot be
+// told.
 int last_cpu(pid_t tid) noexcept {
     text_writer path(-1);
     path << "/proc/self/task/" << static_cast<int>(tid) << "/stat" << std::string_view("\0", 1);
@@ -202,7 +205,8 @@ void use_leftover_time(pid_t tid) noexcept {
 }
 
 std::int64_t thread_cpu_ns(pid_t tid) noexcept {
-    // The clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED below the complement of its number (linux/posix-timers.h).
+    // The clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED below the complement of its number
+    // (linux/posix-timers.h).
     timespec t{};
     const long clock = static_cast<long>((~static_cast<unsigned>(tid) << 3) | 6u);
     if (raw_syscall(SYS_clock_gettime, static_cast<int>(clock), syscall_arg(&t)) != 0) return 0;

@@ -21,8 +21,9 @@ int start_thread(void* (*entry)(void*), void* argument) noexcept;
 void begin_thread(const char* name) noexcept;
 }  // namespace detail
 
-// Starts a detached thread that runs kind.main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more threads).
-// The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread creates it.
+// Starts a detached thread that runs kind.main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more
+// threads). The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread
+// creates it.
 template <const thread_kind& kind>
 int start_thread(void* argument) noexcept {
     constexpr auto entry = [](void* a) -> void* {
@@ -55,12 +56,14 @@ unsigned count_threads() noexcept;
 // Does the thread of this process execute, or wait for a CPU? False: it sleeps in the kernel, or is gone. 6 us.
 bool thread_is_running(pid_t tid) noexcept;
 
-// Where a thread of this process that sleeps in the kernel has called it: the address behind the instruction. Null: it does not sleep, or cannot be told.
+// Where a thread of this process that sleeps in the kernel has called it: the address behind the instruction. Null: it
+// does not sleep, or cannot be told.
 const void* thread_sleeps_at(pid_t tid) noexcept;
 
-// The lock of libc's for which a thread of this process sleeps in the kernel, and the threads that may hold it: the numbers that stand where a mutex keeps
-// its owner, and a read-write lock its writer. A null lock: the thread does not sleep for one, or it cannot be told (libc is not glibc; the kernel does not
-// say). The readers that hold a read-write lock are not noted anywhere.
+// The lock of libc's for which a thread of this process sleeps in the kernel, and the threads that may hold it: the
+// numbers that stand where a mutex keeps its owner, and a read-write lock its writer. A null lock: the thread does not
+// sleep for one, or it cannot be told (libc is not glibc; the kernel does not say). The readers that hold a read-write
+// lock are not noted anywhere.
 struct lock_wait {
     const void* lock = nullptr;
     std::array<pid_t, 3> owners{};
@@ -68,12 +71,12 @@ struct lock_wait {
 };
 lock_wait lock_waited_for(pid_t tid) noexcept;
 
-// From here on `second` runs on the CPU where `first`, which sleeps, went to sleep, and `first` comes before it there when
-// it wakes, as far as the kernel lets that be arranged. `second` keeps that. `first` is not touched: what it starts when it
-// wakes would inherit that.
+// From here on `second` runs on the CPU where `first`, which sleeps, went to sleep, and `first` comes before it there
+// when it wakes, as far as the kernel lets that be arranged. `second` keeps that. `first` is not touched: what it
+// starts when it wakes would inherit that.
 void give_right_of_way(pid_t first, pid_t second) noexcept;
-// From here on the thread has only the CPU time for which no other thread of the machine asks, and every thread that wakes
-// comes before it. It keeps that.
+// From here on the thread has only the CPU time for which no other thread of the machine asks, and every thread that
+// wakes comes before it. It keeps that.
 void use_leftover_time(pid_t tid) noexcept;
 
 // CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
@@ -89,15 +92,18 @@ struct thread_use {
 };
 thread_use this_thread_use() noexcept;
 
-// Sleeps of this thread end within a microsecond of their time instead of within fifty. For threads that sleep for the program's timers: of a hundred
-// that sleep in calls of its own the kernel wakes those together that are due within the fifty.
+// Sleeps of this thread end within a microsecond of their time instead of within fifty. For threads that sleep for the
+// program's timers: of a hundred that sleep in calls of its own the kernel wakes those together that are due within the
+// fifty.
 void use_exact_timers() noexcept;
 
-// The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux 6.12 and later; elsewhere
-// nothing). Its share of the CPU stays the same. Threads that it starts have them from the beginning.
+// The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux
+// 6.12 and later; elsewhere nothing). Its share of the CPU stays the same. Threads that it starts have them from the
+// beginning.
 void use_short_turns() noexcept;
 
-// Takes both back from construction to destruction, if the calling thread is one of the runtime's (`ours`): a process that is started meanwhile has neither.
+// Takes both back from construction to destruction, if the calling thread is one of the runtime's (`ours`): a process
+// that is started meanwhile has neither.
 class ordinary_thread {
 public:
     explicit ordinary_thread(bool ours) noexcept;
@@ -117,8 +123,8 @@ struct stack_bounds {
 };
 stack_bounds thread_stack() noexcept;
 
-// An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one is full. One that somebody else
-// gave it stays. Part of the frame that it lives in: a thread's first.
+// An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one
+// is full. One that other code gave it stays. Part of the frame that it lives in: a thread's first.
 class signal_stack {
 public:
     signal_stack() noexcept;

@@ -1,14 +1,19 @@
 // valgrind.h - what valgrind has to be told, and whether it is there.
 //
-// Protocol   Valgrind's "client requests": instructions that rotate a register by a whole turn and then do nothing. A processor executes them in two
-//            nanoseconds; valgrind knows the sequence, reads the request from the block that rax (x4) points to and puts its answer into rdx (x3). Sequence and
-//            numbers are those of valgrind/valgrind.h and fixed for ever; they are written here so that the library is the same wherever it is compiled.
-// Stacks     Valgrind takes a stack pointer that moves by less than 2 MiB for a frame that comes or goes, and marks what lies between: two goroutines'
-//            stacks may be as near. So each slot is registered when it is cut, once (addresses never go back, stack/arena.h), and a move into
-//            another registered stack means nothing. It looks them up one by one: with very many goroutines that park it becomes slow.
-// Memory     What no frame has touched counts as not set, and what is no stack yet as not there: else the search for leaks, at the end, reads all of the
-//            address space that is reserved for stacks (three milliseconds for each goroutine).
-// Not there  Valgrind 3.19, Debian 12's, has no pidfd_open, process_madvise and epoll_pwait2 and complains of each call; the callers do as on an old kernel.
+// Protocol   Valgrind's "client requests": instructions that rotate a register by a whole turn and then do nothing. A
+//            processor executes them in two nanoseconds; valgrind knows the sequence, reads the request from the block
+//            that rax (x4) points to and puts its answer into rdx (x3). Sequence and numbers are those of
+//            valgrind/valgrind.h and fixed for ever; they are written here so that the library is the same wherever it
+//            is compiled.
+// Stacks     Valgrind takes a stack pointer that moves by less than 2 MiB for a frame that comes or goes, and marks
+//            what lies between: two goroutines' stacks may be as near. So each slot is registered when it is cut, once
+//            (addresses never go back, stack/arena.h), and a move into another registered stack means nothing. It looks
+//            them up one by one: with very many goroutines that park it becomes slow.
+// Memory     What no frame has touched counts as not set, and what is no stack yet as not there: else the search for
+//            leaks, at the end, reads all of the address space that is reserved for stacks (three milliseconds for each
+//            goroutine).
+// Not there  Valgrind 3.19, Debian 12's, has no pidfd_open, process_madvise and epoll_pwait2 and complains of each
+//            call; the callers do as on an old kernel.
 // Tests      tests/tools/valgrind_test.py
 #pragma once
 
@@ -54,7 +59,7 @@ inline bool under_valgrind() noexcept { return ask_valgrind(0x1001, 0) != 0; }
 
 inline constexpr std::uintptr_t memcheck = 'M' << 24 | 'C' << 16;
 
-// Memory that nobody may touch until it is a stack.
+// Memory that must not be touched until it is a stack.
 inline void tell_valgrind_of_no_memory(const std::byte* begin, std::size_t bytes) noexcept {
     ask_valgrind(memcheck + 0, 0, reinterpret_cast<std::uintptr_t>(begin), bytes);
 }

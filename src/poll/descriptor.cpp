@@ -28,7 +28,7 @@ void close_number(int fd) noexcept {
     }
 }
 
-// ---- records -----------------------------------------------------------------------------------------------------------------------------
+// ---- records --------------------------------------------------------------------------------------------------------
 
 struct record_store {
     static constexpr unsigned per_slab = 64;
@@ -142,11 +142,11 @@ void descriptor::give_back_record() noexcept {
 }
 
 void descriptor::drop_hold() noexcept {
-    // Acquire-release: whoever gives it back has seen the other's last use.
+    // Acquire-release: the thread that gives it back has seen the other's last use.
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
-// ---- turns -------------------------------------------------------------------------------------------------------------------------------
+// ---- turns ----------------------------------------------------------------------------------------------------------
 
 // True: another has it now.
 bool descriptor::hand_on_turn(direction d) noexcept {
@@ -156,7 +156,7 @@ bool descriptor::hand_on_turn(direction d) noexcept {
     auto* next = static_cast<poll_node*>(s.turns.pop_claimed());
     if (s.turns.empty()) gate_.nobody_waits(d);
     if (next != nullptr) {
-        next->granted = true;  // our place in the gate is his
+        next->granted = true;  // our place in the gate is the next one's
         s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
     }
     lock_.unlock();
@@ -183,11 +183,12 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
     if (s.turns.empty()) gate_.nobody_waits(d);
 }
 
-// ---- how many wait -----------------------------------------------------------------------------------------------------------------------
+// ---- how many wait --------------------------------------------------------------------------------------------------
 
 namespace {
 
-// By plain threads, the monitor, and machines without a processor; the others count on their processor, without a locked instruction.
+// By plain threads, the monitor, and machines without a processor; the others count on their processor, without a
+// locked instruction.
 platform::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
 
 sched::processor* processor_here() noexcept {
@@ -203,8 +204,8 @@ void count_wait() noexcept {
     }
 }
 
-// Release pairs with the acquire loads of waiter_count(): the wait that this ends was counted before, under the descriptor's lock, and who sees the wake
-// sees it.
+// Release pairs with the acquire loads of waiter_count(): the wait that this ends was counted before, under the
+// descriptor's lock, so a thread that sees the wake sees the wait.
 void count_wake() noexcept {
     if (sched::processor* p = processor_here()) {
         p->counts.io_wakes.add_last();
@@ -218,15 +219,17 @@ void count_wake() noexcept {
 std::int64_t descriptor::waiter_count() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    // All wakes before all waits, wherever they were counted: else a wait and its wake that come in between would hide somebody who still waits.
+    // All wakes before all waits, wherever they were counted: else a wait and its wake that come in between would hide
+    // another wait that goes on.
     std::uint64_t wakes = wakes_elsewhere.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get_first();
-    std::uint64_t waits = waits_elsewhere.load(std::memory_order_seq_cst);  // after the heavy barrier of whoever goes to sleep
+    // After the heavy barrier of the machine that goes to sleep.
+    std::uint64_t waits = waits_elsewhere.load(std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < made; ++i) waits += s.processor_at(i)->counts.io_waits.get();
     return static_cast<std::int64_t>(waits - wakes);
 }
 
-// ---- edges -------------------------------------------------------------------------------------------------------------------------------
+// ---- edges ----------------------------------------------------------------------------------------------------------
 
 queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
     side& s = side_[index(d)];
@@ -250,7 +253,7 @@ void descriptor::forget_edge(direction d, poll_node* n) noexcept {
     count_wake();
 }
 
-// Under the lock: everybody who waits for an edge, claimed, to the end of a chain.
+// Under the lock: appends all waiters for an edge, claimed, to a chain.
 void descriptor::take_waiting(side& s, park::wait_node**& end) noexcept {
     while (park::wait_node* n = s.waiting.pop_front()) {
         count_wake();
@@ -286,7 +289,7 @@ void descriptor::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
     park::wake_all(woken);
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------------------------------
+// ---- the end --------------------------------------------------------------------------------------------------------
 
 bool descriptor::close() noexcept {
     if (!gate_.close()) return false;
@@ -332,7 +335,8 @@ void descriptor::close_now() noexcept {
     drop_hold();
 }
 
-// A call that is under way does not last, since it does not block; but it may be that of a goroutine that was frozen in the midst of it. So not for ever.
+// A call that is under way does not last, since it does not block; but it may be that of a goroutine that was frozen in
+// the midst of it. So not for ever.
 void descriptor::wait_until_closed() noexcept {
     constexpr std::int64_t patience_ns = 2'000'000'000;
     park::waiter w;
@@ -370,7 +374,8 @@ void descriptor::forget_frozen_here() noexcept {
             }
             s.waiting = kept;
             const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
-            // Read again: the first may be from an earlier turn of his. Pairs with the release of whoever froze him.
+            // Read again: the first may be from an earlier turn of this goroutine. Pairs with the release of the thread
+            // that froze it.
             turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
                            s.holder.load(std::memory_order_relaxed) == g;
         }

@@ -1,24 +1,30 @@
-// descriptor.h - an open file or socket: who uses it, whether it is ready, who waits for that.
+// descriptor.h - an open file or socket: its users, whether it is ready, the waiters for that.
 //
-// Lifetime   Records are never freed, only used again: an event that was under way may still name one. Its tag has a number that changes with each use, and
-//            is compared under the lock. A handle (net::stream and the like) holds its record until it goes away; the operations under way hold the
-//            open descriptor (gate.h). close() wakes everybody, and waits until the last one has closed the descriptor.
-// Readiness  edges[d]: counted by the poller at each event. drained[d]: up to which edge it is known that nothing was left.
+// Lifetime   Records are never freed, only used again: an event that was under way may still name one. Its tag has a
+//            number that changes with each use, and is compared under the lock. A handle (net::stream and the like)
+//            holds its record until it goes away; the operations under way hold the open descriptor (gate.h). close()
+//            wakes all waiters, and waits until the last user has closed the descriptor.
+// Readiness  edges[d]: counted by the poller at each event. drained[d]: up to which edge it is known that nothing was
+//            left.
 //              operation                                   poller
 //              1  seen = edges                             1  lock
 //              2  seen == drained: nothing there, go to 5  2  edges += 1
-//              3  try it                                   3  take everybody off the queue, unlock, wake them
+//              3  try it                                   3  take all waiters off the queue, unlock, wake them
 //              4  EAGAIN: drained = seen
 //              5  lock; edges != seen: from 1 again
 //              6  onto the queue, unlock, wait; from 1 again
-//            No edge is lost: what came before `seen` was read is covered by the attempt after it, and for what came later edges != seen.
-//            `drained` may be written late by somebody slow: it is then an older number, and costs one attempt more.
-//            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN (a sixth of an echo's system
-//            calls) - unless the peer has closed or sent urgent data, which no further edge would tell.
-// Deadlines  are kept here and put into the heap of timers only by whoever waits (io/operation.cpp). A new deadline wakes those who wait, and they look again.
-// End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the queues, and ends its turn (side::holder).
-// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states, so that several may wait
-//            (select), and nothing need be reset before an attempt.
+//            No edge is lost: what came before `seen` was read is covered by the attempt after it, and for what came
+//            later edges != seen.
+//            `drained` may be written late by a slow operation: it is then an older number, and costs one attempt more.
+//            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN
+//            (a sixth of an echo's system calls) - unless the peer has closed or sent urgent data, which no further
+//            edge would tell.
+// Deadlines  are kept here and put into the heap of timers only by a waiter (io/operation.cpp). A new deadline wakes
+//            the waiters, and they look again.
+// End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the
+//            queues, and ends its turn (side::holder).
+// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states,
+//            so that several may wait (select), and nothing need be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
 #pragma once
 
@@ -38,10 +44,12 @@ namespace dunlin::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 
-// close(2); nothing for a negative number. Under ThreadSanitizer libc's, which it must see: the number's next owner has nothing to do with this one.
+// close(2); nothing for a negative number. Under ThreadSanitizer libc's, which it must see: the number's next owner has
+// nothing to do with this one.
 void close_number(int fd) noexcept;
 
-// A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a deadline.
+// A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a
+// deadline.
 struct poll_node : park::wait_node {
     bool granted = false;     // the waker: it is your turn. False: the descriptor was closed
 
@@ -61,16 +69,17 @@ struct descriptor_name {
 
 class alignas(platform::cache_line) descriptor {
 public:
-    // Takes `fd` over, which does not block; a regular file, or what else epoll refuses, becomes a blocking one. Null: `error` says why (errno), and `fd`
-    // is still the caller's. The record belongs to the caller until release().
+    // Takes `fd` over, which does not block; a regular file, or what else epoll refuses, becomes a blocking one. Null:
+    // `error` says why (errno), and `fd` is still the caller's. The record belongs to the caller until release().
     static descriptor* open(int fd, int& error) noexcept;
     // The same for one that is never watched: every call may block its thread.
     static descriptor* open_blocking(int fd) noexcept;
 
-    // Undoes open(): the record is given back, `fd` is the caller's again. Nobody else knows it.
+    // Undoes open(): the record is given back, `fd` is the caller's again. No other thread knows it.
     void give_back_fd() noexcept;
 
-    // True for the first. Wakes whoever waits; returns when the descriptor is closed indeed, unless it is a blocking one, on which a call may last.
+    // True for the first. Wakes all waiters; returns when the descriptor is closed indeed, unless it is a blocking one,
+    // on which a call may last.
     bool close() noexcept;
     // Closes it, and gives the record back.
     void release() noexcept;
@@ -81,7 +90,7 @@ public:
 
     // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
     gate::entry enter(direction d) noexcept {
-        const sched::unstoppable_section section;  // whoever were frozen between the two would keep the turn for ever
+        const sched::unstoppable_section section;  // a goroutine frozen between the two would keep the turn for ever
         const gate::entry entry = gate_.enter(d);
         if (entry == gate::entry::in) side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return entry;
@@ -105,16 +114,19 @@ public:
     std::uint32_t edges(direction d) const noexcept { return side_[index(d)].edges.load(std::memory_order_acquire); }
     bool known_drained(direction d, std::uint32_t seen) const noexcept { return side_[index(d)].drained.load(std::memory_order_relaxed) == seen; }
     void drained(direction d, std::uint32_t seen) noexcept { side_[index(d)].drained.store(seen, std::memory_order_relaxed); }
-    // After a short read: is there certainly nothing left? Relaxed: edges() has acquired it from the poller, whoever has seen the edge sees this.
+    // After a short read: is there certainly nothing left? Relaxed: edges() has acquired it from the poller: a thread
+    // that has seen the edge sees this.
     bool short_is_drained() const noexcept { return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed); }
-    void short_reads_drain() noexcept { short_is_drained_ = true; }  // before anybody else knows it
+    void short_reads_drain() noexcept { short_is_drained_ = true; }  // before any other thread knows it
 
-    // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another one than `deadline_ns`.
+    // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another
+    // one than `deadline_ns`.
     queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
-    // The poller's: those who are to be woken go to the end of a chain.
+    // The poller's: the waiters to be woken go to the end of a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
-    // Ask for the memory that edge() will touch: the record, and when that has come, its first waiter. A guess, since nobody has the lock.
+    // Ask for the memory that edge() will touch: the record, and when that has come, its first waiter. A guess, since
+    // the lock is not held.
     void prefetch() const noexcept {
         for (std::size_t at = 0; at < sizeof *this; at += platform::cache_line) platform::prefetch(reinterpret_cast<const std::byte*>(this) + at);
     }
@@ -126,15 +138,16 @@ public:
     std::int64_t deadline_ns(direction d) const noexcept { return side_[index(d)].deadline_ns.load(std::memory_order_relaxed); }
     void set_deadline(direction d, std::int64_t deadline_ns) noexcept;
 
-    // Those who wait for an edge, on all descriptors. Never less than there are; exact when nothing happens.
+    // The number of waiters for an edge, on all descriptors. Never less than there are; exact when nothing happens.
     static std::int64_t waiter_count() noexcept;
     static bool anybody_waits() noexcept { return waiter_count() > 0; }
     static descriptor* of_tag(std::uint64_t tag) noexcept;
-    // Whoever else has stopped or not. By a thread without a machine.
+    // Whether other threads have stopped or not. By a thread without a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
-    // For the layers above: what kind of thing it is, and how it is called (or null). Constant once others know it; the name goes with the record's use.
+    // For the layers above: what kind of thing it is, and how it is called (or null). Constant once others know it; the
+    // name goes with the record's use.
     std::uint8_t kind = 0;
     descriptor_name* name = nullptr;
 
@@ -142,10 +155,11 @@ private:
     friend struct record_store;
     struct side {
         platform::atomic<std::uint32_t> edges{1};    // written under the lock
-        platform::atomic<std::uint32_t> drained{0};  // whoever has tried
+        platform::atomic<std::uint32_t> drained{0};  // the operation that has tried
         platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        platform::atomic<sched::goroutine*> holder{nullptr};  // whose turn it is: itself, or who hands it on. Null: a thread's, or nobody's.
-                                                         // Relaxed: for others it counts only if he is frozen, after he has stored it
+        // Whose turn it is: written by itself, or by the one that hands the turn on. Null: a thread's, or no turn.
+        // Relaxed: others read it only of a frozen goroutine, which has stored it before.
+        platform::atomic<sched::goroutine*> holder{nullptr};
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
     };
@@ -179,7 +193,8 @@ private:
     bool pollable_ = false;                 // constant while open
     bool fd_closed_ = false;                // lock
     std::uint16_t use_number_ = 0;          // lock: how often the record has been used, for the tag
-    platform::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: who lets go last gives the record back
+    platform::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: the last to let go gives the
+                                                 // record back
     park::wait_queue closers_;              // lock: in close()
     descriptor* next_free_ = nullptr;       // the store's
 };

@@ -98,8 +98,9 @@ long epoll_backend::sleep_in_kernel(void* events, int capacity, std::int64_t dea
 void epoll_backend::drain_interrupts() noexcept {
     std::uint64_t count;
     platform::raw_syscall(SYS_read, interrupt_, platform::syscall_arg(&count), sizeof count);
-    // After the read: an interrupt in between writes nothing, but its author's change is seen by whoever returns from this wait, since this exchange
-    // reads from his. The other way round its write would be read, and its mark would stay, with nothing behind it.
+    // After the read: an interrupt in between writes nothing, but the machine that returns from this wait sees what the
+    // interrupter has changed, since this exchange reads from the interrupter's. The other way round its write would be
+    // read, and its mark would stay, with nothing behind it.
     interrupted_.exchange(false, std::memory_order_seq_cst);
 }
 
@@ -108,7 +109,7 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
     const int room = capacity < most_events ? static_cast<int>(capacity) : most_events;
     for (;;) {
         const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room) : sleep_in_kernel(events, room, deadline_ns);
-        // A descriptor of ours was closed by somebody else, closefrom(3) say: nothing would ever be ready again.
+        // A descriptor of ours was closed by the program, with closefrom(3) say: nothing would ever be ready again.
         if (n < 0 && n != -EINTR) platform::fatal("epoll_wait fails: the runtime's own descriptor was closed by the program");
         published_.load(std::memory_order_acquire);
         unsigned got = 0;
@@ -128,7 +129,8 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
 }
 
 void epoll_backend::interrupt() noexcept {
-    // Seq_cst, with drain_interrupts(): whoever finds it set has an interrupt before him that is not used up yet.
+    // Seq_cst, with drain_interrupts(): an interrupter that finds it set comes after an interrupt that is not used up
+    // yet.
     if (interrupted_.exchange(true, std::memory_order_seq_cst)) return;
     const std::uint64_t one = 1;
     platform::raw_syscall(SYS_write, interrupt_, platform::syscall_arg(&one), sizeof one);

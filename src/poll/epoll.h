@@ -1,10 +1,10 @@
 // epoll.h - the backend over epoll, edge-triggered.
 //
 // Add        each descriptor once, for everything: IN, OUT, RDHUP, PRI, ET. No call per wait.
-// Time       epoll_wait counts in milliseconds; epoll_pwait2 (Linux 5.11) in nanoseconds, and where it is missing ppoll() on the epoll descriptor does the
-//            same in two calls. Both give the kernel a slack of a thousandth of the time, so a long sleep is taken in steps: all but the last 500th, and then
-//            the rest.
-// Interrupt  an eventfd in the set, level-triggered, so that whoever polls without waiting does not use it up.
+// Time       epoll_wait counts in milliseconds; epoll_pwait2 (Linux 5.11) in nanoseconds, and where it is missing
+//            ppoll() on the epoll descriptor does the same in two calls. Both give the kernel a slack of a thousandth
+//            of the time, so a long sleep is taken in steps: all but the last 500th, and then the rest.
+// Interrupt  an eventfd in the set, level-triggered, so that a poll without waiting does not use it up.
 // Tests      tests/poll/epoll_test.cpp
 #pragma once
 

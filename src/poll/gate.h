@@ -1,15 +1,21 @@
-// gate.h - who may use a descriptor now: one reader and one writer at a time, any number of others, nobody after close().
+// gate.h - decides which operations may use a descriptor now: one reader and one writer at a time, any number of
+// others, none after close().
 //
-// Problem    A descriptor's number is used again as soon as it is closed: a read that is on its way into the kernel would then read from somebody else's file.
-//            So it is closed by whoever is the last to use it.
-// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one for being open
-// Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller queues, descriptor.cpp)
-//            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its lock)
-//            close      CAS: closed; whoever brings the uses to zero from then on closes the descriptor
-//            The bits of those who wait change under the descriptor's lock only, and set only while somebody is in: so he, leaving, sees them, or
-//            the CAS that would set them fails.
-// Order      acquire on the way in, release on the way out: what one reader did (how far he read) the next one sees; and the last one sees all.
-// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, nobody tries again; waiting ends with contexts too.
+// Problem    A descriptor's number is used again as soon as it is closed: a read that is on its way into the kernel
+//            would then read from another file. So the last user closes it.
+// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one
+//            for being open
+// Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller
+//                       queues, descriptor.cpp)
+//            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its
+//                       lock)
+//            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor
+//            The bits for waiters change under the descriptor's lock only, and are set only while a reader (or writer)
+//            is in. So that one sees them when it leaves, or the CAS that would set them fails.
+// Order      acquire on the way in, release on the way out: what one reader did (how far it read) the next one sees;
+//            and the last one sees all.
+// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, no waiter tries again; waiting ends with
+//            contexts too.
 // Tests      tests/poll/gate_test.cpp
 #pragma once
 
@@ -27,7 +33,7 @@ class gate {
 public:
     enum class entry : std::uint8_t { in, busy, closed };
 
-    // As one who reads or writes.
+    // For a reader or a writer.
     entry enter(direction d) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -36,7 +42,8 @@ public:
         } while (!word_.compare_exchange_weak(w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
         return entry::in;
     }
-    // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the descriptor.
+    // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the
+    // descriptor.
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -47,7 +54,7 @@ public:
         return true;
     }
 
-    // As anybody else. False: closed.
+    // For any other use. False: closed.
     bool use() noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -62,7 +69,7 @@ public:
         return before < 2 * one_use;
     }
 
-    // False: it was closed. Otherwise the use for being open is the caller's now, who ends it.
+    // False: it was closed. Otherwise the use for being open is the caller's now, which ends it.
     bool close() noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -73,18 +80,19 @@ public:
     bool closed() const noexcept { return word_.load(std::memory_order_acquire) & closed_bit; }
     bool in_use() const noexcept { return word_.load(std::memory_order_acquire) >= one_use; }
 
-    // Under the descriptor's lock: says that somebody is about to wait for his turn. Another outcome than busy: he need not.
+    // Under the descriptor's lock: says that the caller is about to wait for its turn. Another outcome than busy: it
+    // need not.
     entry announce(direction d) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
             if (w & closed_bit) return entry::closed;
-            if (!(w & inside(d))) return entry::in;  // nobody is in any more: enter() again
+            if (!(w & inside(d))) return entry::in;  // it is free now: enter() again
         } while (!word_.compare_exchange_weak(w, w | waiting(d), std::memory_order_relaxed));
         return entry::busy;
     }
     void nobody_waits(direction d) noexcept { word_.fetch_and(~waiting(d), std::memory_order_relaxed); }
 
-    // Open again, for another descriptor. Nobody knows it.
+    // Open again, for another descriptor. No other thread knows it.
     void reopen() noexcept { word_.store(one_use, std::memory_order_release); }
 
 private:

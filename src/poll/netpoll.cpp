@@ -38,7 +38,8 @@ int start_polling() noexcept {
     } catch (const std::bad_alloc&) {
         return ENOMEM;
     }
-    // Who sleeps for the timers on a futex shall come here. He read the pointer before he slept: either he saw this one, or he gets the interrupt.
+    // A machine that sleeps for the timers on a futex shall sleep here from now on. It reads the pointer before it
+    // sleeps: either it has seen this poller, or it gets the interrupt.
     static_cast<poller*>(sched::the_scheduler.events)->interrupt();
     return 0;
 }
@@ -74,7 +75,8 @@ void poller::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept 
 unsigned poller::deliver(const sched::event_batch& found) noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
-    // Three objects for each event, each found through the one before, none in the cache if there are many: asked for ahead of their turn.
+    // Three objects for each event, each found through the one before, none in the cache if there are many: asked for
+    // ahead of their turn.
     for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->prefetch();
     for (unsigned i = 0; i < found.count; ++i) {
         if (i + waiters_ahead < found.count) descriptor::of_tag(found.events[i + waiters_ahead].tag)->prefetch_waiter();
@@ -82,7 +84,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
     }
     *end = nullptr;
     for (const park::wait_node* n = woken; n != nullptr; n = n->next) {
-        if (const sched::goroutine* g = n->who->goroutine()) platform::prefetch(g);  // claimed: nobody else wakes it
+        if (const sched::goroutine* g = n->who->goroutine()) platform::prefetch(g);  // claimed: no other wakes it
     }
     sched::goroutine_list ready;
     unsigned count = 0;
@@ -101,7 +103,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
 }
 
 void poller::interrupt() noexcept {
-    // Both: who sleeps now may have begun before there was a backend.
+    // Both: a machine that sleeps now may have begun before there was a backend.
     timers_.interrupt();
     if (backend* b = the_backend.load(std::memory_order_seq_cst)) b->interrupt();
 }

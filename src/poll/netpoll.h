@@ -1,6 +1,7 @@
 // netpoll.h - the scheduler's event source: timers, and the descriptors that goroutines and threads wait for.
 //
-// Until the first descriptor is opened there is no epoll instance, and whoever sleeps for the timers sleeps on a futex (timer/timers.h).
+// Until the first descriptor is opened there is no epoll instance, and the machine that sleeps for the timers sleeps on
+// a futex (timer/timers.h).
 #pragma once
 
 
@@ -29,9 +30,10 @@ private:
     timers::timer_events timers_;
 };
 
-// Makes the epoll instance if there is none. 0, or errno. Starts the runtime: somebody must sleep in it.
+// Makes the epoll instance if there is none. 0, or errno. Starts the runtime: a machine must sleep in it.
 int start_polling() noexcept;
-// The resolver's: called when run() ends and all goroutines stand still, some of them frozen. It takes no lock that is held outside the runtime.
+// The resolver's: called when run() ends and all goroutines stand still, some of them frozen. It takes no lock that is
+// held outside the runtime.
 void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
 int watch(int fd, std::uint64_t tag) noexcept;

@@ -1,17 +1,21 @@
 // blocking.cpp - see blocking.h.
 //
-// Problem    A call may take 100 ns or a second, and nobody knows before. Handing the processor on costs 5 to 10 us and a thread's wake-up; keeping it
-//            costs the others the whole time of the call.
-// Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick) and leaves the runtime with its
-//                    processor, which the monitor takes when it lasts (hand_off.cpp). That is all a short call costs: a few stores.
-//                    Where calls have lasted before (score), and somebody waits, the processor is handed on at once.
-//            end     enter(): the processor is still here, or the goroutine gets another, or queues (lost_processor.cpp).
-// Score      0 to 4 for each place. 0: there has been no call, and if somebody waits the monitor is called for the first, or it would find that one in its
-//            next round, up to a millisecond later. 1: no call has lasted yet, and none is timed. When the monitor has taken the processor from one it
-//            leaves word which place that was (slow_place), and the next call there, or the end of this one, makes it 3: a hundred that look up a name do
-//            not each wait for the monitor. Above 1 calls are timed: two up when one took longer than what handing on costs, one down when not. From 3 on
-//            it is handed on at once.
-// Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which calls block; here places learn.
+// Problem    A call may take 100 ns or a second, and which is not known before. Handing the processor on costs 5 to 10
+//            us and a thread's wake-up; keeping it costs the others the whole time of the call.
+// Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick)
+//                    and leaves the runtime with its processor, which the monitor takes when it lasts (hand_off.cpp).
+//                    That is all a short call costs: a few stores.
+//                    Where calls have lasted before (score), and a goroutine waits, the processor is handed on at once.
+//            end     enter(): the processor is still here, or the goroutine gets another, or queues
+//                    (lost_processor.cpp).
+// Score      0 to 4 for each place. 0: there has been no call. If a goroutine waits, the first call calls the monitor,
+//            which would find the call only in its next round, up to a millisecond later. 1: no call has lasted yet,
+//            and none is timed. When the monitor has taken the processor from one it leaves word which place that was
+//            (slow_place), and the next call there, or the end of this one, makes it 3: a hundred that look up a name
+//            do not each wait for the monitor. Above 1 calls are timed: two up when one took longer than what handing
+//            on costs, one down when not. From 3 on it is handed on at once.
+// Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which
+//            calls block; here places learn.
 #include "sched/blocking.h"
 
 #include <dunlin/detail/atomic.hpp>

@@ -1,5 +1,5 @@
-// crash.cpp - see crash.h. Everything here may run in a signal handler on the alternate stack, so it allocates nothing itself (demangling does; the
-// worst that can come of it is a shorter report).
+// crash.cpp - see crash.h. Everything here may run in a signal handler on the alternate stack, so it allocates nothing
+// itself (demangling does; the worst that can come of it is a shorter report).
 #include "sched/crash.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -97,7 +97,8 @@ bool reports_itself() noexcept { return reporter.load(std::memory_order_relaxed)
 void let_reports_finish() noexcept {
     const std::uintptr_t who = reporter.load(std::memory_order_acquire);
     if (who == 0) return;
-    // A handler of the program's ends the process by exit(), and comes here twice: from its thread_locals, and as a plain thread from atexit().
+    // A handler of the program's ends the process by exit(), and comes here twice: from its thread_locals, and as a
+    // plain thread from atexit().
     if (who == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
     if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
     // Unless the report itself hangs: what() may do anything.
@@ -164,7 +165,8 @@ extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
         out.flush();
         print_trace(out, capture_trace(1));
     }
-    // A handler of the program's may want its say: logging, a core file. The default one would only repeat what stands above.
+    // A handler of the program's may want its say: logging, a core file. The default one would only repeat what stands
+    // above.
     const std::terminate_handler handler = std::get_terminate();
     if (handler != nullptr && handler != __gnu_cxx::__verbose_terminate_handler && handler != std::abort) handler();
     platform::end_process(2);

@@ -29,7 +29,8 @@ void leave_runtime_in_child() noexcept;
 void claim_report() noexcept;
 // The caller has claimed it before: this is a fault within its report.
 bool reports_itself() noexcept;
-// A report is being written that will end the process: does not return then. For whoever is about to end a run or the process.
+// A report is being written that will end the process: does not return then. For a thread that is about to end a run or
+// the process.
 void let_reports_finish() noexcept;
 
 // `goroutine 7 "writer"`
@@ -38,7 +39,8 @@ void print_who(platform::text_writer& out, const goroutine* g) noexcept;
 void print_where(platform::text_writer& out, const std::source_location& where) noexcept;
 void print_where(platform::text_writer& out, creation_place where) noexcept;
 
-// An object was used as it must not be: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created at main.cpp:12 in main())`, a stack, abort().
+// An object was used as it must not be: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created at main.cpp:12
+// in main())`, a stack, abort().
 [[noreturn]] void report_misuse(std::string_view what) noexcept;
 
 [[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept;

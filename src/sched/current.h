@@ -1,8 +1,8 @@
 // current.h - which machine is this thread? Null on threads that do not belong to the runtime.
 //
-// The answer changes across every switch, and compilers keep thread-local addresses in registers over calls. So the variable is read
-// by an instruction that the compiler can neither move nor merge. One load of its offset (which the linker turns into a constant in an
-// executable) and one load.
+// The answer changes across every switch, and compilers keep thread-local addresses in registers over calls. So the
+// variable is read by an instruction that the compiler can neither move nor merge. One load of its offset (which the
+// linker turns into a constant in an executable) and one load.
 #pragma once
 
 #include "sched/types.h"

@@ -1,9 +1,12 @@
-// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to sleep.
+// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to
+// sleep.
 //
-// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none sleeps for timers, none is
-// without a processor in user code), nothing is queued, no timer is armed, nobody waits for a descriptor, there is a goroutine, and every thread of the
-// process is ours or the one that waits in run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call
-// of the runtime loses them, so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread of the program's.
+// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none
+// sleeps for timers, none is without a processor in user code), nothing is queued, no timer is armed, no waiter is
+// registered for a descriptor, there is a goroutine, and every thread of the process is ours or the one that waits in
+// run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call of the
+// runtime loses them, so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread
+// of the program's.
 #include "sched/deadlock.h"
 
 #include "platform/thread.h"
@@ -44,10 +47,11 @@ void check_for_deadlock() noexcept {
     }
     if (live_goroutines() == 0 && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
-        s.deadlock_suspected = true;  // until those threads have ended: nobody tells us
+        s.deadlock_suspected = true;  // until those threads have ended: we are not told
         return;
     }
-    // What is on its thread's stack uses us as a plain thread does, and may ready somebody yet, whichever run() it is of.
+    // A goroutine in on_thread_stack() uses us as a plain thread does, and may ready another one yet, whichever run()
+    // it is of.
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
         s.deadlock_suspected = true;

@@ -3,8 +3,8 @@
 
 namespace dunlin::sched {
 
-// Under the scheduler lock, whenever a machine goes to sleep: reports and ends the process if nothing can ever happen any more.
-// Nothing is concluded while the process has threads that are not ours: they may send.
+// Under the scheduler lock, whenever a machine goes to sleep: reports and ends the process if nothing can ever happen
+// any more. Nothing is concluded while the process has threads that are not ours: they may send.
 void check_for_deadlock() noexcept;
 
 }  // namespace dunlin::sched

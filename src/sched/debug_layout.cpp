@@ -6,7 +6,8 @@
 #include "sched/machine.h"
 #include "sched/types.h"
 
-// Records of more than one kind of access or with private parts are read from outside all the same: their layout is the compiler's.
+// Records of more than one kind of access or with private parts are read from outside all the same: their layout is the
+// compiler's.
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
 namespace {

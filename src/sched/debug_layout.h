@@ -1,12 +1,16 @@
-// debug_layout.h - where a tool that looks from outside finds the goroutines: a debugger, on a live process or on a core.
+// debug_layout.h - where a tool that looks from outside finds the goroutines: a debugger, on a live process or on a
+// core.
 //
-// Problem    An optimised or stripped program has no debug information of this library, and a core file no code that runs. But which
-//            goroutines there are, and where the registers of those that do not run are kept, is a matter of some fifty numbers.
-// Data       A table of them in read-only memory: each has a name, and is an offset, a size, a bit or an address. A tool asks by name,
-//            so a new entry disturbs none that does not know it. `version` is raised when the meaning of one changes.
-// Found      by a note of the ELF file, of the owner "dunlin" and type 2, in a section of its own: it is loaded with the program, and
-//            strip leaves it. It is the distance from itself to the table, 4 bytes. A process has one for each copy of this library.
-// Cost       None: nobody in the process reads it.
+// Problem    An optimised or stripped program has no debug information of this library, and a core file no code that
+//            runs. But which goroutines there are, and where the registers of those that do not run are kept, is a
+//            matter of some fifty numbers.
+// Data       A table of them in read-only memory: each has a name, and is an offset, a size, a bit or an address. A
+//            tool asks by name, so a new entry disturbs none that does not know it. `version` is raised when the
+//            meaning of one changes.
+// Found      by a note of the ELF file, of the owner "dunlin" and type 2, in a section of its own: it is loaded with
+//            the program, and strip leaves it. It is the distance from itself to the table, 4 bytes. A process has one
+//            for each copy of this library.
+// Cost       None: the process itself never reads it.
 // Tests      tests/sched/debug_layout_test.cpp, tests/debuggers/
 #pragma once
 

@@ -1,9 +1,11 @@
-// event_source.h - what the scheduler asks of those who make goroutines ready from outside: timers and descriptors.
+// event_source.h - what the scheduler asks of the sources that make goroutines ready from outside: timers and
+// descriptors.
 //
 // The scheduler knows nothing of timers and sockets. runtime.cpp wires one object in; simulation will wire another.
-// Who polls  a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait, deliver), so that one thread
-//            sleeps for all timers and descriptors; the monitor, if in its last round nobody has (poll), and in that one's place (wait, deliver) while
-//            every processor is stuck.
+// Pollers    a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait,
+//            deliver), so that one thread sleeps for all timers and descriptors; the monitor, if no machine has polled
+//            in its last round (poll); and in place of the one that sleeps (wait, deliver) while every processor is
+//            stuck.
 #pragma once
 
 #include <cstdint>
@@ -30,45 +32,48 @@ struct event_source {
     // Makes what this source keeps per processor; called once per processor, before it runs.
     virtual void* make_events() = 0;
 
-    // Readies, on the calling machine's processor, whatever of `p`'s events is due at `now_ns`. Returns how many. The caller is inside the
-    // runtime with a processor, which need not be `p`.
+    // Readies, on the calling machine's processor, whatever of `p`'s events is due at `now_ns`. Returns how many. The
+    // caller is inside the runtime with a processor, which need not be `p`.
     virtual unsigned collect(processor* p, std::int64_t now_ns) noexcept = 0;
 
-    // The earliest deadline among p's events; 0: none. Any thread, no lock; may be stale by one change under way, whose author then
-    // looks at who sleeps (timer_added, below).
+    // The earliest deadline among p's events; 0: none. Any thread, no lock; may be stale by one change under way. The
+    // thread that makes this change then looks whether a machine sleeps past it (timer_added, below).
     virtual std::int64_t next_deadline(const processor* p) const noexcept = 0;
 
     // `from` goes away: its events are `to`'s from now on. The world is stopped.
     virtual void move(processor* from, processor* to) noexcept = 0;
 
-    // Does anybody wait for a descriptor? Seq_cst; who begins to wait from outside the scheduler then looks at who sleeps (waiter_added, below).
+    // Is there a waiter for a descriptor? Seq_cst: a thread that begins to wait from outside the scheduler then looks
+    // whether a machine sleeps in the poller (waiter_added, below).
     virtual bool anybody_waits() const noexcept = 0;
 
-    // Readies whoever waits for a descriptor that is ready now: on the calling machine's processor, else (the monitor) in the global queue. Returns how
-    // many. Never sleeps.
+    // Readies the goroutines that wait for a descriptor that is ready now: on the calling machine's processor, else
+    // (the monitor) in the global queue. Returns how many. Never sleeps.
     virtual unsigned poll() noexcept = 0;
 
-    // Sleeps until interrupted, a descriptor is ready, or the deadline (0: none) has passed. Only one thread at a time; without a processor. What it
-    // has found it then hands to deliver(), as poll() does, when it may have a processor.
+    // Sleeps until interrupted, a descriptor is ready, or the deadline (0: none) has passed. Only one thread at a time;
+    // without a processor. What it has found it then hands to deliver(), as poll() does, when it may have a processor.
     virtual void wait(std::int64_t deadline_ns, event_batch& found) noexcept = 0;
     virtual unsigned deliver(const event_batch& found) noexcept = 0;
     virtual void interrupt() noexcept = 0;
 
     // Forgets every event of goroutines of a run() that has returned. The world is stopped.
     virtual void forget_all() noexcept = 0;
-    // The thread maker's, since it may wait and free memory: goroutines of such a run() were lost only now (they blocked in the kernel, or were where they
-    // must not be stopped). What others could
-    // wait for, their turn at a descriptor, ends.
+    // The thread maker's, since it may wait and free memory: goroutines of such a run() were lost only now (they
+    // blocked in the kernel, or were where they must not be stopped). What others could wait for, their turn at a
+    // descriptor, ends.
     virtual void forget_lost() noexcept = 0;
 };
 
 // The earliest deadline of all processors; 0: none.
 std::int64_t earliest_deadline() noexcept;
 
-// To be called after an event with this deadline was added: whoever sleeps for the events must not sleep past it. Inside or outside the runtime.
+// To be called after an event with this deadline was added: the machine that sleeps for the events must not sleep past
+// it. Inside or outside the runtime.
 void timer_added(std::int64_t when_ns) noexcept;
 
-// To be called by a plain thread that has become the first to wait for a descriptor: somebody must sleep in the poller.
+// To be called by a plain thread that has become the first to wait for a descriptor: a machine must sleep in the
+// poller.
 void waiter_added() noexcept;
 
 struct goroutine_list;

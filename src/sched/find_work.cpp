@@ -1,21 +1,25 @@
 // find_work.cpp - what runs next, and what a machine does that finds nothing.
 //
 // Order      find_local     on the leaving goroutine's stack, never blocks:
-//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and then, once in a millisecond,
-//                 the poller, for the same reason
+//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and
+//                 then, once in a millisecond, the poller, for the same reason
 //              2. due timers of this processor: every 16th time, and when the monitor says so
 //              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
 //              4. the local queue, first in first out
 //            take_global    a batch of the global queue
 //            find_work      on the machine's own stack: all that, then
-//              5. poll: whoever's descriptor has become ready, unless somebody sleeps in the poller
-//              6. steal: four rounds over the other processors in random order; the last round also looks at their timers and takes run_next
-//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets it, on its own thread (preempt.h); else
-//                 watch for a few microseconds if another processor runs, since falling asleep and being woken costs more than that
+//              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
+//              6. steal: four rounds over the other processors in random order; the last round also looks at their
+//                 timers and takes run_next
+//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets
+//                 it, on its own thread (preempt.h); else watch for a few microseconds if another processor runs, since
+//                 falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
-//              9. sleep in the poller, until the earliest timer of all or a descriptor, if nobody else does; else until handed a processor
-// Source     Go 1.24 runtime/proc.go, findRunnable. Differs: everyone re-scans (wake.h); run_next is taken from a busy victim by the retake
-//            handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead of 10 with a CAS.
+//              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
+//                 until handed a processor
+// Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
+//            busy victim by the retake handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead
+//            of 10 with a CAS.
 #include <dunlin/detail/atomic.hpp>
 
 #include <algorithm>
@@ -64,7 +68,8 @@ inline void advance_tick(processor* p) noexcept {
     return g;
 }
 
-// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once (wake.h, left out).
+// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once
+// (wake.h, left out).
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
     m->chooses = true;
     const unsigned count = the_scheduler.events->collect(from, now);
@@ -72,7 +77,8 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     return count;
 }
 
-// Readies what is due here. False: the world stops, and whoever asked for work shall find none. `chooses`: the caller is about to choose what to run.
+// Readies what is due here. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
+// to choose what to run.
 [[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
     if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
     p->events_due.store(false, std::memory_order_relaxed);
@@ -89,7 +95,8 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     return true;
 }
 
-// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own stack: find_work() comes here again.
+// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own
+// stack: find_work() comes here again.
 [[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
     const scheduler& s = the_scheduler;
     p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
@@ -104,7 +111,7 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
 
 }  // namespace
 
-// ---- local and global queue ----------------------------------------------------------------------------------------------------------
+// ---- local and global queue -----------------------------------------------------------------------------------------
 
 goroutine* find_local(machine* m, processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
@@ -131,7 +138,7 @@ goroutine* find_local(machine* m, processor* p) noexcept {
             p->counts.run_next_hits.add();
             return g;
         }
-        // The chain of those who ready each other has had its time: it queues like everybody else.
+        // The chain of goroutines that ready each other has had its time: it queues like all others.
         push_local(p, g);
         submit_barrier();
         wake_if_idle();
@@ -225,8 +232,8 @@ void push_local(processor* p, goroutine* g) noexcept {
 
 namespace {
 
-// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In run_next a thief would wait for it, and
-// then interrupt its owner.
+// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In
+// run_next a thief would wait for it, and then interrupt its owner.
 void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
     if (self == nullptr || self->marks.lingers() == 0) {
         goroutine* before = exchange_run_next(p, g);
@@ -270,12 +277,13 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept {
     }
 }
 
-// ---- stealing ------------------------------------------------------------------------------------------------------------------------
+// ---- stealing -------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and run it with a
-// warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the machine is in user code.
+// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and
+// run it with a warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the
+// machine is in user code.
 goroutine* steal_run_next(processor* victim) noexcept {
     if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
     const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
@@ -349,10 +357,11 @@ goroutine* steal(machine* m, processor* p) noexcept {
     return nullptr;
 }
 
-// ---- spinning ------------------------------------------------------------------------------------------------------------------------
+// ---- spinning -------------------------------------------------------------------------------------------------------
 
-// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with more processors than those, who
-// searches takes a CPU from one who has the work (skynet at P = 64 on two busy CPUs: up to 7 s of CPU for 0.2 s of work).
+// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with
+// more processors than CPUs a searcher takes the CPU of a machine that has the work (skynet at P = 64 on two busy CPUs:
+// up to 7 s of CPU for 0.2 s of work).
 bool may_spin(machine* m) noexcept {
     if (m->spinning) return true;
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
@@ -377,8 +386,9 @@ void stop_spinning(machine* m) noexcept {
     wake_if_idle();
 }
 
-// Is there a goroutine in another's run_next that has not moved since the last look? Its owner writes that cache line all the time, so it is looked at
-// rarely; and one that moves would be gone before the three microseconds that a thief gives it are over.
+// Is there a goroutine in another's run_next that has not moved since the last look? Its owner writes that cache line
+// all the time, so it is looked at rarely; and one that moves would be gone before the three microseconds that a thief
+// gives it are over.
 constexpr unsigned look_at_run_next_every = 16;
 bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_before) noexcept {
     std::uint32_t puts = 0;
@@ -392,7 +402,8 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
     return std::exchange(puts_before, puts) == puts && any;
 }
 
-// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks is gone by now.
+// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks
+// is gone by now.
 bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_before) noexcept {
     std::uint64_t takings = 0;
     bool any = false;
@@ -408,8 +419,9 @@ bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_
 // Step 7. True: something has appeared, search again.
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
-    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // who has the work waits for our CPU
-    // Nobody else runs: what may come now comes from outside, rarely within microseconds, and from a descriptor it would not be seen here.
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread with the work waits for our CPU
+    // No other processor runs: what may come now comes from outside, rarely within microseconds, and from a descriptor
+    // it would not be seen here.
     if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) + 1 >= s.max_procs.load(std::memory_order_relaxed)) return false;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     const std::int64_t until = platform::now_ns() + watch_ns;
@@ -426,9 +438,10 @@ bool watch_for_work(const processor* p) noexcept {
     return false;
 }
 
-// ---- retiring ------------------------------------------------------------------------------------------------------------------------
+// ---- retiring -------------------------------------------------------------------------------------------------------
 
-// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last one.
+// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last
+// one.
 goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -445,7 +458,8 @@ goroutine* retire(machine* m, bool& all_idle) noexcept {
     return nullptr;
 }
 
-// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back. True: m has none any more.
+// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back.
+// True: m has none any more.
 bool return_to_lender(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = processor_of(m);
@@ -470,7 +484,8 @@ bool return_to_lender(machine* m) noexcept {
     return may;
 }
 
-// After R3 has found something; or, without a search, with something in hand: who comes for that wakes the monitor after he has delivered it.
+// After R3 has found something; or, without a search, with something in hand: then the caller wakes the monitor, after
+// it has delivered that.
 bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -495,7 +510,8 @@ bool search_again(machine* m) noexcept {
     do {
         retire_barrier();                                    // R2
         if (work_anywhere()) {                               // R3
-            // Who has joined since is served as well: from here on somebody searches, or there is no idle processor.
+            // The machines that have joined since (J1) are served as well: from here on one searches, or no processor
+            // is idle.
             retirers.store(0, std::memory_order_seq_cst);
             return come_back(m);
         }
@@ -508,10 +524,12 @@ void collect_everywhere(machine* m) noexcept {
     for (std::uint32_t i = 0; i < made; ++i) collect_from(m, the_scheduler.processor_at(i));
 }
 
-// Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine has a processor again.
-//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep     adder: insert; light barrier; read claim and poll_until;
-//   interrupt. As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the barrier, if all are
-//   idle, by the order of seq_cst: claim, look; insert, read the claim.
+// Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine
+// has a processor again.
+//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep
+//   adder: insert; light barrier; read claim and poll_until; interrupt
+// As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the
+// barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
@@ -526,11 +544,13 @@ bool sleep_for_events(machine* m) noexcept {
     event_batch found;
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
-    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has stood still.
+    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has
+    // stood still.
     const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
-    // Whoever searched and finds wakes another (F2 of wake.h). Who comes with events or a deadline in hand does not search, and wakes another only if they are
-    // several: a second thread for each event would cost more than the event.
+    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a deadline in
+    // hand has not searched, and wakes another only if they are several: a second thread for each event would cost more
+    // than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
     if (back && due) collect_everywhere(m);
@@ -576,14 +596,16 @@ bool work_anywhere() noexcept {
     return deadline != 0 && platform::now_ns() >= deadline;
 }
 
-// ---- the search ----------------------------------------------------------------------------------------------------------------------
+// ---- the search -----------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
-    // Before anything is looked at. Acquires what those requests released that the thread maker has left to us: he reads the count by a read-modify-write.
+    // Before anything is looked at. Acquires what was released by the requests that the thread maker has left to us:
+    // the maker reads this count by a read-modify-write.
     the_scheduler.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
-    // No barrier, which is an interrupt on every CPU, if there is none: whoever puts one aside from now on looks for work himself (R2 and R3) or asks for
-    // another machine. What was put aside before this one was asked for is seen here: asking releases, the thread maker acquires. Nor if work is seen
-    // without it.
+    // The barrier is an interrupt on every CPU. It is left out if no processor is idle: a machine that puts one aside
+    // from now on looks for work itself (R2 and R3) or asks for another machine. A processor that was put aside before
+    // this machine was asked for is seen here: asking releases, the thread maker acquires. It is also left out if work
+    // is seen without it.
     if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
         if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
         if (work_anywhere() && come_back(m)) return has_come(m);
@@ -664,7 +686,7 @@ void timer_added(std::int64_t when) noexcept {
 
 void waiter_added() noexcept {
     submit_barrier();
-    // Who has claimed it looks at anybody_waits() after his barrier, as in timer_added().
+    // The machine that has claimed the poller looks at anybody_waits() after its barrier, as in timer_added().
     if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
 }
 

@@ -1,17 +1,22 @@
 // freeze.cpp - see freeze.h.
 //
-// Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes would use them. Its thread must
-//            stand still, but not where it holds a lock that the exiting thread wants: malloc's, stdio's, the loader's.
-// Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used by nobody, passed on by debuggers) is sent
-//            to the thread. Its handler looks where the thread was interrupted. Where it may stop (safe_place.h) it never
-//            returns, mostly (frozen.h). Elsewhere it returns, and the thread is asked again a millisecond later.
-//            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
-//            has returned, and catches it when it comes out. One that is in on_thread_stack() gets none: it may hold any lock of this library, as a plain
-//            thread may, and goes on (thread_stack.h).
-// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be longer before a thread runs at all, and
-//            only when it runs can it stop, or be where it must not. One that has had both without stopping is left to the monitor.
-// Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running until the process is gone.
-//            Statically linked, libc cannot be told from the program: then nobody is frozen at all.
+// Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes
+//            would use them. Its thread must stand still, but not where it holds a lock that the exiting thread wants:
+//            malloc's, stdio's, the loader's.
+// Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
+//            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
+//            Where it may stop (safe_place.h) it never returns, mostly (frozen.h). Elsewhere it returns, and the thread
+//            is asked again a millisecond later.
+//            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the
+//            monitor goes on asking after run() has returned, and catches it when it comes out. One that is in
+//            on_thread_stack() gets none: it may hold any lock of this library, as a plain thread may, and goes on
+//            (thread_stack.h).
+// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be
+//            longer before a thread runs at all, and only when it runs can it stop, or be where it must not. One that
+//            has had both without stopping is left to the monitor.
+// Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
+//            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
+//            frozen at all.
 #include "sched/freeze.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -40,7 +45,8 @@ namespace {
 
 constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
-// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and tells of every access after the exit.
+// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and
+// tells of every access after the exit.
 constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
 constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
 constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
@@ -90,8 +96,8 @@ void ask(machine* m) noexcept {
     platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
 }
 
-// It will stop soon, as far as anybody knows. Not if it has been asleep in the kernel for a while; a moment's sleep (a contended lock, a page fault) does
-// not count: it comes out and runs.
+// It will stop soon, as far as is known. Not if it has been asleep in the kernel for a while; a moment's sleep (a
+// contended lock, a page fault) does not count: it comes out and runs.
 bool may_stop_soon(const machine* m, bool patient) noexcept {
     if (m->asleep_since_ns != 0) return platform::now_ns() - m->asleep_since_ns < settled_ns;
     return patient || platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < chance_ns;

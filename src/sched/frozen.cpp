@@ -47,8 +47,9 @@ struct watch {
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by its wish
 platform::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
-machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what somebody waits for; its thread does not end
-suspicion gone_on;                      // thread maker: whose owner goes on
+machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what another thread waits
+                                        // for; its thread does not end
+suspicion gone_on;                      // thread maker: the suspicion whose owner goes on
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
 std::int64_t owner_cpu_ns = 0;          // thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
 
@@ -94,7 +95,8 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     suspicion found = look_at(process, now_ns);
     if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
     watch& w = the_watch;
-    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);  // nobody else may come between two looks at it
+    // The last suspect first: no other one may come between two looks at it.
+    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);
     unsigned looks = 0;
     const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
     for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {
@@ -127,9 +129,9 @@ bool still_holds(const suspicion& found) noexcept {
     return wait.lock == found.lock && wait.may_be_held_by(found.owner->tid);
 }
 
-// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has the
-// CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover time is
-// used here, which counts as idle.
+// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has
+// the CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover
+// time is used here, which counts as idle.
 void lower_if_alone(std::int64_t now_ns) noexcept {
     const std::int64_t since_ns = now_ns - (gone_on_until_ns - let_go_ns);
     if (owner_cpu_ns < 0 || since_ns < alone_after_ns) return;
@@ -157,7 +159,8 @@ void keep_frozen(machine* m) noexcept {
 void freeze_here(machine* m) noexcept {
     scheduler& s = the_scheduler;
     m->in_runtime.store(1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler: before the lock. Nobody takes the processor of a machine that has none
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler: before the lock. A machine without a
+                                                          // processor has no taker
     s.lock.lock();
     if (!m->condemned.load(std::memory_order_relaxed) || !m->freeze_asked.load(std::memory_order_relaxed)) {
         s.lock.unlock();

@@ -64,7 +64,8 @@ bool global_queue::make_room_in_front() noexcept {
     return true;
 }
 
-// A thread that blocks while no other is ready brings its processor's whole queue, so this must not depend on how many are here.
+// A thread that blocks while no other is ready brings its processor's whole queue, so this must not depend on how many
+// are here.
 void global_queue::push_front(goroutine* g) noexcept {
     if (begin_ == 0 && !make_room_in_front()) return rebuild_behind(g);
     first_->items[--begin_] = g;

@@ -10,29 +10,34 @@
 //  function          from       to         runs on                who may call
 //  make_goroutine    -          dead       the caller's stack     any thread
 //  start_goroutine   dead       runnable   the caller's stack     any thread
-//  goroutine_loop    runnable   running    the stack it binds     find_work, or whoever leaves
+//  goroutine_loop    runnable   running    the stack it binds     find_work, or the goroutine that leaves
 //  park              running    waiting    its own stack          the goroutine itself
-//  ready             waiting    runnable   any stack              whoever took its waiter off a queue
+//  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
-//  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone (lost_processor.cpp)
-//  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to running in the same handler
+//  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
+//                                                                 (lost_processor.cpp)
+//  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
+//                                                                 running in the same handler
 //
 // Two moments are hard.
 //
-// 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another thread may take g and want to
-//    run it. So whoever leaves clears `saved` first, then makes itself known, then switches; and the context that it switches to sets `saved`
-//    (after_switch), which is the commit of the departure. Whoever is about to execute g looks at `saved`. If it is not set yet, he does NOT
-//    wait where he stands: he may himself be leaving, and the other may be waiting for him. He switches to his thread's own stack
-//    first (that commits his own departure) and waits there. The wait is as long as a switch takes, unless the kernel preempts the
-//    leaving thread in it. (Go instead switches to the scheduler's stack first and runs an "unlock function" there; we go from goroutine to
-//    goroutine directly, and locks are released before the switch: docs/decisions/002-leaving.md.)
+// 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another
+//    thread may take g and want to run it. So the leaver clears `saved` first, then makes itself known, then switches;
+//    and the context that it switches to sets `saved` (after_switch), which is the commit of the departure. The
+//    executor, the machine that is about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait
+//    where it stands: it may be leaving a goroutine itself, and the other machine may be waiting for that one. It
+//    switches to its thread's own stack first (that commits its own departure) and waits there. The wait is as long as
+//    a switch takes, unless the kernel preempts the leaving thread in it. (Go instead switches to the scheduler's stack
+//    first and runs an "unlock function" there; we go from goroutine to goroutine directly, and locks are released
+//    before the switch: docs/decisions/002-leaving.md.)
 //
-// 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one new goroutine after
-//    the other, so a million short goroutines use one stack per machine. A goroutine that parks takes the stack along, loop and all; its
-//    machine continues elsewhere: on the next goroutine's stack, or with a new loop on another stack. When the parked one has ended, the loop below it
-//    goes on, or gives its stack back and leaves without saving anything, since there is nothing to come back to.
+// 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one
+//    new goroutine after the other, so a million short goroutines use one stack per machine. A goroutine that parks
+//    takes the stack along, loop and all; its machine continues elsewhere: on the next goroutine's stack, or with a new
+//    loop on another stack. When the parked one has ended, the loop below it goes on, or gives its stack back and
+//    leaves without saving anything, since there is nothing to come back to.
 #include "sched/goroutine.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -58,7 +63,7 @@
 
 namespace dunlin::sched {
 
-// ---- make and start ------------------------------------------------------------------------------------------------------------------
+// ---- make and start -------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -197,8 +202,8 @@ void discard_unbegun(goroutine_list& list) noexcept {
 }
 
 void start_goroutine_outside(goroutine* g) noexcept {
-    // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot run, nor the end of run() one that is
-    // runnable and in no queue, which it would freeze.
+    // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot
+    // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
@@ -231,7 +236,7 @@ void start_made_inside_runtime(goroutine* g) noexcept {
     push_run_next(p, g);
 }
 
-// ---- switching -----------------------------------------------------------------------------------------------------------------------
+// ---- switching ------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -240,7 +245,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return {s->low(), static_cast<std::size_t>(s->end() - s->low()), stack::fiber_of(s->end())};
 }
 
-// The first act after every switch: commits the departure of whoever was here before.
+// The first act after every switch: commits the departure of the goroutine that was here before.
 [[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
     if (goroutine* left = m->leaving) {
         m->leaving = nullptr;
@@ -249,7 +254,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     }
 }
 
-// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs to a thread of its own.
+// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs
+// to a thread of its own.
 [[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
     return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
 }
@@ -261,8 +267,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return &g->context;
 }
 
-// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on another machine, which
-// is returned, inside the runtime with a processor.
+// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on
+// another machine, which is returned, inside the runtime with a processor.
 [[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
     platform::assert_no_locks();
     DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
@@ -315,11 +321,12 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 
 }  // namespace
 
-// ---- run -----------------------------------------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs to whoever joins.
+// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
+// to the joiner.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
     processor* p = processor_of(m);
     p->counts.ended.add();
@@ -328,12 +335,13 @@ namespace {
     if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
     if (g->flags & goroutine::joinable) {
         if (g->flags & goroutine::in_place) {
-            // Whoever joins is the one on whose stack it ran.
+            // The joiner is the goroutine on whose stack it ran.
             g->join.store(1, std::memory_order_relaxed);
             return;
         }
-        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially consistent for a joiner in the lot: this
-        // comes before wake_joiner()'s look at who waits there, his announcement before his look at `join`. Weaker, both could miss the other.
+        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
+        // consistent for a joiner in the lot: this exchange comes before wake_joiner()'s look for a joiner there, and
+        // the joiner's announcement before its look at `join`. Weaker, both could miss the other.
         const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
         if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;
@@ -385,7 +393,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             take_over(m, g);
         }
         if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
-        g->group.store(nullptr, std::memory_order_relaxed);  // begun: nobody may run it in place any more
+        g->group.store(nullptr, std::memory_order_relaxed);  // begun: no waiter may run it in place any more
         *m->error_number = 0;
         leave(m);
         stack::dunlin_invoke(g->entry, g->frame());
@@ -452,7 +460,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     return requeue(m, self);
 }
 
-// ---- park, ready, yield --------------------------------------------------------------------------------------------------------------
+// ---- park, ready, yield ---------------------------------------------------------------------------------------------
 
 [[gnu::noinline]] void park(machine* m) noexcept {
     processor* p = processor_of(m);
@@ -490,8 +498,8 @@ void ready(goroutine* g) noexcept {
     if (outside) leave(m);
 }
 
-// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes (retire.cpp): they find a goroutine frozen,
-// or their push is before it.
+// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes
+// (retire.cpp): they find a goroutine frozen, or their push is before it.
 void ready_all(goroutine_list& list) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
@@ -510,19 +518,21 @@ void ready_all(goroutine_list& list) noexcept {
 
 namespace {
 
-// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would take the scheduler lock for each
-// yield, and with several all would fight for it (77 ns a yield at P = 2). So most yields go to the tail of the local queue, which is as fair
-// among those in it, and every eighth goes to the global queue and lets that one's oldest run, so that those there have their turns too. The global
-// queue's own guarantee (every 61st tick) is find_local()'s.
+// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would
+// take the scheduler lock for each yield, and with several all would fight for it (77 ns a yield at P = 2). So most
+// yields go to the tail of the local queue, which is as fair among those in it, and every eighth goes to the global
+// queue and lets that one's oldest run, so that those there have their turns too. The global queue's own guarantee
+// (every 61st tick) is find_local()'s.
 constexpr std::uint64_t yields_per_exchange = 8;
 
-// Nobody else here. (Work on other processors is theirs, or an idle machine's.)
+// There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
 [[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
     p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     leave(m);
 }
 
-// Self to the tail of the global queue; who stands at its head runs. Null: others have taken everybody, self included.
+// Self to the tail of the global queue; the goroutine at its head runs. Null: other processors have taken all, self
+// included.
 [[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -535,7 +545,8 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return oldest != nullptr ? oldest : take_global(p);
 }
 
-// Queues self and chooses who runs instead (null: nobody any more, another processor was quicker). False: there was nobody, self is running still.
+// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor was
+// quicker). False: there was none, self is running still.
 [[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
@@ -594,7 +605,7 @@ void yield() noexcept {
     leave(m);
 }
 
-// ---- end -----------------------------------------------------------------------------------------------------------------------------
+// ---- end ------------------------------------------------------------------------------------------------------------
 
 void exit_goroutine() {
     goroutine* self = current_goroutine();
@@ -617,11 +628,12 @@ void put_back_inside_runtime(goroutine* g) noexcept {
     put_back(processor_of(current_machine()), g);
 }
 
-// ---- the machine's own stack ---------------------------------------------------------------------------------------------------------
+// ---- the machine's own stack ----------------------------------------------------------------------------------------
 
 namespace {
 
-// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads than CPUs, ours.
+// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads
+// than CPUs, ours.
 void wait_until_saved(const goroutine* g) noexcept {
     for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
         if (i < 100) {
@@ -632,7 +644,8 @@ void wait_until_saved(const goroutine* g) noexcept {
     }
 }
 
-// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the scheduler's stack.
+// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the
+// scheduler's stack.
 void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
     stack::before_switch(m->fake, view);
     stack::switch_context(&m->scheduler_context, to);

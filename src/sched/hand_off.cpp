@@ -1,30 +1,39 @@
-// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of libc's.
+// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
+// libc's.
 //
-// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes while others wait.
-// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and in-place joins tell whether its
-//            machine has come to the scheduler since the last look. If so all is well. If not, it is stuck, and:
-//              in blocking()             taken at the second look if somebody waits, after 10 ms if nobody does (so that the monitor may sleep)
+// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes
+//            while others wait.
+// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and
+//            in-place joins tell whether its machine has come to the scheduler since the last look. If so all is well.
+//            If not, it is stuck, and:
+//              in blocking()             taken at the second look if a goroutine waits, after 10 ms if none does (so
+//                                        that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
-//              computing                 taken when it has computed 10 ms while somebody waits; lent as soon as it has had the processor for 0.2 ms if
-//                                        another has just been woken: by a timer that is due here, or from outside while all processors were stuck
+//              computing                 taken when it has computed 10 ms while a goroutine waits; lent as soon as it
+//                                        has had the processor for 0.2 ms if another has just been woken: by a timer
+//                                        that is due here, or from outside while all processors were stuck
 //            Taking is the handshake of machine.h: no signal, no help. The thread goes on as a stray.
-// Hand on    To an idle machine if anybody is runnable; else to a preempted goroutine's machine; if there is no idle machine to a
-//            preempted one all the same (nobody may be kept waiting for a new thread, see preempt.h); else to the idle list. New threads are made
-//            by the thread maker, in advance.
-// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What sleeps is looked at
-//            less and less often.
-// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to wake it again. So the processor is
-//            taken as ever, for an idle machine, and the thread computes on: the kernel sees to the two of them. The machine that finds nothing more
-//            to run gives the processor back (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
-//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the rest of its slice as one that was
-//            stopped early. So more goroutines than processors compute for 0.2 ms at most, and one that computes has half of the time at least: it
-//            has the processor for as long before it is lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
-//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the scheduler lock, under which alone
-//            `stray` is cleared. Is it clear, the thread has come to the runtime, or stands still in the handler, and has, or will be
-//            given, another processor. Is it set, and `borrower` is not this processor, it has lost another one since, perhaps to a
-//            call in which it sleeps. Else it computes, and the steps are those of give_back().
-// Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs + others) / (hogs * processors), 2 to
-//            100 ms, so that each goroutine gets about the same time. slice_over = 3 tells a processor that it is such a turn.
+// Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
+//            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
+//            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
+// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What
+//            sleeps is looked at less and less often.
+// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to
+//            wake it again. So the processor is taken as ever, for an idle machine, and the thread computes on: the
+//            kernel sees to the two of them. The machine that finds nothing more to run gives the processor back
+//            (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
+//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the
+//            rest of its slice as one that was stopped early. So more goroutines than processors compute for 0.2 ms at
+//            most, and one that computes has half of the time at least: it has the processor for as long before it is
+//            lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
+//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the
+//            scheduler lock, under which alone `stray` is cleared. Is it clear, the thread has come to the runtime, or
+//            stands still in the handler, and has, or will be given, another processor. Is it set, and `borrower` is
+//            not this processor, it has lost another one since, perhaps to a call in which it sleeps. Else it computes,
+//            and the steps are those of give_back().
+// Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
+//            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time. slice_over =
+//            3 tells a processor that it is such a turn.
 #include "sched/hand_off.h"
 
 #include <algorithm>
@@ -50,7 +59,7 @@ constexpr std::int64_t asleep_grace_ns = 100'000;
 // Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
-constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and nobody waits for the processor
+constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
 constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
 constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
@@ -78,7 +87,7 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
     return deadline != 0 && deadline <= now;
 }
 
-// ---- taking and handing on -----------------------------------------------------------------------------------------------------------
+// ---- taking and handing on ------------------------------------------------------------------------------------------
 
 // p has no machine and is ours.
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
@@ -97,21 +106,21 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     put_idle_processor(p, false);
     if (!stopping && has_local_work(p)) drain_to_global(p);
     s.lock.unlock();
-    // R2 and R3 of wake.h, for somebody who cannot search himself.
+    // R2 and R3 of wake.h, by the monitor, which cannot search itself.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 
-// True: there is somebody to hand p on to.
+// True: there is a machine to hand p on to.
 bool can_hand_on(const outlook& o) noexcept {
     const scheduler& s = the_scheduler;
     if (spare_machines() < 2) want_spare_machine();
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
-// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the same: the thread comes back without one,
-// queues its goroutine and runs another (lost_processor.cpp).
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the
+// same: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // `used_ns` of its slice are to be counted when its turn comes again.
@@ -122,14 +131,15 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool le
         m->slice_used_ns = used_ns;
         m->borrower = lends ? p : nullptr;
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: who sees it (queue_preempted) sees that m->p is null.
+        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: a thread that sees it
+        // (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
     }
     p->retake.unlock();
     return taken;
 }
 
-// ---- one processor -------------------------------------------------------------------------------------------------------------------
+// ---- one processor --------------------------------------------------------------------------------------------------
 
 // A sum that changes whenever the machine comes to the scheduler.
 std::uint64_t progress_of(const processor* p) noexcept {
@@ -254,7 +264,8 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
-        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one of them may be old.
+        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one
+        // of them may be old.
         if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
     }
     hand_on(p, o, free_cpu);
@@ -264,8 +275,9 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     }
 }
 
-// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones when we look. One whose calls are
-// short, though each is met, is looked at more rarely: under strace every call sleeps, and each look is three more.
+// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones
+// when we look. One whose calls are short, though each is met, is looked at more rarely: under strace every call
+// sleeps, and each look is three more.
 void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noexcept {
     if (std::exchange(n.seen_in_call, false)) {
         n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
@@ -299,7 +311,7 @@ void look_at(processor* p, outlook& o) noexcept {
     look_at_computing(p, m, g, o);
 }
 
-// ---- whose turn ----------------------------------------------------------------------------------------------------------------------
+// ---- whose turn -----------------------------------------------------------------------------------------------------
 
 void tell_whose_turn(outlook& o) noexcept {
     scheduler& s = the_scheduler;
@@ -317,7 +329,8 @@ void tell_whose_turn(outlook& o) noexcept {
     if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
-        // One that runs others, not one that a preempted goroutine has just been given.
+        // Only a processor that runs one goroutine after the other: not one that has not moved, and not one that was
+        // just given to a preempted goroutine.
         if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
         const machine* m = p->owner.load(std::memory_order_acquire);
         if (m == nullptr || m->resumed_ns != 0) continue;
@@ -327,8 +340,8 @@ void tell_whose_turn(outlook& o) noexcept {
     }
 }
 
-// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it is one slice, and when that
-// has lasted ten milliseconds the others in the queue have their turn (find_local).
+// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it
+// is one slice, and when that has lasted ten milliseconds the others in the queue have their turn (find_local).
 void look_at_slice(processor* p, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
@@ -379,11 +392,11 @@ void look_at_processors(outlook& o) noexcept {
     if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
 }
 
-// ---- strays --------------------------------------------------------------------------------------------------------------------------
+// ---- strays ---------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// There is an idle processor and nobody else who wants it.
+// Gives m an idle processor. False: there is none, or other goroutines want it.
 bool give_back(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -438,7 +451,7 @@ void look_at_stray(machine* m, outlook& o) noexcept {
 
 std::int64_t stopping_since_ns = 0;
 
-// Who has stopped the world may wait for a lock of a goroutine that stands still.
+// The thread that has stopped the world may wait for a lock of a goroutine that stands still.
 void look_at_stopped_world(std::int64_t now) noexcept {
     if (!the_scheduler.stopping.load(std::memory_order_relaxed)) {
         stopping_since_ns = 0;

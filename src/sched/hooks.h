@@ -1,4 +1,5 @@
-// hooks.h - what the scheduler asks of the layers above it, wired by runtime.cpp before anything runs (see also event_source.h).
+// hooks.h - what the scheduler asks of the layers above it, wired by runtime.cpp before anything runs (see also
+// event_source.h).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 namespace dunlin::sched {
 
 struct upward_hooks {
-    // g has ended, and `waiter` is what goroutine::join said. Inside the runtime; g belongs to whoever joins already.
+    // g has ended, and `waiter` is what goroutine::join said. Inside the runtime; g belongs to the joiner already.
     void (*wake_joiner)(goroutine* g, std::uintptr_t waiter) noexcept = nullptr;
     // The main goroutine of run() has ended, by returning or by exit_goroutine(). Inside the runtime.
     void (*main_ended)(goroutine* g) noexcept = nullptr;

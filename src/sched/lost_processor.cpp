@@ -1,8 +1,9 @@
 // lost_processor.cpp - a goroutine comes to the runtime and its processor is gone.
 //
-// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops (processor.cpp), or because its run() has
-// returned (retire.cpp). In this order the goroutine gets: the processor that it had, if it is idle; any idle one; one that somebody has offered and nobody
-// has come for yet (machine.h); a place in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
+// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
+// (processor.cpp), or because its run() has returned (retire.cpp). In this order the goroutine gets: the processor that
+// it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
+// in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
 #include "platform/futex.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
@@ -30,7 +31,8 @@ bool ask_for_it_back(machine* m) noexcept {
     }
 }
 
-// The goroutine is lost; the machine is as good as new, and nobody is to freeze it any more. Under the lock, which it gives back.
+// The goroutine is lost; the machine is as good as new, and must not be frozen any more. Under the lock, which it gives
+// back.
 [[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     m->condemned = false;
@@ -44,8 +46,9 @@ bool ask_for_it_back(machine* m) noexcept {
     abandon(m, self);
 }
 
-// Under the lock. No more threads can be had, and goroutines wait for one although processors are idle: who comes back from a call lets them have its own, or
-// it would go from call to call and they would never run.
+// Under the lock. No more threads can be had, and goroutines wait for one although processors are idle: a goroutine
+// that comes back from a call gives its thread to one of them. Else it would go from call to call and they would never
+// run.
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
     return s.global.size() != 0 && s.idle_machine_count == 0 && spare_is_owed();
@@ -57,7 +60,7 @@ bool others_lack_a_thread() noexcept {
     scheduler& s = the_scheduler;
     goroutine* self = m->current.load(std::memory_order_relaxed);
     for (;;) {
-        // Whoever took it may be about to give up (T3), or waits for us to come out: he holds the lock until he knows.
+        // The taker may be about to give up (T3), or waits for us to come out: it holds the lock until it knows.
         bool have_it;
         {
             unstoppable_section section;
@@ -80,7 +83,8 @@ bool others_lack_a_thread() noexcept {
         m->rejects = 0;
         processor* p = take_idle_processor(m->last_p);
         if (p == nullptr) p = catch_offered();
-        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());  // a wired thread runs nobody else
+        // A wired thread runs no other goroutine.
+        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());
         if (stays) {
             s.hand_offs.returns_idle.add();
         } else {

@@ -1,4 +1,5 @@
-// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there is.
+// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there
+// is.
 #include "sched/machine.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -34,7 +35,7 @@ constinit upward_hooks hooks;
 
 [[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
 
-// ---- taking a processor --------------------------------------------------------------------------------------------------------------
+// ---- taking a processor ---------------------------------------------------------------------------------------------
 
 bool take_locked(processor* p, bool patient) noexcept {
     constexpr int patience = platform::looks(2000);
@@ -45,7 +46,8 @@ bool take_locked(processor* p, bool patient) noexcept {
     m->taken.store(1, std::memory_order_relaxed);               // T1
     platform::heavy_barrier();                                  // T2
     for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
-        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section takes.
+        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section
+        // takes.
         if (!patient || i == patience) {
             m->taken.store(0, std::memory_order_relaxed);
             return false;
@@ -97,7 +99,7 @@ processor* release_processor(machine* m) noexcept {
     return p;
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------------------------------
+// ---- threads --------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -118,10 +120,10 @@ void thread_main(void* raw) noexcept {
     const platform::signal_stack for_signals;
     hooks.machine_thread(true);
     m->comes = true;
-    look_for_a_processor(m);  // somebody has work, and perhaps a processor, but no thread
+    look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread
     machine_main(m);
-    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at thread exit is a plain
-    // thread's business.
+    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at
+    // thread exit is a plain thread's business.
     set_current_machine(nullptr);
     hooks.machine_thread(false);
 }
@@ -160,7 +162,7 @@ int make_machine() noexcept {
     machine* m = take_ended_record();
     if (m == nullptr && (m = new (std::nothrow) machine) != nullptr) {
         m->id = count;
-        // On the list before it runs: at the end of run() nobody may be overlooked.
+        // On the list before it runs: at the end of run() no machine may be overlooked.
         s.lock.lock();
         m->all_next = s.machines.load(std::memory_order_relaxed);
         s.machines.store(m, std::memory_order_release);
@@ -214,8 +216,9 @@ void unlink(machine* m) noexcept {
     m->*next = nullptr;
 }
 
-// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although that one is busy and another is
-// not, where the CPUs are few. So `here` is for a waker that is about to sleep, `elsewhere` for one that goes on.
+// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
+// that one is busy and another is not, where the CPUs are few. So `here` is for a waker that is about to sleep,
+// `elsewhere` for one that goes on.
 machine* choose_idle_machine(wake_place place) noexcept {
     constexpr int looks = 4;
     const idle_machine_list& idle = the_scheduler.idle_machines;
@@ -356,14 +359,14 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     if (resume_one_with(p) != nullptr) {
         want_spare_machine();
         if (!spinning) return;
-        // F1 and F2 of wake.h: the count that nobody acts on any more.
+        // F1 and F2 of wake.h: no machine acts on this count any more.
         s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
         settle_free_clock();
         wake_if_idle();
         return;
     }
-    // The processor is idle until the new thread has it, and anybody may take it: whoever makes a thread may have to wait for the allocator, and the
-    // one he waits for must be able to get a processor.
+    // The processor is idle until the new thread has it, and any machine may take it meanwhile: the thread maker may
+    // have to wait for the allocator, and the goroutine that it then waits for must be able to get a processor.
     s.lock.lock();
     put_idle_processor(p, spinning);
     drain_to_global(p);
@@ -393,7 +396,8 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     processor* p = nullptr;
     s.lock.lock_in_a_crowd();
     for (;;) {
-        // What was put aside, for want of a thread, after this one had looked. Under the same lock as the list: who does so now finds it there.
+        // What was put aside, for want of a thread, after this one had looked. Under the same lock as the list: a
+        // thread that puts one aside from now on finds this machine there.
         if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
         if (p != nullptr) break;
         sleep_on_the_idle_list(m);  // gives the lock back
@@ -405,7 +409,7 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
         }
         s.lock.lock_in_a_crowd();
         s.takers_coming = s.takers_coming - 1;
-        p = take_offered(&s.offered);  // null: somebody has caught it
+        p = take_offered(&s.offered);  // null: a goroutine has caught it
     }
     s.lock.unlock();
     has_come(m);

@@ -1,19 +1,24 @@
 // monitor.cpp - what must be done on time although every processor may be busy with one goroutine.
 //
-// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll or send somebody if nobody does, take processors
-//            from threads that block or compute and hand them on (hand_off.h), pay the wakes that were left to it (wake.h), let starved goroutines try
-//            again, give back the memory of stacks and the threads that nobody used, ask for the trace, for dumps and for a look at those who have
-//            waited for a mutex for long (report_kind). Then sleep until something is due: a timer of a
-//            busy processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms
-//            while a goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50 rounds without effect, at
-//            most 10 ms. A thread that brings work from outside while all processors are stuck ends that sleep
-//            (call_monitor).
-//            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md); 1 ms costs 3 %, 10 ms 0.6 %.
-// Give back  A part at a time, because nobody is preempted meanwhile, and more in the next round: 100,000 stacks take 0.2 s of system calls.
-// Sleep      When all processors have been idle for 10 rounds it sleeps until somebody takes one, or it is time to give something back: 0 % CPU in an
-//            idle process, and the memory of its last peak goes back a second or two later, 64,000 stacks a second.
+// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll or send a
+//            machine if none does, take processors from threads that block or compute and hand them on (hand_off.h),
+//            pay the wakes that were left to it (wake.h), let starved goroutines try again, give back the memory of
+//            stacks and the threads that were not used, ask for the trace, for dumps and for a look at goroutines that
+//            have waited long for a mutex (report_kind). Then sleep until something is due: a timer of a busy
+//            processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms while a
+//            goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50
+//            rounds without effect, at most 10 ms. A thread that brings work from outside while all processors are
+//            stuck ends that sleep (call_monitor).
+//            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md);
+//            1 ms costs 3 %, 10 ms 0.6 %.
+// Give back  A part at a time, because no goroutine is preempted meanwhile, and more in the next round: 100,000 stacks
+//            take 0.2 s of system calls.
+// Sleep      When all processors have been idle for 10 rounds it sleeps until one is taken, or it is time to give
+//            something back: 0 % CPU in an idle process, and the memory of its last peak goes back a second or two
+//            later, 64,000 stacks a second.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other. The same with lost_late, by whoever loses a goroutine whose run() has returned.
+//            One of them sees the other. The same with lost_late, by the thread that loses a goroutine whose run() has
+//            returned.
 #include "sched/monitor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -54,7 +59,7 @@ constexpr std::int64_t end_threads_after_ns = 1000 * ms;
 constexpr std::uint32_t spare_threads = 4;
 constexpr std::int64_t trim_every_ns = 1000 * ms;
 constexpr std::int64_t longest_leftover_wait_ns = 500 * ms;
-constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: nobody is preempted meanwhile
+constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: no goroutine is preempted meanwhile
 constexpr unsigned threads_at_once = 128;   // each a wake-up
 constexpr std::int64_t long_wait_ns = 1000 * ms;
 constexpr std::int64_t longest_report_pause_ns = 8000 * ms;
@@ -68,19 +73,19 @@ platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<bool> dump_called_for{false};     // by a signal handler
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for which
-// it stops the world. So it is asked less and less often about those that go on waiting.
+// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for
+// which it stops the world. So it is asked less and less often about those that go on waiting.
 struct long_waits {
     static constexpr std::size_t remembered = 64;
     const goroutine* seen[remembered] = {};  // in the last look, never followed
-    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found nobody
+    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
     std::int64_t last_ns = 0;
     std::uint32_t ticks = 0;                 // of all processors, at the last look
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
 };
 
-// What nobody has needed for a second is given back, a part of it at a time.
+// What was not needed for a second is given back, a part of it at a time.
 struct upkeep {
     std::int64_t next_trim_ns = 0;
     std::int64_t next_thread_end_ns = 0;  // 0: there are no more threads than shall stay
@@ -149,8 +154,9 @@ bool ticks_go_on(rounds& r) noexcept {
     return std::exchange(r.ticks, ticks) != ticks;
 }
 
-// With every processor busy nobody polls. With an idle one nobody may sleep in the poller: its machine sleeps elsewhere if it went to sleep before anybody
-// waited, and whoever slept there has left with something in hand (find_work.cpp), which may keep him busy.
+// With every processor busy no machine polls. With an idle one it can still be that no machine sleeps in the poller.
+// The idle machine sleeps elsewhere if it went to sleep before there was a waiter. And the machine that slept in the
+// poller has left with something in hand (find_work.cpp), which may keep it busy.
 void look_at_poller(rounds& r, outlook& o) noexcept {
     scheduler& s = the_scheduler;
     if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
@@ -165,12 +171,14 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
         return;
     }
     if (somebody_idle) return wake_if_idle();
-    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in each round, and so do chains of
-    // goroutines that ready each other or run each other in place, whose tick stands still.
+    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in
+    // each round, and so do chains of goroutines that ready each other or run each other in place, whose tick stands
+    // still.
     const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
-    // The only one who readies without being counted as awake: check_for_deadlock() looks at this after it has found nobody.
+    // The monitor alone readies goroutines without being counted as awake: check_for_deadlock() looks at this after it
+    // has found no machine awake.
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
@@ -179,12 +187,12 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     if (delivered == 0 || (by_themselves && !all_stuck)) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
-    // They were woken from outside (hand_off.cpp): who has computed for a millisecond makes room.
+    // They were woken from outside (hand_off.cpp): a goroutine that has computed for a millisecond makes room.
     if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
 }
 
-// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from a queue, the processor does not
-// get around to them.
+// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from
+// a queue, the processor does not get around to them.
 void pay_owed_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
@@ -223,8 +231,8 @@ void trim_stacks(upkeep& k, outlook& o) noexcept {
     if (k.trimming) o.look_again_at(k.next_trim_ns);
 }
 
-// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to stop. While all processors are idle
-// that is looked after less and less often.
+// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to
+// stop. While all processors are idle that is looked after less and less often.
 void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = look_at_frozen(o.now_ns);
     if (!freeze_again()) {
@@ -249,8 +257,8 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and then,
-// if nobody waits, none.
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and
+// then, if no goroutine waits, none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::uint32_t ticks = ticks_of_all();
     if (w.next_ns == 0) {
@@ -290,7 +298,7 @@ bool look_for_deadlock() noexcept {
     return suspected;
 }
 
-// Or until `deadline_ns` (0: none). True: somebody is busy.
+// Or until `deadline_ns` (0: none). True: a processor is busy.
 bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
@@ -332,7 +340,8 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
         r.period_ns *= 2;
     }
     const std::int64_t now = platform::now_ns();
-    // Among hogs nobody is in a hurry: the ends of their slices, timers and whoever brings work from outside are times of their own.
+    // Among hogs there is no hurry: the ends of their slices, timers, and work from outside end this sleep by
+    // themselves.
     const bool in_no_hurry = o.only_hogs && !the_scheduler.monitor_attentive.load(std::memory_order_relaxed);
     std::int64_t wake_at = now + (in_no_hurry ? hogs_only_ns : r.period_ns);
     // A processor that is stuck does not look at its timers.
@@ -342,11 +351,12 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     return wake_at;
 }
 
-// Whoever was to sleep until the earliest deadline found no thread.
+// No thread could be had for the machine that was to sleep until the earliest deadline.
 bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
 
-// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes ready ends it. False: the poller has
-// another sleeper. As with monitor_asleep: the monitor says that it is there and looks at the word; hurry_monitor() changes the word and looks where it is.
+// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes
+// ready ends it. False: the poller has another sleeper. As with monitor_asleep: the monitor says that it is there and
+// looks at the word; hurry_monitor() changes the word and looks where it is.
 bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     scheduler& s = the_scheduler;
     std::uint32_t unclaimed = 0;
@@ -419,8 +429,8 @@ void wake_monitor() noexcept {
     platform::futex_wake(monitor_asleep);
 }
 
-// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this round, or the word has changed when
-// it wants to sleep, and it does not.
+// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
+// round, or the word has changed when it wants to sleep, and it does not.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
     hurry_monitor();

@@ -18,7 +18,7 @@ inline constexpr std::int64_t monitor_sleeps_at_most_ns = 10'000'000;
 // 0 or 1: for the deadlock check's arithmetic.
 unsigned monitor_threads() noexcept;
 
-// Somebody took a processor out of "all idle": the monitor must not sleep on. One load when it is awake.
+// A processor was taken out of "all idle": the monitor must not sleep on. One load when it is awake.
 void wake_monitor() noexcept;
 DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> monitor_asleep;
 inline void wake_monitor_if_asleep() noexcept {
@@ -34,7 +34,8 @@ inline void call_monitor_if_all_stuck() noexcept {
 // Its next round is now.
 void hurry_monitor() noexcept;
 
-// A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a signal handler.
+// A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a
+// signal handler.
 void call_monitor_for_lost() noexcept;
 
 // What the monitor has printed, by the thread maker: what is behind stderr may be full.
@@ -43,7 +44,7 @@ enum report_kind : std::uint32_t {
     report_dump = 2,        // call_monitor_to_dump()
     report_long_waits = 4,  // goroutines that wait for a mutex have done so a second ago
 };
-// Who prints, once, before anything else of this. `print` asks take_reports() what for.
+// Sets the function that prints. Once, before anything else of this. `print` asks take_reports() what for.
 void set_reporter(void (*print)()) noexcept;
 std::uint32_t take_reports() noexcept;
 // 0: never.

@@ -2,12 +2,14 @@
 //
 // Rules      1  A wired goroutine runs on its machine only, and the machine runs nothing else.
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
-//            3  When another machine finds it in a queue, it gives its own processor to the wired machine: hand_to_its_machine().
+//            3  When another machine finds it in a queue, it gives its own processor to the wired machine:
+//               hand_to_its_machine().
 //            4  When it ends wired, its thread ends with it: whatever it did to the thread goes away. (Go: the same.)
 //            5  Threads are never copies of a wired one: all are created by the thread maker (thread_maker.h).
-//            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread away from under the waiter,
-//               which goes on elsewhere.
-// Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main goroutine of run() has no thread of its own.
+//            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread
+//               away from under the waiter, which goes on elsewhere.
+// Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main
+//            goroutine of run() has no thread of its own.
 #include "sched/os_thread.h"
 
 #include <memory>
@@ -24,7 +26,7 @@ namespace dunlin::sched {
 
 namespace {
 
-// To whoever can use it: a machine if there is anything to run, else the idle list.
+// Gives m's processor to a machine if there is anything to run, else to the idle list.
 void give_processor_away(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = release_processor(m);
@@ -40,7 +42,7 @@ void give_processor_away(machine* m) noexcept {
     // R2 and R3 of wake.h, for a machine that cannot come back itself.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
-    // And somebody has to sleep for the timers.
+    // And a machine has to sleep for the timers.
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 

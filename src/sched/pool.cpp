@@ -1,12 +1,13 @@
 // pool.cpp - descriptors and stacks: per processor first, then from the shared store.
 //
-// Data       Both are last-in first-out, so that what is handed out is what the cache still holds. A processor's lists are touched by its
-//            machine alone. Descriptors: one magazine in use and a full one in reserve; whole magazines go to the shared store and come
-//            from it (Bonwick, Adams: "Magazines and Vmem", 2001). Stacks: a list that has grown too long gives its older half away, so what
-//            goes is what has been idle longest, and never the one that its owner is just leaving.
-// Descriptors are type-stable: cut from chunks that are never freed, because stale pointers to them are looked at (a thief that loses its CAS,
-//            a run queue's tail). Chunks are 2 MiB, all but the first on huge pages where the system
-//            gives them.
+// Data       Both are last-in first-out, so that what is handed out is what the cache still holds. A processor's lists
+//            are touched by its machine alone. Descriptors: one magazine in use and a full one in reserve; whole
+//            magazines go to the shared store and come from it (Bonwick, Adams: "Magazines and Vmem", 2001). Stacks: a
+//            list that has grown too long gives its older half away, so what goes is what has been idle longest, and
+//            never the one that its owner is just leaving.
+// Descriptors are type-stable: cut from chunks that are never freed, because stale pointers to them are looked at (a
+// thief that loses its CAS, a run queue's tail). Chunks are 2 MiB, all but the first on huge pages where the system
+// gives them.
 #include <dunlin/detail/atomic.hpp>
 
 #include <mutex>
@@ -25,7 +26,8 @@ constinit descriptor_chunks the_descriptors;
 
 namespace {
 
-// An archive's member is linked when it is referred to: every program has descriptors, and this table of where they are.
+// An archive's member is linked when it is referred to: every program has descriptors, and this table of where they
+// are.
 [[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
 
 
@@ -61,7 +63,8 @@ goroutine* cut_descriptor() noexcept {
     return g;
 }
 
-// Whole magazines go back and forth, so nobody walks a list of cold descriptors: the next magazine hangs on its first descriptor's `extra`.
+// Whole magazines go back and forth, so no list of cold descriptors is walked: the next magazine hangs on its first
+// descriptor's `extra`.
 goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
 void set_next_magazine(goroutine* first, goroutine* next) noexcept { first->extra = reinterpret_cast<goroutine_extra*>(next); }
 
@@ -184,7 +187,7 @@ void drop_free_stacks(processor* p) noexcept {
     stack::stacks.recycle(first, last, count, first->size_class);
 }
 
-// ---- no memory for a stack -----------------------------------------------------------------------------------------------------------
+// ---- no memory for a stack ------------------------------------------------------------------------------------------
 
 void starve(goroutine* g) noexcept {
     scheduler& s = the_scheduler;

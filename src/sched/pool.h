@@ -1,4 +1,5 @@
-// pool.h - descriptors and numbers from a processor's own store, inlined into what a spawn and an end do; the rest is in pool.cpp.
+// pool.h - descriptors and numbers from a processor's own store, inlined into what a spawn and an end do; the rest is
+// in pool.cpp.
 #pragma once
 
 #include "platform/memory.h"

@@ -24,8 +24,8 @@ int preemption_signal = SIGURG;
 
 constexpr std::uint32_t short_turns_of_spinners = 8;
 
-// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock is met in all places.
-// What the thread's last goroutine did says nothing about this one.
+// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock
+// is met in all places. What the thread's last goroutine did says nothing about this one.
 void note_spinning(machine* m, const goroutine* g, bool spins) noexcept {
     const std::uint32_t before = m->spinner == g->id ? std::uint32_t{m->spins} : 0;
     m->spinner = g->id;
@@ -40,12 +40,14 @@ constexpr std::int64_t stop_patience_ns = 300'000;
 
 void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
 
-// With as many processors as CPUs the kernel leaves a CPU idle for a millisecond now and then, and starts a thread where it slept although another runs there.
+// With as many processors as CPUs the kernel leaves a CPU idle for a millisecond now and then, and starts a thread
+// where it slept although another runs there.
 bool cpus_are_scarce(const scheduler& s) noexcept {
     return s.max_procs.load(std::memory_order_relaxed) >= s.cpus.load(std::memory_order_relaxed);
 }
 
-// Under the lock. The first, or the second if that one stopped on `cpu`, which is free. Nobody is passed over twice.
+// Under the lock. The first, or the second if that one stopped on `cpu`, which is free. No machine is passed over
+// twice.
 machine* pop_preempted(scheduler& s, int cpu) noexcept {
     machine* m = s.preempted.pop_front();
     if (m == nullptr) return nullptr;
@@ -68,7 +70,7 @@ machine* pop_preempted(scheduler& s, int cpu) noexcept {
     return m;
 }
 
-// Whose turn it is, off the queue; null: nobody's, or the world stops and nobody has a turn.
+// Takes the machine whose turn it is off the queue. Null: there is none, or the world stops and there are no turns.
 machine* take_next_in_turn(int cpu) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -104,7 +106,8 @@ bool is_stoppable(machine* m, void* context) noexcept {
     return true;
 }
 
-// Queues the machine as preempted; false if it need not stop: it has a processor again. The state is that of the goroutine.
+// Queues the machine as preempted; false if it need not stop: it has a processor again. The state is that of the
+// goroutine.
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -122,7 +125,8 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
-            s.preempted_since_ns = 0;  // the rest of its slice is due as soon as those have run for whom it was stopped
+            // The rest of its slice is due as soon as the goroutines have run that it was stopped for.
+            s.preempted_since_ns = 0;
             s.preempted.push_front(m);
         } else {
             s.preempted.push_back(m);
@@ -137,7 +141,8 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     return false;
 }
 
-// The monitor may wait for it. Release pairs with the acquire in wait_until_stopped(): what is handed on next comes after what this thread did last.
+// The monitor may wait for it. Release pairs with the acquire in wait_until_stopped(): what is handed on next comes
+// after what this thread did last.
 void answer(machine* m) noexcept {
     if (m->answered.exchange(1, std::memory_order_release) == 0) platform::futex_wake(m->answered);
 }
@@ -155,7 +160,8 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     }
     sample_if_asked_again(m, context);  // it goes on before it has seen that it was asked
     if (how == resume_order::end_thread) end_frozen_thread(m);
-    // Not transition(): the end of run() may freeze it in the same moment (freeze_descriptor), and then it stays frozen.
+    // Not transition(): the end of run() may freeze it in the same moment (freeze_descriptor), and then it stays
+    // frozen.
     goroutine_state expected = goroutine_state::preempted;
     g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel, std::memory_order_relaxed);
     if (how != resume_order::with_processor) return;
@@ -172,7 +178,8 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
 
 void ask_to_stop(machine* m) noexcept {
     m->answered.store(0, std::memory_order_relaxed);
-    // Release pairs with the exchange in stop_if_asked(): a handler that finds itself asked sees answered = 0, and its answer is not overwritten.
+    // Release pairs with the exchange in stop_if_asked(): a handler that finds itself asked sees answered = 0, and its
+    // answer is not overwritten.
     m->preempt_asked.store(true, std::memory_order_release);
     the_scheduler.hand_offs.freeze_signals.add();
     platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
@@ -198,8 +205,9 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     }
     m->rejects = 0;
     goroutine* g = m->current.load(std::memory_order_relaxed);
-    // From here to the end as if inside the runtime: whoever gives us a processor finds `taken` as it is and leaves it to us.
-    // The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime of a machine without a processor.
+    // From here to the end as if inside the runtime: a thread that gives us a processor finds `taken` as it is and
+    // leaves it to us. The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime
+    // of a machine without a processor.
     m->in_runtime.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool stop = queue_preempted(m, g);

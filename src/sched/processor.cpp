@@ -1,11 +1,12 @@
 // processor.cpp - the idle list, the number of processors, and stopping the world.
 //
-// Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by the handshake of machine.h as soon
-//            as their goroutine is in user code, or are given up by their machine when it comes to search for work. When all are
-//            stopped, nobody can get past the next call into the runtime, and what is parked or queued stays as it is.
+// Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by
+//            the handshake of machine.h as soon as their goroutine is in user code, or are given up by their machine
+//            when it comes to search for work. When all are stopped, no goroutine can get past its next call into the
+//            runtime, and what is parked or queued stays as it is.
 //            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call us.
-// Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another: there is none). The rest go to
-//            the idle list, or to a machine if they have work.
+// Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another:
+//            there is none). The rest go to the idle list, or to a machine if they have work.
 #include "sched/processor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -40,7 +41,7 @@ void make_processors(std::uint32_t n) {
         p->stolen_from = std::make_unique<platform::atomic<std::uint32_t>[]>(max_procs_limit);
         p->events = s.events->make_events();
         s.processors[i].store(p, std::memory_order_relaxed);
-        // Release: whoever sees the number sees the processor.
+        // Release: a thread that sees the number sees the processor.
         s.procs_made.store(i + 1, std::memory_order_release);
     }
 }
@@ -51,8 +52,9 @@ bool has_local_work(const processor* p) noexcept {
 
 bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr; }
 
-// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped, gets an idle one, or is a stray: the
-// monitor asks it to stop, as it does after taking a processor, so that no more goroutines compute than there are processors.
+// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
+// gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
+// goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
     machine* m = std::exchange(p->stopped_from, nullptr);
@@ -113,7 +115,7 @@ void drain_to_global(processor* p) noexcept {
 
 void stop_world() noexcept {
     scheduler& s = the_scheduler;
-    // Who stops the world must not be stopped himself before it goes on.
+    // The thread that stops the world must not be stopped itself before the world goes on.
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     s.world.lock();
@@ -127,7 +129,8 @@ void stop_world() noexcept {
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         while (p->state.load(std::memory_order_acquire) == processor_state::running) {
-            p->events_due.store(true, std::memory_order_relaxed);  // so that whoever looks for work there looks at `stopping`
+            // So that a machine that looks for work there looks at `stopping`.
+            p->events_due.store(true, std::memory_order_relaxed);
             p->retake.lock();
             machine* m = p->owner.load(std::memory_order_relaxed);
             if (m != nullptr && take_locked(p, true)) {

@@ -1,15 +1,16 @@
 // retire.cpp - the end of run(): every goroutine that is left is frozen where it stands.
 //
-// The world is stopped. Then   runnable ones    are taken off their queues; those that never began, and that no task names, are given back: their functions
-//                                               are neither called nor destroyed;
-//                              waiting ones     are marked, so that a late ready() by a plain thread does nothing;
-//                              computing ones   cannot be marked: their machines are condemned, and lose themselves at the next call into the
-//                                               runtime (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what
-//                                               static destructors have destroyed;
-//              preempted ones   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
-//              those in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
-//              those of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
-// Their stacks are never used again: whoever looks at a waiter that lies on one finds it as it was.
+// The world is stopped. Then the goroutines that are
+//   runnable    are taken off their queues; those that never began, and that no task names, are given back: their
+//               functions are neither called nor destroyed;
+//   waiting     are marked, so that a late ready() by a plain thread does nothing;
+//   computing   cannot be marked: their machines are condemned, and lose themselves at the next call into the runtime
+//               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
+//               destructors have destroyed;
+//   preempted   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
+//   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
+//   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
+// Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
 #include "platform/futex.h"
 #include "sched/crash.h"
 #include "sched/descriptors.h"
@@ -29,7 +30,8 @@ namespace dunlin::sched {
 
 namespace {
 
-// Each region that LeakSanitizer is told of makes it read /proc/self/maps again (0.1 ms): not for everybody in a crowd.
+// Each region that LeakSanitizer is told of makes it read /proc/self/maps again (0.1 ms): not for each goroutine in a
+// crowd.
 void keep_for_leak_check(goroutine& g) noexcept {
     static int kept = 0;
     if (++kept > 2000) return;
@@ -96,7 +98,7 @@ void retire_world() noexcept {
     s.starved_size.store(0, std::memory_order_relaxed);
     ended.fetch_add(1, std::memory_order_relaxed);
     s.main_exited = false;
-    // Under the lock, as the waking of those who wait is by whoever has no processor (ready_all).
+    // Under the lock: threads without a processor ready waiting goroutines under it too (ready_all).
     if (left != 0) {
         for_each_descriptor([&left](goroutine& g) {
             if (g.state.load(std::memory_order_acquire) == goroutine_state::dead) return;
@@ -109,17 +111,19 @@ void retire_world() noexcept {
     }
     s.forgotten.fetch_add(left, std::memory_order_relaxed);
     while (goroutine* g = staying.pop_front()) s.global.push_back(g);
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);  // start_world() wakes somebody for them
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);  // start_world() wakes a machine for them
     s.lock.unlock();
     stop_condemned_machines();
-    // After that: it asks who is frozen. In a goroutine that calls exit() its machine is condemned as well: what enters the runtime there would be lost.
+    // After that: forget_all() asks which goroutines are frozen. In a goroutine that calls exit() its machine is
+    // condemned as well: what enters the runtime there would be lost.
     machine* self = current_machine();
     set_current_machine(nullptr);
     discard_unbegun(unbegun);
     s.events->forget_all();
     set_current_machine(self);
     start_world();
-    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread may.
+    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread
+    // may.
     if (current_machine() != nullptr) set_current_machine(nullptr);
 }
 

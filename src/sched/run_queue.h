@@ -1,19 +1,23 @@
 // run_queue.h - a processor's local run queue: 256 goroutines, first in first out, that others may steal from.
 //
-// Problem    The owner pushes and pops all day, thieves take half of it now and then, and a join wants the youngest back (the child that the
-//            waiter spawned last stands at the tail). Go's ring (head by CAS, tail by its owner) cannot give up its tail: a thief
-//            that has read the old tail may take what the owner has just taken back.
+// Problem    The owner pushes and pops all day, thieves take half of it now and then, and a join wants the youngest
+//            back (the child that the waiter spawned last stands at the tail). Go's ring (head by CAS, tail by its
+//            owner) cannot give up its tail: a thief that has read the old tail may take what the owner has just taken
+//            back.
 // Data       One 64-bit word says everything:   version:47 | size:9 | head:8     and 256 slots.
-//            The queue's contents are slots[head .. head+size). Each operation is one CAS on the word; slots are written before the CAS that
-//            makes them visible and read before the CAS that claims them.
-// Why it     A claim succeeds only if the word is unchanged since it was read. The contents of [head, head+size) change only by taking
-// is right   something out (head or tail) and pushing later; taking out always raises `version`. So an unchanged word means unchanged
-//            contents: the slots read before the CAS are the ones claimed. 2^47 pops at 5 ns each are eight days: a thief would have to
-//            sleep exactly that long between its load and its CAS.
-// Order      A push's release CAS pairs with the acquire load of whoever claims: it publishes the slot and everything in the goroutine.
-//            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the load of S3.
-// Rejected   Go's ring plus a Dekker handshake for the tail: same price for a join, more to prove. Chase-Lev: steals one at a time, and its pop needs
-//            the fence that the CAS here already is. Measured: docs/decisions/005-run-queue.md.
+//            The queue's contents are slots[head .. head+size). Each operation is one CAS on the word; slots are
+//            written before the CAS that makes them visible and read before the CAS that claims them.
+// Why it     A claim succeeds only if the word is unchanged since it was read. The contents of [head, head+size) change
+// is right   only by taking something out (head or tail) and pushing later; taking out always raises `version`. So an
+//            unchanged word means unchanged contents: the slots read before the CAS are the ones claimed. 2^47 pops at
+//            5 ns each are eight days: a thief would have to sleep exactly that long between its load and its CAS.
+// Order      A push's release CAS pairs with the claimer's acquire load: it publishes the slot and everything in the
+//            goroutine.
+//            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the
+//            load of S3.
+// Rejected   Go's ring plus a Dekker handshake for the tail: same price for a join, more to prove. Chase-Lev: steals
+//            one at a time, and its pop needs the fence that the CAS here already is. Measured:
+//            docs/decisions/005-run-queue.md.
 // Tests      tests/sched/run_queue_test.cpp, tests/model/run_queue_model_test.cpp
 #pragma once
 
@@ -33,7 +37,8 @@ public:
 
     // Owner only. False when the queue is full.
     bool push(goroutine* g) noexcept {
-        // Acquire pairs with the release of claims: a slot is free for writing only after the thief that claimed it has read it.
+        // Acquire pairs with the release of claims: a slot is free for writing only after the thief that claimed it has
+        // read it.
         std::uint64_t w = word_.load(std::memory_order_acquire);
         do {
             if (size(w) == capacity) return false;
@@ -42,7 +47,8 @@ public:
         return true;
     }
 
-    // Owner only: takes the oldest and puts g behind the youngest, in one step. Null, and nothing changed, if the queue is empty or full.
+    // Owner only: takes the oldest and puts g behind the youngest, in one step. Null, and nothing changed, if the queue
+    // is empty or full.
     goroutine* rotate(goroutine* g) noexcept;
 
     // Owner only: `count` goroutines at once. The caller knows that there is room (only the owner adds).
@@ -55,7 +61,7 @@ public:
         } while (!word_.compare_exchange_weak(w, w + one_more * count, std::memory_order_seq_cst, std::memory_order_acquire));
     }
 
-    // Anybody. The oldest, or null.
+    // Any thread. The oldest, or null.
     goroutine* pop() noexcept {
         std::uint64_t w = word_.load(std::memory_order_acquire);
         goroutine* g;
@@ -66,8 +72,8 @@ public:
         return g;
     }
 
-    // The owner's pop: while there is a queue, it is memory that is waited for. Descriptors are asked for some places ahead, and the stacks of
-    // those that have one when their descriptor has come.
+    // The owner's pop: while there is a queue, it is memory that is waited for. Descriptors are asked for some places
+    // ahead, and the stacks of those that have one when their descriptor has come.
     goroutine* pop_and_prefetch() noexcept;
 
     // Owner only. The youngest if `wanted(g)` says yes, else null.
@@ -78,14 +84,14 @@ public:
         do {
             if (size(w) == 0) return nullptr;
             g = slots_[(head(w) + size(w) - 1) % capacity].load(std::memory_order_relaxed);
-            // Nobody but the owner takes from the tail while the queue holds more than a thief's share; a thief may take this very one, then
-            // the CAS fails. Looking at g meanwhile is harmless: descriptors are type-stable.
+            // While the queue holds more than a thief's share, only the owner takes from the tail. Else a thief may
+            // take this very one; then the CAS fails. Looking at g meanwhile is harmless: descriptors are type-stable.
             if (!wanted(g)) return nullptr;
         } while (!word_.compare_exchange_weak(w, w - one_more + one_version, std::memory_order_acq_rel, std::memory_order_acquire));
         return g;
     }
 
-    // Anybody. Copies the older half, rounded up, into `out` (room for capacity / 2) and takes it. Returns how many.
+    // Any thread. Copies the older half, rounded up, into `out` (room for capacity / 2) and takes it. Returns how many.
     std::uint32_t take_half(goroutine** out) noexcept {
         std::uint64_t w = word_.load(std::memory_order_acquire);
         std::uint32_t count;
@@ -103,7 +109,8 @@ public:
     // Changes whenever something is taken out.
     std::uint64_t takings() const noexcept { return word_.load(std::memory_order_relaxed) >> version_shift; }
 
-    // The oldest, or null; a moment later it may be another's, or gone. For those who want to know of what kind it is.
+    // The oldest, or null; a moment later it may be another's, or gone. For callers that only want to know of what kind
+    // it is.
     const goroutine* peek() const noexcept {
         const std::uint64_t w = word_.load(std::memory_order_acquire);
         return size(w) != 0 ? slots_[head(w)].load(std::memory_order_relaxed) : nullptr;

@@ -1,9 +1,11 @@
-// run_queue_prefetch.h - the owner's operations on its run queue that look ahead: while there is a queue, it is memory that is waited for.
+// run_queue_prefetch.h - the owner's operations on its run queue that look ahead: while there is a queue, it is memory
+// that is waited for.
 //
-// The descriptor six places behind the one taken is asked for now, and the stack of the one three places behind, whose descriptor has come meanwhile.
-// Reading those descriptors is a guess (they may be taken and reused by others at any moment), which is all that a prefetch needs.
-// With what poller::deliver() asks for in advance it saves 2 % of an echo among a thousand connections (docs/figures.md), about a third of what our own
-// memory costs there.
+// The descriptor six places behind the one taken is asked for now, and the stack of the one three places behind, whose
+// descriptor has come meanwhile. Reading those descriptors is a guess (they may be taken and reused by others at any
+// moment), which is all that a prefetch needs.
+// With what poller::deliver() asks for in advance it saves 2 % of an echo among a thousand connections
+// (docs/figures.md), about a third of what our own memory costs there.
 #pragma once
 
 #include <cstddef>

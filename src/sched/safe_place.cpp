@@ -23,7 +23,8 @@ constexpr std::size_t max_ranges = 32;
 code_range untouchable[max_ranges];
 std::size_t untouchable_count = 0;
 
-// ThreadSanitizer is not among them: it keeps a signal until the thread leaves one of its functions, and calls the handler there.
+// ThreadSanitizer is not among them: it keeps a signal until the thread leaves one of its functions, and calls the
+// handler there.
 bool must_not_stop_in(const char* library) noexcept {
     const char* slash = std::strrchr(library, '/');
     const char* name = slash ? slash + 1 : library;

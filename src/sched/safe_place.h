@@ -1,7 +1,7 @@
 // safe_place.h - where may a thread be made to stand still from outside?
 //
-// Not in libc, the loader, the unwinder, an allocator: they hold locks that the whole process wants for moments at a time. What a program's own code
-// holds is its own business, as with a thread that the kernel preempts.
+// Not in libc, the loader, the unwinder, an allocator: they hold locks that the whole process wants for moments at a
+// time. What a program's own code holds is its own business, as with a thread that the kernel preempts.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ void note_unsafe_places() noexcept;
 
 bool may_stop_at(std::uintptr_t pc) noexcept;
 
-// The code at `pc` waits in a loop: a spin lock's, with the CPU's hint for that beside it, or sched_yield(). A guess from the instructions; a wrong one
-// costs a shorter turn.
+// The code at `pc` waits in a loop: a spin lock's, with the CPU's hint for that beside it, or sched_yield(). A guess
+// from the instructions; a wrong one costs a shorter turn.
 bool spins_at(std::uintptr_t pc) noexcept;
 
 // In a library that unwinds: it may hold a lock of its own. False if it is linked statically.

@@ -21,7 +21,8 @@ namespace dunlin::sched {
 
 namespace {
 
-constexpr std::int64_t patience_ns = 4'000'000;  // after 5 the monitor lets all who are preempted go (hand_off.cpp)
+// After 5 ms the monitor lets all preempted goroutines go on (hand_off.cpp).
+constexpr std::int64_t patience_ns = 4'000'000;
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
 constexpr bool unwinder_takes_locks = false;
@@ -37,7 +38,7 @@ const machine* machine_of(const goroutine& g) noexcept {
     return m;
 }
 
-// On its own thread, or by the asker who withdraws what has not begun.
+// On its own thread, or by the asker, which withdraws what has not begun.
 void one_less_pending() noexcept {
     if (pending.fetch_sub(1, std::memory_order_release) == 1) platform::futex_wake(pending);
 }
@@ -147,7 +148,8 @@ const void* asleep_at(const goroutine& g) noexcept {
 }
 
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
-    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has ended is made again.
+    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has
+    // ended is made again.
     if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
     stack::repeat_interrupted_call(context);
     // Inside the runtime it may hold a lock of ours.

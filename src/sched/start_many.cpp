@@ -1,7 +1,8 @@
-// start_many.cpp - goroutines that are started together: one publication for up to 64 of them, and one question whether a machine is to be woken.
+// start_many.cpp - goroutines that are started together: one publication for up to 64 of them, and one question whether
+// a machine is to be woken.
 //
-// They come into the queue in their order and the last into run_next, as if started one after the other: a goroutine that
-// joins them takes the youngest first. While pushes are looked at (turns.h) each is pushed for itself.
+// They come into the queue in their order and the last into run_next, as if started one after the other: a goroutine
+// that joins them takes the youngest first. While pushes are looked at (turns.h) each is pushed for itself.
 #include "platform/membarrier.h"
 #include "sched/global_queue.h"
 #include "sched/goroutine.h"
@@ -52,7 +53,7 @@ void start_goroutines(goroutine_list& list) noexcept {
         push_run_next(p, g);
     }
     submit_barrier();
-    wake_if_idle();  // new ones are work for everybody
+    wake_if_idle();  // new ones are work for every processor
     leave(m);
 }
 

@@ -1,4 +1,5 @@
-// states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition() checks it.
+// states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition()
+// checks it.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -57,10 +58,11 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 
 // The only way a goroutine's state changes.
 //
-// Not a compare-and-swap: at any moment one party alone may change the state (the goroutine while it runs; whoever took it off a run
-// queue; whoever took its waiter off a wait queue), and 4 ns on every switch would pay for finding a bug, not for being right. The
-// load catches the common ones, a goroutine readied twice above all.
-// Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did visible to TSan too.
+// Not a compare-and-swap: at any moment one party alone may change the state: the goroutine while it runs, the thread
+// that took it off a run queue, or the thread that took its waiter off a wait queue. And 4 ns on every switch would pay
+// for finding a bug, not for being right. The load catches the common ones, a goroutine readied twice above all.
+// Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did
+// visible to TSan too.
 template <goroutine_state From, goroutine_state To>
 inline void transition(platform::atomic<goroutine_state>& state) noexcept {
     static_assert(may_become(From, To), "not in the table of states.h");
@@ -71,7 +73,7 @@ inline void transition(platform::atomic<goroutine_state>& state) noexcept {
 // Processor. Changed under the scheduler lock, or by the owner under the processor's retake lock.
 //   idle      on the idle list, queues empty            -> running, stopped, dead
 //   running   has a machine                             -> idle, stopped, dead
-//   stopped   held by whoever stopped the world         -> running, idle
+//   stopped   held by the thread that stopped the world         -> running, idle
 //   dead      beyond max_procs, or never used           -> idle
 enum class processor_state : std::uint8_t { dead, idle, running, stopped };
 

@@ -1,4 +1,5 @@
-// steal_order.h - every processor once, in a random order, without a shuffled list: start anywhere and step by a coprime of the count.
+// steal_order.h - every processor once, in a random order, without a shuffled list: start anywhere and step by a
+// coprime of the count.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ public:
     }
 
 private:
-    // A step that is coprime to the count meets every position before it meets one twice. A few gcds at most: coprimes are dense.
+    // A step that is coprime to the count meets every position before it meets one twice. A few gcds at most: coprimes
+    // are dense.
     static constexpr std::uint32_t coprime(std::uint32_t count, std::uint32_t random) noexcept {
         std::uint32_t step = random % count + 1;
         while (std::gcd(step, count) != 1) step = step % count + 1;

@@ -47,8 +47,8 @@ std::size_t waiting_goroutines() noexcept {
     return waiting;
 }
 
-// One for whoever asked, and more where many wait: at most as many again as there are, while each of them would find a goroutine. False: no thread can be
-// had for him.
+// One machine for the requester, and more where many goroutines wait: at most as many again as there are, while each of
+// them would find a goroutine. False: there is no thread for the requester.
 bool make_enough() noexcept {
     if (!make_spare_machine()) return false;
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
@@ -59,7 +59,8 @@ bool make_enough() noexcept {
     return true;
 }
 
-// After failures for a second in which nothing was executed anywhere although goroutines wait: says, once, what holds the threads.
+// After failures for a second in which nothing was executed anywhere although goroutines wait: says, once, what holds
+// the threads.
 class standstill {
 public:
     void look(std::int64_t now_ns) noexcept {
@@ -117,8 +118,9 @@ void maker_main(void*) {
                 platform::futex_wait(k.wanted, 0);
             }
         }
-        // Before it is made: who asks from now on may have put his processor aside after the new one has looked. Acquires what each request released, of
-        // those too that found an earlier one; and seq_cst: before the counts below are read.
+        // Before the machine is made: a later requester may put its processor aside after the new machine has looked.
+        // Acquires what each request released, of those too that found an earlier one; and seq_cst: before the counts
+        // below are read.
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
         if (wishes & lost_forgotten) the_scheduler.events->forget_lost();
         if (wishes & printed) k.print.load(std::memory_order_relaxed)();
@@ -130,18 +132,21 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait it wakes the next (F2 of wake.h).
+        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait
+        // it wakes the next (F2 of wake.h).
         const std::size_t waiting = waiting_goroutines();
         if (waiting != 0 && spare_machines() >= waiting && the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) continue;
         if (make_enough()) continue;
         stands.look(platform::now_ns());
-        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it is woken.
+        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it
+        // is woken.
         k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
         wake_monitor_if_asleep();
     }
 }
 
-// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what that one released.
+// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
+// that one released.
 void ask(wish w) noexcept {
     maker& k = the_maker;
     if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);

@@ -26,7 +26,8 @@ void note_lingering(goroutine* g, std::int64_t ns) noexcept {
     }
 }
 
-// Of a goroutine that readies many in one turn, the first few and then every so many-th are looked at: the clock costs as much as making one runnable.
+// Of a goroutine that readies many in one turn, the first few and then every so many-th are looked at: the clock costs
+// as much as making one runnable.
 constexpr std::uint32_t readied_noted = 8;
 constexpr std::uint32_t readied_between_notes = 32;
 

@@ -1,17 +1,23 @@
-// turns.h - how long goroutines run at a time on a processor, and after they have readied another: is a wake worth its price?
+// turns.h - how long goroutines run at a time on a processor, and after they have readied another: is a wake worth its
+// price?
 //
-// Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks. Where turns are short (ping-pong, request
-//            and reply, a lock handed over) that is sooner than a thread could be woken, and everything stays in one cache. Where they are long, another
-//            processor should have it at once. What a goroutine does next is not known; what it and those beside it did lately is.
-// Data       turn_ns, of a processor: the mean length of a turn, from one visit of the scheduler to the next. A longer mean counts at once; a shorter one
-//            takes wake_cost_ns off for each turn, so a mistake is paid back: after a turn of 100 us, forty wakes are made that may be needless, which
-//            cost their wakers as much.
-//            lingers, of a goroutine: so many of its next wakes are made at once, because it went on after it had readied another: one for each
-//            wake_cost_ns of that time. One less for each time that it parks, or readies the next, at once.
-//            Goroutines that do little between two operations on channels count with an eighth of their time (talk_step_ns).
-// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None with one processor.
-// Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns at that rate.
-// Source     The length of turns instead of who fetches run_next: docs/decisions/032-wakes-by-turns.md.
+// Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks.
+//            Where turns are short (ping-pong, request and reply, a lock handed over) that is sooner than a thread
+//            could be woken, and everything stays in one cache. Where they are long, another processor should have it
+//            at once. What a goroutine does next is not known; what it and those beside it did lately is.
+// Data       turn_ns, of a processor: the mean length of a turn, from one visit of the scheduler to the next. A longer
+//            mean counts at once; a shorter one takes wake_cost_ns off for each turn, so a mistake is paid back: after
+//            a turn of 100 us, forty wakes are made that may be needless, which cost their wakers as much.
+//            lingers, of a goroutine: so many of its next wakes are made at once, because it went on after it had
+//            readied another: one for each wake_cost_ns of that time. One less for each time that it parks, or readies
+//            the next, at once.
+//            Goroutines that do little between two operations on channels count with an eighth of their time
+//            (talk_step_ns).
+// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None
+//            with one processor.
+// Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns
+//            at that rate.
+// Source     The length of turns instead of which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 
@@ -21,8 +27,8 @@ namespace dunlin::sched {
 
 // A hand-over to another processor that is awake costs 0.3 to 1 us, a wake 2.5 us to its waker.
 inline constexpr std::uint32_t short_turn_ns = 5'000;
-// Goroutines that do no more between two operations on channels than this talk: another processor would fetch the channel's memory for longer than they
-// compute. Their turns count for a part of their length.
+// Goroutines that do no more between two operations on channels than this talk: another processor would fetch the
+// channel's memory for longer than they compute. Their turns count for a part of their length.
 inline constexpr std::int64_t talk_step_ns = 400;
 inline constexpr std::int64_t talk_factor = 8;
 // So long may goroutines wait for a processor that keeps up, while another is free.
@@ -44,7 +50,8 @@ inline std::uint64_t turns_of(const processor* p) noexcept { return p->counts.sw
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
 // Any thread: nothing is known of p's turns.
 void forget_turns(processor* p) noexcept;
-// p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since the last look.
+// p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since
+// the last look.
 void note_turns(processor* p, const machine* m) noexcept;
 // The same, if there have been enough of them.
 inline void look_at_turns(processor* p, const machine* m) noexcept {
@@ -54,7 +61,8 @@ inline void look_at_turns(processor* p, const machine* m) noexcept {
 void begin_turns(processor* p) noexcept;
 // p's owner: g, which has begun a turn there, has marks (types.h): its wait is measured, what it readies is looked at.
 [[gnu::cold]] void note_marks(processor* p, goroutine* g) noexcept;
-// p's owner: self (null: none), which runs there, readies another. For how many of these its wait is to be measured; 0: not this one's.
+// p's owner: self (null: none), which runs there, readies another. For how many of these its wait is to be measured; 0:
+// not this one's.
 std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
 // Any thread: a goroutine on p has been running for `ns`.
 inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {

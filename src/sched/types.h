@@ -1,10 +1,10 @@
-// types.h - G, M, P and the scheduler: every field, who may touch it. READ FIRST; then goroutine.cpp, the life.
+// types.h - G, M, P and the scheduler: each field with the thread that may touch it. READ FIRST; then goroutine.cpp.
 //
-// Who may touch a field is one of:
+// At each field stands which thread may touch it. One of:
 //   owner      the goroutine while it runs / the thread of the machine / the machine that has the processor
-//   lock       whoever holds the named lock
-//   constant   written before anybody else can see it
-//   atomic     anybody; the comment at the field, or the protocol file it names, says what pairs with what
+//   lock       the holder of the named lock
+//   constant   written before any other thread can see it
+//   atomic     any thread; the comment at the field, or the protocol file it names, says what pairs with what
 // What others have a look at without asking is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
 //
 // Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
@@ -49,8 +49,8 @@ inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
-// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just woken; and so long may they have it
-// before it is stopped (hand_off.cpp, Lending).
+// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just
+// woken; and so long may they have it before it is stopped (hand_off.cpp, Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
 inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
 inline constexpr std::size_t inline_frame_bytes = 64;
@@ -76,7 +76,7 @@ private:
     platform::atomic<T> value_;
 };
 
-// ---- goroutine -----------------------------------------------------------------------------------------------------------------------
+// ---- goroutine ------------------------------------------------------------------------------------------------------
 
 // What a goroutine keeps for a goroutine_local.
 struct local_value {
@@ -92,7 +92,7 @@ struct goroutine_extra {
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
     local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
-    machine* locked_to = nullptr;                                           // owner; whoever takes it off a queue
+    machine* locked_to = nullptr;                                           // owner; its taker off a queue
     unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()
 };
 
@@ -112,19 +112,22 @@ private:
 };
 static_assert(sizeof(std::source_location) == sizeof(std::uintptr_t));
 
-// What whoever runs a goroutine has to look at, mostly nothing.
+// What the machine that runs a goroutine has to look at, mostly nothing.
 class goroutine_marks {
 public:
     std::uint32_t all() const noexcept { return all_.load(std::memory_order_relaxed); }
     bool any() const noexcept { return all() != 0; }
-    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the monitor raises it.
+    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the
+    // monitor raises it.
     std::uint32_t lingers() const noexcept { return all_.load(std::memory_order_relaxed) & 0xff; }
     void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
-    // waits.h: while it is runnable, its wait is measured and counts for so many. Whoever makes it runnable, and then runs it.
+    // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
+    // runnable, then by the machine that runs it.
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8; }
     void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0xffffff ? n : 0xffffff) << 8, 0xffffff00); }
 
-    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing hangs on it.
+    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing
+    // hangs on it.
     void raise_lingers(std::uint32_t n) noexcept {
         std::uint32_t seen = all();
         all_.compare_exchange_strong(seen, (seen & 0xffffff00) | (n < 0xff ? n : 0xff), std::memory_order_relaxed);
@@ -142,7 +145,7 @@ private:
 struct alignas(platform::cache_line) goroutine {
     enum flag : std::uint8_t {
         heap_frame = 1,     // the callable did not fit into inline_frame
-        joinable = 2,       // a task holds it: whoever joins gives the descriptor back
+        joinable = 2,       // a task holds it: the joiner gives the descriptor back
         own_stack = 4,      // a stack of its own size was bound at go(); it cannot be run on another
         in_place = 8,       // runs on the stack of the goroutine that waits for it
         main = 16,          // the one that run() waits for
@@ -153,13 +156,15 @@ struct alignas(platform::cache_line) goroutine {
 
     // First line: all that a switch touches.
     stack::context context;                     // owner; valid for others when `saved`
-    owned<stack::slot*> stack;                  // owner, or whoever took it off a queue; null: never ran, or ended. Prefetching peeks
+    owned<stack::slot*> stack;                  // owner, or its taker off a queue; null: never ran, or ended.
+                                                // Prefetching peeks
     goroutine* link = nullptr;                  // the list it is on
     stack::kept_exceptions exceptions;          // owner, while it does not run
     goroutine_marks marks;
     platform::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
-    // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its last instructions on the way
-    // out: whoever executes it waits for this byte. Store-release after the switch pairs with the executor's load-acquire.
+    // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its
+    // last instructions on the way out: the machine that executes it next waits for this byte. Store-release after the
+    // switch pairs with the executor's load-acquire.
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
     owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/exiting/pinned: owner; the monitor looks
@@ -168,8 +173,9 @@ struct alignas(platform::cache_line) goroutine {
     // Second line: birth, death and reports.
     std::uint64_t id = 0;                       // constant after the start
     void (*entry)(void*) = nullptr;             // constant
-    platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: who joins may be in the lot; else his waiter (park/join.cpp)
-    platform::atomic<const void*> group{nullptr};    // until it begins: whoever waits for this may run it in place
+    platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
+                                                     // its waiter (park/join.cpp)
+    platform::atomic<const void*> group{nullptr};    // until it begins: a waiter for this may run it in place
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
     std::int64_t waits_since_ns = 0;            // owner; coarse clock. While it is runnable and `stamped`: free_clock
@@ -184,7 +190,7 @@ struct alignas(platform::cache_line) goroutine {
     bool comes_back_plain() const noexcept {
         return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
     }
-    // Where its frames are if it has any; a guess by whoever does not own it.
+    // Where its frames are if it has any; for all but its owner a guess.
     void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
 
     void* frame() noexcept { return flags & heap_frame ? *reinterpret_cast<void**>(inline_frame) : inline_frame; }
@@ -233,9 +239,9 @@ private:
     std::size_t uncut_ = 0;
 };
 
-// ---- counters ------------------------------------------------------------------------------------------------------------------------
+// ---- counters -------------------------------------------------------------------------------------------------------
 
-// Counts something that one owner at a time does; anybody may read it.
+// Counts something that one owner at a time does; any thread may read it.
 class counter {
 public:
     void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
@@ -267,7 +273,7 @@ struct processor_counters {
     counter blocking_calls;     // calls of blocking()
     counter hand_offs;          // of these, at whose beginning the processor was handed on at once
     counter io_waits;           // waits for a descriptor begun on this P
-    counter io_wakes;           // ended by whoever had this P: not the same ones
+    counter io_wakes;           // ended by the machine that had this P: not the same ones
 };
 
 // What the monitor (monitor.cpp, hand_off.cpp) has seen of a processor.
@@ -283,7 +289,8 @@ struct monitor_notes {
     std::int64_t turn_began_ns = 0;             // the same; since when it has had this processor
     std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
     std::uint32_t blocking_tick = 0;
-    // It was seen in a call that then ended by itself, so many times since one had to be taken; until when nobody looks for such calls.
+    // It was seen in a call that then ended by itself, so many times since one had to be taken; until when the monitor
+    // does not look for such calls.
     bool seen_in_call = false;
     std::uint8_t short_calls = 0;
     std::int64_t trusted_until_ns = 0;
@@ -302,7 +309,7 @@ inline constexpr std::array<std::int64_t, 19> wait_limits_ns{
 // Of a processor that nothing is known about: its wakes are made at once.
 inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
-// ---- processor -----------------------------------------------------------------------------------------------------------------------
+// ---- processor ------------------------------------------------------------------------------------------------------
 
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
@@ -319,8 +326,8 @@ struct alignas(platform::false_sharing_range) processor {
     std::int64_t readied_ns = 0;                // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
     platform::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
-    // Set by the monitor. 1: whoever runs here has had its ten milliseconds. 2: and run_next has had the turn that was promised to it.
-    // 3: it is the turn of a preempted goroutine (preempt.h).
+    // Set by the monitor. 1: the goroutine that runs here has had its ten milliseconds. 2: and run_next has had the
+    // turn that was promised to it. 3: it is the turn of a preempted goroutine (preempt.h).
     platform::atomic<std::uint8_t> slice_over{0};
     platform::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
     std::uint32_t free_stack_count = 0;         // owner
@@ -336,20 +343,23 @@ struct alignas(platform::false_sharing_range) processor {
 
     run_queue queue;
 
-    // The biased locks that its machine is in (park/biased_lock.h). Release at the end of each; whoever takes the bias away waits for that.
+    // The biased locks that its machine is in (park/biased_lock.h). Release at the end of each; the thread that takes
+    // the bias away waits for that.
     alignas(platform::cache_line) platform::atomic<const void*> sections[max_sections] = {};
 
     // Changed rarely.
     alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
     platform::atomic<processor_state> state{processor_state::dead};  // scheduler lock
-    platform::atomic<machine*> owner{nullptr};       // retake lock; release, for those who look at the machine
+    platform::atomic<machine*> owner{nullptr};       // retake lock; release, for threads that look at the machine
     platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (machine.h, handshake)
     processor* idle_next = nullptr;             // scheduler lock
-    machine* stopped_from = nullptr;            // whoever stops the world: gets it back
-    std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when somebody who came back from a call took it from its taker
+    machine* stopped_from = nullptr;            // the thread that stops the world: gets it back
+    std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
+                                                // took it from its taker
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
     owned<machine*> lender;                     // the monitor, while it has no machine; then its machine: from which it was lent (hand_off.cpp); null: none
-    owned<std::int64_t> slice_used_ns;          // whoever gives it to a preempted goroutine: what that has used of its slice; the monitor takes it
+    owned<std::int64_t> slice_used_ns;          // written by the giver to a preempted goroutine: what that has used of
+                                                // its slice; the monitor takes it
     monitor_notes notes;                        // monitor
 
     std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
@@ -358,7 +368,7 @@ struct alignas(platform::false_sharing_range) processor {
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 };
 
-// ---- machine -------------------------------------------------------------------------------------------------------------------------
+// ---- machine --------------------------------------------------------------------------------------------------------
 
 // What the monitor has seen of a machine from which it took the processor.
 struct stray_notes {
@@ -383,7 +393,7 @@ inline constexpr std::uint32_t end_thread = 4;         // its run() has returned
 // Where its goroutine stands (sample.h).
 struct machine_sample {
     enum progress : std::uint32_t { none, asked, taking, taken };
-    platform::atomic<std::uint32_t> state{none};     // asked by whoever has stopped the world, then the machine itself
+    platform::atomic<std::uint32_t> state{none};     // the asker, which has stopped the world; then the machine itself
     platform::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
     stack::trace frames;                        // itself, while `taking`
     void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
@@ -411,7 +421,7 @@ struct alignas(platform::false_sharing_range) machine {
     int* error_number = nullptr;                // constant: the thread's errno
     platform::random_source random;             // itself
 
-    owned<processor*> last_p;                   // itself, or who gives it one: where to look whether a taker has given up
+    owned<processor*> last_p;                   // itself, or the giver: where to look whether a taker has given up
     owned<bool> spinning;                       // itself
     bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
@@ -425,7 +435,7 @@ struct alignas(platform::false_sharing_range) machine {
     platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
     owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
-    owned<std::int64_t> asked_ns;               // whoever waits for it to freeze
+    owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
     owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
 
@@ -460,10 +470,12 @@ struct alignas(platform::false_sharing_range) machine {
     stray_notes notes;                          // monitor
 
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
-    owned<bool> must_end;                       // itself: its goroutine ended wired to it; whoever took it off the idle list for that
-    bool ended = false;                         // scheduler lock: the thread is gone; the record stays for those who walk the list
-    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may; nobody
-                                                // sends it a signal
+    owned<bool> must_end;                       // itself: its goroutine ended wired to it; or the thread that took it
+                                                // off the idle list for that
+    bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
+                                                // walk the list
+    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our
+                                                // locks as any plain thread may; it is sent no signal
     std::uint32_t id = 0;                       // constant
     owned<pid_t> tid;                           // constant; but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
@@ -481,7 +493,8 @@ struct machine_list {  // linked by idle_next
     machine* pop_front() noexcept;
 };
 
-// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those whose numbers agree modulo cpus).
+// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those
+// whose numbers agree modulo cpus).
 struct idle_machine_list {
     static constexpr unsigned cpus = 64;
     machine* newest = nullptr;
@@ -491,16 +504,17 @@ struct idle_machine_list {
     void remove(machine* m) noexcept;
 };
 
-// ---- scheduler -----------------------------------------------------------------------------------------------------------------------
+// ---- scheduler ------------------------------------------------------------------------------------------------------
 
 // What stats() tells of processors that changed hands. All but the last three: the monitor.
 struct hand_off_counters {
     counter from_blocking;      // processors taken from threads in a blocking() that lasted
     counter from_blocked;       // from threads that slept in the kernel unannounced
     counter from_hogs;          // from goroutines that had used up their slice
-    counter urgent;             // of these, before its end, because somebody had just been woken
+    counter urgent;             // of these, before its end, because a goroutine had just been woken
     counter freeze_signals;
-    counter thaws;              // preempted goroutines let go without a processor, because somebody seemed to wait for a lock of theirs
+    counter thaws;              // preempted goroutines let go without a processor, because others seemed to wait for
+                                // a lock of theirs
     counter given_back;         // processors given to threads that computed without one
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
@@ -512,7 +526,7 @@ struct event_source;
 
 // There is one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
 struct scheduler {
-    // Read by everybody, changed rarely.
+    // Read by all, changed rarely.
     platform::atomic<std::uint32_t> max_procs{0};    // changed under lock
     platform::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
     platform::atomic<processor*> processors[max_procs_limit] = {};
@@ -524,7 +538,8 @@ struct scheduler {
 
     platform::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
     platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
-    platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; who brings work from outside calls it
+    platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; a
+                                                     // thread that brings work from outside then calls it
     platform::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
     platform::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
     platform::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
@@ -532,17 +547,19 @@ struct scheduler {
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
     platform::atomic<std::int64_t> free_clock{0};    // waits.h
-    platform::atomic<std::uint32_t> retirers{0};     // 0: nobody is at R2; 1: somebody is; 2: and shall do it once more, for those who have passed R1 meanwhile
+    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 (wake.h, J1): 0: none; 1: one; 2: it shall repeat
+                                                     // R2 and R3, for those that have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
     global_queue global;                        // lock
-    platform::atomic<std::size_t> global_size{0};    // written under lock, read by anybody: is it worth taking the lock
+    platform::atomic<std::size_t> global_size{0};    // lock to write; any thread reads: is it worth taking the lock
     processor* idle_processors = nullptr;       // lock
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
     platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
-    platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve whoever has asked for a thread by now
+    platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve all that have
+                                                     // asked for a thread by now
     platform::atomic<std::uint32_t> machine_count{0};  // lock
-    platform::atomic<machine*> machines{nullptr};    // lock to add; anybody may walk it
+    platform::atomic<machine*> machines{nullptr};    // lock to add; any thread may walk it
     goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
     platform::atomic<std::size_t> starved_size{0};   // written under lock
     machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
@@ -559,28 +576,29 @@ struct scheduler {
     std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
     std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
     idle_machine_list idle_machines;            // lock
-    // Processors given up at the beginning of a call, for who comes first (machine.h, offer_processor), and how many machines have been woken for them and
-    // have not yet looked: at least as many.
+    // Processors given up at the beginning of a call, for the first that comes (machine.h, offer_processor), and how
+    // many machines have been woken for them and have not yet looked: at least as many.
     processor* offered = nullptr;               // lock; linked by idle_next
     owned<std::uint32_t> offered_count;         // lock; others have a look
     owned<std::uint32_t> takers_coming;         // lock; others have a look
 
     // World stop (processor.cpp).
     platform::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
-    platform::ranked_lock<platform::lock_rank::world> world;                 // held by whoever stops the world
+    platform::ranked_lock<platform::lock_rank::world> world;                 // held by the thread that stops the world
     hand_off_counters hand_offs;
     bool main_exited = false;                   // lock: main ended by exit_goroutine()
     bool inside_run = false;                    // lock: a thread waits inside run()
     bool main_returned = false;                 // lock: and will not wait much longer
     bool deadlock_suspected = false;            // lock: only a foreign thread spoke against it; the monitor looks again
     bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
-    platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and whoever has slept in its stead
+    platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
 
-    // Who sleeps with the timers (find_work.cpp).
+    // The machine that sleeps with the timers (find_work.cpp).
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> poller_claimed{0};
     platform::atomic<std::int64_t> poll_until_ns{0};
     platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
-    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor wants to know that somebody does
+    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor looks
+                                                     // whether it happens
 
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
 };

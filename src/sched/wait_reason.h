@@ -1,4 +1,5 @@
-// wait_reason.h - why a goroutine waits: a closed list with stable texts, seen in dumps and deadlock reports. Go's words where Go has them.
+// wait_reason.h - why a goroutine waits: a closed list with stable texts, seen in dumps and deadlock reports. Go's
+// words where Go has them.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,12 @@
 // waits.h - how long goroutines that could run wait while a processor has nothing to run: W1 of wake.h, measured.
 //
-// Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it when it becomes runnable, and whoever
-//            runs it notes the difference. Stamped are those that become runnable in a long turn (turns.h), those that plain threads, the poller and
-//            timers bring, and of those that become runnable in short turns one at each look; it counts for all of them since the last one.
+// Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it
+//            when it becomes runnable, and the machine that runs it notes the difference. Stamped are those that become
+//            runnable in a long turn (turns.h), those that plain threads, the poller and timers bring, and of those
+//            that become runnable in short turns one at each look; it counts for all of them since the last one.
 // Protocol   change of idle_and_spinning     settle: is the clock's state the word's? If not, CAS it, and look again.
-//            Whoever changes the word settles afterwards, so the last to change it sees the last state, and the clock is wrong for the time between only.
+//            Each machine that changes the word settles afterwards, so the last one to change it sees the last state,
+//            and the clock is wrong for the time between only.
 #pragma once
 
 #include <array>

@@ -15,7 +15,8 @@ void wake_one() noexcept {
     } while (!s.idle_and_spinning.compare_exchange_weak(word, word + one_spinning, std::memory_order_seq_cst, std::memory_order_seq_cst));
     s.lock.lock();  // W2
     processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
-    // Under the lock: nobody may make a processor idle while this count, which nobody will act on, still says that somebody searches.
+    // Under the lock: the count still says that a machine searches, though none will. If a processor became idle before
+    // it is taken back, a submitter would see the count and wake no machine.
     if (p == nullptr) s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
     s.lock.unlock();
     if (p == nullptr) settle_free_clock();

@@ -14,7 +14,7 @@ platform::random_source source_of(std::uint64_t seed, std::uint64_t execution) n
     return platform::random_source(of_seed.next());
 }
 
-// The default: buffers empty at once, then whoever ran goes on, then the first that can.
+// The default: buffers empty at once, then the thread that ran last goes on, then the first that can.
 std::size_t plainest(const std::vector<transition>& possible, unsigned last) noexcept {
     std::size_t best = 0;
     int best_rank = 100;

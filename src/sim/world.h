@@ -9,8 +9,8 @@
 // Buffers    The oldest store of a buffer becomes visible as a step of its own, at any time.
 // Heavy      barrier: the thread waits until each other thread's buffer has once had no issued store. (cxx: all in one
 //            moment.)
-// Futex      A sleeper is woken in the order of coming. A sleep with a deadline may end at any time: time is what nobody
-//            can tell anything of, and jumps there.
+// Futex      A sleeper is woken in the order of coming. A sleep with a deadline may end at any time: nothing is known
+//            of time, which jumps there.
 // Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
 //            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
 // Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is

@@ -1,10 +1,10 @@
 // arena.h - where stacks come from and where they go.
 //
-// Problem    A million stacks of 256 KiB to 8 MiB, each with a guard, in a process that may have 65,530 mappings; a stack must
-//            be had in nanoseconds when one was freed a moment ago, and its memory must not stay for ever when it was
-//            freed long ago.
+// Problem    A million stacks of 256 KiB to 8 MiB, each with a guard, in a process that may have 65,530 mappings; a
+//            stack must be had in nanoseconds when one was freed a moment ago, and its memory must not stay for ever
+//            when it was freed long ago.
 // Guarantee  G1: a slot has one owner at a time: the arena, a holder (between allocate and recycle), or a running trim.
-//            G2: a held slot is protected as `slot::guard` says, and nobody gives its memory back.
+//            G2: a held slot is protected as `slot::guard` says, and its memory is not given back.
 //            G3: no system call is made under the lock, except to reserve a region (a handful in a program's life).
 //            Address space is never returned, so lookup() needs no lock. Nothing throws; nothing uses the heap.
 //
@@ -50,8 +50,8 @@ namespace dunlin::stack {
 // The smallest class whose stacks have at least `usable` bytes; no_class if there is none.
 unsigned class_for(std::size_t usable) noexcept;
 
-// The class for programs that say nothing: as much address space as the system gives a thread's stack, of which memory is what is touched; less where
-// the address space is small.
+// The class for programs that say nothing: as much address space as the system gives a thread's stack, of which memory
+// is what is touched; less where the address space is small.
 unsigned class_like_a_thread(const platform::stack_space& space) noexcept;
 
 struct arena_stats {
@@ -62,7 +62,7 @@ struct arena_stats {
     std::size_t slots_given_back = 0;    // by trim, since the start
     std::size_t guards_by_mprotect = 0;  // each costs two mappings
     std::size_t canaries = 0;            // stacks that no guard could be had for, counted each time one is prepared
-    platform::guard_kind kind = platform::guard_kind::automatic;  // in force; automatic: nobody needed a stack yet
+    platform::guard_kind kind = platform::guard_kind::automatic;  // in force; automatic: no stack was needed yet
 };
 
 class arena {
@@ -88,7 +88,7 @@ public:
     // thread.
     std::size_t trim(std::size_t max_slots) noexcept;
 
-    // The same, but takes only the slots that nobody had needed between the last two calls of note_idle(), nor since.
+    // The same, but takes only the slots that were not needed between the last two calls of note_idle(), nor since.
     // With a note every second it brings memory down after a peak and leaves alone what a steady load uses.
     void note_idle() noexcept;
     std::size_t trim_idle(std::size_t max_slots) noexcept;

@@ -168,7 +168,7 @@ void arena::choose_victims(class_state& c, victims& chosen, std::size_t max_slot
     c.slots_trimming += chosen.count;
 }
 
-// Under the lock. If nobody uses a slot of the group and none of it is warm: all of it becomes bare and goes. Guards by
+// Under the lock. If no slot of the group is in use and none is warm: all of it becomes bare and goes. Guards by
 // mprotect stay, and with them the group: taking them away and setting them again would cost more than it saves.
 void arena::add_whole_group(class_state& c, victims& chosen, slot* member) noexcept {
     const std::span<slot> group(first_of_group(member), slots_per_group(member->size_class));

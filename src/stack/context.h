@@ -1,13 +1,16 @@
 // context.h - the switch from one stack to another.
 //
-// Data       A `context` is where a stopped computation goes on: stack pointer, frame pointer, address. Everything else that must survive
-//            lies on its stack: switch_context() is inline assembly that declares every other register clobbered, so the compiler saves what
-//            it needs around it and nothing else. That is cheaper than saving a fixed set, and the jump at its end leaves the CPU's
-//            return predictor in step (5 ns instead of 18 for two goroutines in the same code; docs/decisions/003-switch.md).
-// Rule       The function that contains switch_context() is compiled once, not inlined into user code, and reads nothing thread-local
-//            across it except through sched/current.h: after the switch it may be on another thread.
-// Not saved  The rounding mode and exception mask of the floating-point units (MXCSR, x87 control word): they belong to the thread, as
-//            in every pthread program that does not set them. Saving them would add 1.3 ns to each switch.
+// Data       A `context` is where a stopped computation goes on: stack pointer, frame pointer, address. Everything else
+//            that must survive lies on its stack: switch_context() is inline assembly that declares every other
+//            register clobbered, so the compiler saves what it needs around it and nothing else. That is cheaper than
+//            saving a fixed set, and the jump at its end leaves the CPU's return predictor in step (5 ns instead of 18
+//            for two goroutines in the same code; docs/decisions/003-switch.md).
+// Rule       The function that contains switch_context() is compiled once, not inlined into user code, and reads
+//            nothing thread-local across it except through sched/current.h: after the switch it may be on another
+//            thread.
+// Not saved  The rounding mode and exception mask of the floating-point units (MXCSR, x87 control word): they belong to
+//            the thread, as in every pthread program that does not set them. Saving them would add 1.3 ns to each
+//            switch.
 // Unwinding  A computation that was started by make_context() ends at dunlin_context_entry, whose CFI says "no caller".
 #pragma once
 
@@ -40,7 +43,7 @@ inline context make_context(void* top, void (*entry)()) noexcept {
 
 #if defined(__x86_64__)
 
-// Saves where we are in *from and goes on at *to. Returns when somebody switches to *from.
+// Saves where we are in *from and goes on at *to. Returns when another context switches to *from.
 [[gnu::always_inline]] inline void switch_context(context* from, const context* to) noexcept {
     asm volatile(
         "leaq 1f(%%rip), %%rax\n\t"
@@ -66,7 +69,7 @@ inline context make_context(void* top, void (*entry)()) noexcept {
     );
 }
 
-// Goes on at *to and never comes back; the stack we stand on may be used by somebody else from now on.
+// Goes on at *to and never comes back; another context may use the stack we stand on from now on.
 [[noreturn, gnu::always_inline]] inline void jump_context(const context* to) noexcept {
     asm volatile(
         "movq 16(%%rsi), %%rax\n\t"

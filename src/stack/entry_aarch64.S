@@ -1,4 +1,5 @@
-// entry_aarch64.S - the three places where a stack begins or where a goroutine's frames end. See entry_x86_64.S for the reasons.
+// entry_aarch64.S - the three places where a stack begins or where a goroutine's frames end. See entry_x86_64.S for the
+// reasons.
 
     .text
 
@@ -88,8 +89,9 @@ DW.ref.dunlin_goroutine_personality:
     .xword dunlin_goroutine_personality
 
 #if defined(__ARM_FEATURE_BTI_DEFAULT)
-// Every place above that is reached by an indirect branch has its landing pad (the hints). Without this note the linker would turn the
-// enforcement off for the whole program. Nothing here signs a return address, nor needs to: PAC is each frame's own affair.
+// Every place above that is reached by an indirect branch has its landing pad (the hints). Without this note the linker
+// would turn the enforcement off for the whole program. Nothing here signs a return address, nor needs to: PAC is each
+// frame's own affair.
     .pushsection .note.gnu.property, "a", %note
     .p2align 3
     .word 4, 16, 5

@@ -2,7 +2,8 @@
 
     .text
 
-// Where a fresh stack starts (context.h, make_context). The `nop` stands before the label because unwinders look up "return address - 1".
+// Where a fresh stack starts (context.h, make_context). The `nop` stands before the label because unwinders look up
+// "return address - 1".
     .p2align 4
     .cfi_startproc
     .cfi_undefined rip
@@ -18,8 +19,9 @@ dunlin_context_entry:
     .cfi_endproc
     .size dunlin_context_entry, . - dunlin_context_entry
 
-// void dunlin_invoke(void (*entry)(void*), void* frame): calls entry(frame). Its personality routine is what an exception meets when no
-// frame of the goroutine wants it (report, stack intact), and where the forced unwinding of exit_goroutine() ends.
+// void dunlin_invoke(void (*entry)(void*), void* frame): calls entry(frame). Its personality routine is what an
+// exception meets when no frame of the goroutine wants it (report, stack intact), and where the forced unwinding of
+// exit_goroutine() ends.
     .p2align 4
     .globl dunlin_invoke
     .hidden dunlin_invoke
@@ -45,9 +47,10 @@ dunlin_invoke_landing:
     .cfi_endproc
     .size dunlin_invoke, . - dunlin_invoke
 
-// long dunlin_call_above(const context*, long (*f)(void*), void* argument): calls f(argument) in such a way that an unwinder started in f
-// sees the stopped computation of *context as the caller. This is how the stack of a parked goroutine is read without frame pointers.
-// The CFI says: the caller's registers are in the 24 bytes that rbx points to; its CFA is the saved stack pointer.
+// long dunlin_call_above(const context*, long (*f)(void*), void* argument): calls f(argument) in such a way that an
+// unwinder started in f sees the stopped computation of *context as the caller. This is how the stack of a parked
+// goroutine is read without frame pointers. The CFI says: the caller's registers are in the 24 bytes that rbx points
+// to; its CFA is the saved stack pointer.
     .p2align 4
     .globl dunlin_call_above
     .hidden dunlin_call_above

@@ -1,9 +1,9 @@
 // exception_state.h - what the C++ runtime keeps per thread about exceptions, kept per goroutine instead.
 //
-// The Itanium C++ ABI keeps the stack of caught exceptions and the number of uncaught ones in a per-thread record. A goroutine that parks
-// inside a catch block or inside a destructor during unwinding must take its record along, or the next goroutine on the thread rethrows
-// somebody else's exception. The record's address is asked for once per thread: __cxa_get_globals() is declared `const`, and a compiler
-// would keep its result over a switch.
+// The Itanium C++ ABI keeps the stack of caught exceptions and the number of uncaught ones in a per-thread record. A
+// goroutine that parks inside a catch block or inside a destructor during unwinding must take its record along, or the
+// next goroutine on the thread rethrows an exception that is not its own. The record's address is asked for once per
+// thread: __cxa_get_globals() is declared `const`, and a compiler would keep its result over a switch.
 #pragma once
 
 namespace dunlin::stack {

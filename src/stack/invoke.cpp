@@ -1,12 +1,14 @@
 // invoke.cpp - the personality routine of dunlin_invoke(), and forced unwinding.
 //
-// Problem    A goroutine's exception must be reported where it was thrown, with the frames still there; a catch (...) at the base of the
-//            goroutine would have unwound them. And exit_goroutine() must run destructors without being an exception that catch (...) swallows.
-// Protocol   Unwinding has two phases. In the search phase the unwinder asks each frame's personality routine whether it has a handler; ours is
-//            asked only after every frame of the goroutine has said no. So it reports there, nothing unwound. In a forced unwind each frame's
-//            clean-ups run, and ours stops it by continuing at dunlin_invoke_landing.
-// Swallowed  A catch (...) that does not rethrow ends with __cxa_end_catch(), which deletes the "exception" through its clean-up function. Ours
-//            starts the forced unwind again from there. Go: recover() does not stop Goexit.
+// Problem    A goroutine's exception must be reported where it was thrown, with the frames still there; a catch (...)
+//            at the base of the goroutine would have unwound them. And exit_goroutine() must run destructors without
+//            being an exception that catch (...) swallows.
+// Protocol   Unwinding has two phases. In the search phase the unwinder asks each frame's personality routine whether
+//            it has a handler; ours is asked only after every frame of the goroutine has said no. So it reports there,
+//            nothing unwound. In a forced unwind each frame's clean-ups run, and ours stops it by continuing at
+//            dunlin_invoke_landing.
+// Swallowed  A catch (...) that does not rethrow ends with __cxa_end_catch(), which deletes the "exception" through its
+//            clean-up function. Ours starts the forced unwind again from there. Go: recover() does not stop Goexit.
 // Source     Itanium C++ ABI: Exception Handling, 1.6 and 2.5.
 #include "stack/invoke.h"
 
@@ -27,7 +29,8 @@ namespace {
 constexpr char exit_class[8] = {'D', 'N', 'L', 'N', 'E', 'X', 'I', 'T'};
 
 _Unwind_Reason_Code keep_going(int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception*, _Unwind_Context*, void*) {
-    // Our personality routine ends the walk before the end of the stack; if we get here there was no dunlin_invoke() frame.
+    // Our personality routine ends the walk before the end of the stack; if we get here there was no dunlin_invoke()
+    // frame.
     if (actions & _UA_END_OF_STACK) platform::fatal("exit_goroutine(): the stack does not end in a goroutine's entry (was it switched by hand?)");
     return _URC_NO_REASON;
 }

@@ -1,4 +1,5 @@
-// invoke.h - run a goroutine's function so that its frames have an end: for exceptions, for exit_goroutine(), for unwinders.
+// invoke.h - run a goroutine's function so that its frames have an end: for exceptions, for exit_goroutine(), for
+// unwinders.
 #pragma once
 
 #include <exception>
@@ -8,14 +9,16 @@ namespace dunlin::stack {
 extern "C" {
 // entry_<cpu>.S: calls entry(frame).
 void dunlin_invoke(void (*entry)(void*), void* frame);
-// What the runtime does when an exception finds no handler in the goroutine. Called with the goroutine's stack intact; does not return.
+// What the runtime does when an exception finds no handler in the goroutine. Called with the goroutine's stack intact;
+// does not return.
 [[noreturn]] void dunlin_uncaught_exception();
 }
 
-// Where the unwinder keeps its state meanwhile. Not on the stack: the frames that run below reuse what lies beneath them.
+// Where the unwinder keeps its state meanwhile. Not on the stack: the frames that run below reuse what lies beneath
+// them.
 struct exit_request {
-    // Taken for the head of a C++ exception by a terminate handler that asks for its type, where the exit would leave a noexcept function: clang's code has
-    // begun to catch it then. Zeros say that it has none.
+    // Taken for the head of a C++ exception by a terminate handler that asks for its type, where the exit would leave a
+    // noexcept function: clang's code has begun to catch it then. Zeros say that it has none.
     alignas(16) unsigned char head[128] = {};
     alignas(16) unsigned char storage[64];
 };

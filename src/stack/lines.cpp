@@ -241,7 +241,8 @@ private:
 }  // namespace
 
 void line_table::index(const sections& from) noexcept {
-    // What a sequence has at least: two extended instructions, set_address (11 bytes) and end_sequence (3). Pages not touched cost nothing.
+    // What a sequence has at least: two extended instructions, set_address (11 bytes) and end_sequence (3). Pages not
+    // touched cost nothing.
     const std::size_t most = from.line.size() / 14;
     if (most == 0) return;
     memory_.bytes = most * sizeof(sequence);

@@ -1,11 +1,13 @@
-// sanitizer.h - tells AddressSanitizer and ThreadSanitizer when the stack changes. Everything here is empty in ordinary builds.
+// sanitizer.h - tells AddressSanitizer and ThreadSanitizer when the stack changes. Everything here is empty in ordinary
+// builds.
 //
 // ASan       wants to know where the stack we go to begins and ends, and keeps a "fake stack" per computation.
-// TSan       keeps a shadow call stack and a vector clock per "fiber". One fiber per stack: goroutines that run one after the other on the
-//            same stack without parking count as one thread of control. Switches synchronise, so a goroutine is ordered after the one that ran
-//            before it on its thread: else every thread_local of every library (errno, caches) would be reported as a race between
-//            goroutines. The price: a race between two goroutines is seen only when they run on different threads (two processors or
-//            more), and then in most runs. docs/decisions/008-tsan.md.
+// TSan       keeps a shadow call stack and a vector clock per "fiber". One fiber per stack: goroutines that run one
+//            after the other on the same stack without parking count as one thread of control. Switches synchronise, so
+//            a goroutine is ordered after the one that ran before it on its thread: else every thread_local of every
+//            library (errno, caches) would be reported as a race between goroutines. The price: a race between two
+//            goroutines is seen only when they run on different threads (two processors or more), and then in most
+//            runs. docs/decisions/008-tsan.md.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -101,7 +103,8 @@ inline void* thread_fiber() noexcept {
 #endif
 }
 
-// Before frames are left without returning, by other means than `throw` (which ASan intercepts): the red zones around their variables are forgotten.
+// Before frames are left without returning, by other means than `throw` (which ASan intercepts): the red zones around
+// their variables are forgotten.
 [[gnu::always_inline]] inline void before_unwinding() noexcept {
 #if DUNLIN_ADDRESS_SANITIZER
     __asan_handle_no_return();
@@ -118,8 +121,8 @@ inline void* renew_fiber([[maybe_unused]] void* old) noexcept {
 #endif
 }
 
-// Where the fiber of a goroutine's stack is noted: in the stack's topmost word, which nobody else uses (slot.h: top is below end - 64).
-// Relaxed: written while nobody uses the stack, read by whoever is about to switch to it.
+// Where the fiber of a goroutine's stack is noted: in the stack's topmost word, which has no other use (slot.h: top is
+// below end - 64). Relaxed: written while the stack is not in use, read by a thread that is about to switch to it.
 inline void* fiber_of(void* end_of_stack) noexcept {
     return std::atomic_ref<void*>(static_cast<void**>(end_of_stack)[-1]).load(std::memory_order_relaxed);
 }
@@ -129,8 +132,8 @@ inline void give_new_fiber([[maybe_unused]] void* end_of_stack) noexcept {
 #endif
 }
 
-// LeakSanitizer looks for pointers on threads' stacks, not on ours: a goroutine that is left when the program ends would make everything that it
-// holds a leak.
+// LeakSanitizer looks for pointers on threads' stacks, not on ours: a goroutine that is left when the program ends
+// would make everything that it holds a leak.
 inline void count_as_reachable([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) noexcept {
 #if DUNLIN_ADDRESS_SANITIZER
     __lsan_register_root_region(from, bytes);

@@ -62,9 +62,9 @@ private:
     word pc_ = 0, sp_ = 0;
 };
 
-// The signal has ended a system call that had just begun to sleep: some end with EINTR then, whatever SA_RESTART says. Nothing has happened yet, so the
-// call is made again when the handler returns. Its number is gone from the frame, but stands before the instruction in libc. Elsewhere than on
-// x86-64 the first argument is gone too: nothing can be done.
+// The signal has ended a system call that had just begun to sleep: some end with EINTR then, whatever SA_RESTART says.
+// Nothing has happened yet, so the call is made again when the handler returns. Its number is gone from the frame, but
+// stands before the instruction in libc. Elsewhere than on x86-64 the first argument is gone too: nothing can be done.
 inline void repeat_interrupted_call(void* handler_context) noexcept {
 #if defined(__x86_64__)
     auto& registers = static_cast<ucontext_t*>(handler_context)->uc_mcontext.gregs;

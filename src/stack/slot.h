@@ -11,8 +11,9 @@
 // L1 and L2 caches (2 times slower switches at 10,000 goroutines). It is at most 1 KiB so that a goroutine with modest
 // frames stays in one page.
 //
-// A page of the page table maps 2 MiB. Slots of 4 MiB and more begin 1 MiB behind a multiple of their size, so that the end of one, where its goroutine
-// runs, and the guard of the next are mapped by the same page: a parked goroutine has one page of its own there, not two.
+// A page of the page table maps 2 MiB. Slots of 4 MiB and more begin 1 MiB behind a multiple of their size, so that the
+// end of one, where its goroutine runs, and the guard of the next are mapped by the same page: a parked goroutine has
+// one page of its own there, not two.
 //
 // The record lives outside the slot, so that a free stack costs no page. Records are type-stable: never freed, so a
 // stale pointer still points to a record, though maybe to one in another use.
@@ -42,8 +43,9 @@ constexpr std::size_t slot_bytes(unsigned size_class) noexcept { return std::siz
 // The address of a slot, modulo its size.
 constexpr std::size_t slot_offset(unsigned size_class) noexcept { return size_class >= shifted_class ? slot_shifted_by : 0; }
 
-// The same for whole pages, where there is room: neighbours in slots that lie megabytes apart would share a few sets of the TLB, and of the caches that
-// hold the page table. Address space only: a page that no stack begins in is not touched.
+// The same for whole pages, where there is room: neighbours in slots that lie megabytes apart would share a few sets of
+// the TLB, and of the caches that hold the page table. Address space only: a page that no stack begins in is not
+// touched.
 constexpr std::size_t page_colours(unsigned size_class) noexcept { return size_class >= shifted_class ? 64 : 1; }
 inline constexpr std::size_t page_colour_step = 4096;
 
@@ -58,7 +60,7 @@ enum class protection : std::uint8_t { bare, by_madvise, by_mprotect, by_canary,
 struct slot {
     enum class place : std::uint8_t { in_use, warm, cold, trimming };
 
-    slot* next;              // the owner of the list that the slot is on: the arena, or whoever holds the slot
+    slot* next;              // the owner of the list that the slot is on: the arena, or the slot's holder
     slot* prev;              // the arena, under its lock
     std::byte* top;          // constant: the first stack pointer, a multiple of 64; the stack grows down from here
     std::uint8_t size_class; // constant
@@ -75,8 +77,8 @@ struct slot {
     std::byte* end() const noexcept { return base() + slot_bytes(size_class); }
     std::size_t usable() const noexcept { return static_cast<std::size_t>(top - low()); }
 };
-// A million goroutines at 4.9 KB each, in dense slots: 4096 for the page, 512 of page table, 192 for the goroutine's descriptor, and
-// this.
+// A million goroutines at 4.9 KB each, in dense slots: 4096 for the page, 512 of page table, 192 for the goroutine's
+// descriptor, and this.
 static_assert(sizeof(slot) == 32);
 
 // Where the kernel cannot guard a stack, four words below low() tell whether it grew beyond its end. They cost the
@@ -89,8 +91,8 @@ inline std::uint64_t* canary_of(const slot& s) noexcept {
 }
 
 // Cheap enough for every park: one predicted branch when there is no canary, one cache line when there is. False: the
-// goroutine that runs on this stack has overwritten what lies below it; by less than 16 KiB, if the check comes often,
-// so nobody else's.
+// goroutine that runs on this stack has overwritten what lies below it; by less than 16 KiB, if the check comes often:
+// so no other stack's.
 inline bool canary_intact(const slot& s) noexcept {
     if (s.guard != protection::by_canary) [[likely]] {
         return true;

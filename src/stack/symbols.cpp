@@ -1,8 +1,10 @@
 // symbols.cpp - see symbols.h.
 //
-// Identity   A file may have been replaced since it was loaded. It is believed only if its program headers and its notes, among which is the
-//            build-id, are the ones in memory; the same comparison finds the image of an object again after dlclose() and dlopen().
-// Images     A list that only grows. Two threads that need the same one both make it, and the second to publish throws its own away.
+// Identity   A file may have been replaced since it was loaded. It is believed only if its program headers and its
+//            notes, among which is the build-id, are the ones in memory; the same comparison finds the image of an
+//            object again after dlclose() and dlopen().
+// Images     A list that only grows. Two threads that need the same one both make it, and the second to publish throws
+//            its own away.
 #include "stack/symbols.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -154,8 +156,8 @@ struct function {
     friend bool operator<(const function& a, const function& b) noexcept { return a.begin != b.begin ? a.begin < b.begin : a.size < b.size; }
 };
 
-// Lines that were looked up before: to find one takes reading its sequence from the beginning, and dumps ask for the same addresses again and again.
-// Filled once and never emptied; what finds no place is looked up each time.
+// Lines that were looked up before: to find one takes reading its sequence from the beginning, and dumps ask for the
+// same addresses again and again. Filled once and never emptied; what finds no place is looked up each time.
 class known_lines {
 public:
     const source_line* find(std::uintptr_t address) const noexcept {
@@ -283,7 +285,8 @@ const image* image_of(const object& o) noexcept {
     return made;
 }
 
-// The innermost function that covers the address. Few overlap: parts that the compiler split off, labels inside of assembly.
+// The innermost function that covers the address. Few overlap: parts that the compiler split off, labels inside of
+// assembly.
 const function* function_at(const image& i, std::uintptr_t address) noexcept {
     const auto begin = i.functions.begin();
     auto at = std::upper_bound(begin, i.functions.end(), address, [](std::uintptr_t a, const function& f) { return a < f.begin; });

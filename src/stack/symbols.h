@@ -1,10 +1,13 @@
 // symbols.h - which function an address is in, and on which line.
 //
-// Problem    dladdr() knows what an object exports, and an ordinary executable exports nothing: every frame would read "+0xb380 (app)".
-// Guarantee  The names are those of the file's .symtab, else of its .dynsym, else what dladdr() says. Nothing here allocates from the heap,
-//            throws, or changes errno, and the stack needed is less than 4 KiB: it may run in a signal handler.
-// Cost       An object's file is mapped and its functions are sorted when an address inside is asked for the first time: some milliseconds for
-//            100,000 functions. It stays mapped. After that a name is a binary search; a line reads a part of a line table besides.
+// Problem    dladdr() knows what an object exports, and an ordinary executable exports nothing: every frame would read
+//            "+0xb380 (app)".
+// Guarantee  The names are those of the file's .symtab, else of its .dynsym, else what dladdr() says. Nothing here
+//            allocates from the heap, throws, or changes errno, and the stack needed is less than 4 KiB: it may run in
+//            a signal handler.
+// Cost       An object's file is mapped and its functions are sorted when an address inside is asked for the first
+//            time: some milliseconds for 100,000 functions. It stays mapped. After that a name is a binary search; a
+//            line reads a part of a line table besides.
 #pragma once
 
 #include <cstdint>

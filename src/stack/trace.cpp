@@ -1,10 +1,13 @@
 // trace.cpp - see trace.h.
 //
-// Names      A closure's mangled name says where it stands, its template arguments what they are in full; a report needs the first and has no room
-//            for the second. So "main::{lambda()#1}::operator()() const" becomes "main::{lambda()#1}", and long arguments become "<...>".
-// Hidden     Layers below the public interface, the unwinder, and the entries that lead to a goroutine's function (run_detached<F>, std::invoke).
-//            An optimiser inlines F into its entry: then the entry is the only frame there is, and it is shown under F's name.
-// Heap       The demangler needs it. Who overflows in malloc() holds its lock, so then a name is only as much as can be read without: see uses_heap().
+// Names      A closure's mangled name says where it stands, its template arguments what they are in full; a report
+//            needs the first and has no room for the second. So "main::{lambda()#1}::operator()() const" becomes
+//            "main::{lambda()#1}", and long arguments become "<...>".
+// Hidden     Layers below the public interface, the unwinder, and the entries that lead to a goroutine's function
+//            (run_detached<F>, std::invoke). An optimiser inlines F into its entry: then the entry is the only frame
+//            there is, and it is shown under F's name.
+// Heap       The demangler needs it. A thread that overflows its stack in malloc() holds malloc's lock, so then a name
+//            is only as much as can be read without: see uses_heap().
 #include "stack/trace.h"
 
 #include <algorithm>
@@ -170,7 +173,8 @@ private:
 // The demangler keeps 70 bytes of stack for every character, and a signal handler has 64 KiB in all.
 constexpr std::size_t mangled_max = 320;
 
-// Of a name that cannot be demangled here: the namespaces, classes and function that it begins with. "_ZN4user5cacheIN..." -> "user::cache<...>"
+// Of a name that cannot be demangled here: the namespaces, classes and function that it begins with.
+// "_ZN4user5cacheIN..." -> "user::cache<...>"
 void add_outline(readable& out, std::string_view mangled) noexcept {
     const std::string_view whole = mangled;
     mangled.remove_prefix(std::min(mangled.find_first_not_of("_ZNKVrRO"), mangled.size()));
@@ -220,15 +224,16 @@ part part_of(std::string_view mangled) noexcept {
     return part::program;
 }
 
-// std::lock_guard's constructor, std::scoped_lock's, dunlin::mutex::lock(): what stands between the runtime and the program's own functions.
+// std::lock_guard's constructor, std::scoped_lock's, dunlin::mutex::lock(): what stands between the runtime and the
+// program's own functions.
 bool of_library(std::string_view mangled) noexcept {
     if (!take_prefix(mangled, "_Z")) return false;
     mangled.remove_prefix(std::min(mangled.find_first_not_of("ZNKVrRO"), mangled.size()));
     return mangled.starts_with("St") || mangled.starts_with("6dunlin");
 }
 
-// "void dunlin::detail::run_detached<dunlin::detail::bound_call<main::{lambda()#1}> >(void*)" -> "main::{lambda()#1}". Empty if what is called is a
-// function pointer: then the function has a frame of its own.
+// "void dunlin::detail::run_detached<dunlin::detail::bound_call<main::{lambda()#1}> >(void*)" -> "main::{lambda()#1}".
+// Empty if what is called is a function pointer: then the function has a frame of its own.
 std::string_view called_by_entry(std::string_view name) noexcept {
     for (;;) {
         // These two begin with the type of the result.

@@ -11,8 +11,8 @@ namespace dunlin::stack {
 
 inline constexpr std::size_t trace_frames_max = 32;
 
-// Addresses to return to, which may lie just behind a function that ends with the call. For the frame that a signal interrupted: the address
-// behind the one interrupted at, so that pc - 1 is in the function in every case.
+// Addresses to return to, which may lie just behind a function that ends with the call. For the frame that a signal
+// interrupted: the address behind the one interrupted at, so that pc - 1 is in the function in every case.
 struct trace {
     void* pc[trace_frames_max];
     std::size_t size = 0;
@@ -21,8 +21,9 @@ struct trace {
 // The frames of the caller, innermost first, `skip` of them left out. In a signal handler: of what it interrupted.
 trace capture_trace(std::size_t skip = 0) noexcept;
 
-// The same, frame by frame, so that what was found before a fault is there after it. In a handler that interrupted any instruction: where functions
-// written in assembly tell the unwinder nothing, or the wrong things, it reads from addresses that do not exist.
+// The same, frame by frame, so that what was found before a fault is there after it. In a handler that interrupted any
+// instruction: where functions written in assembly tell the unwinder nothing, or the wrong things, it reads from
+// addresses that do not exist.
 void capture_trace(trace& into) noexcept;
 
 // The frames of a stopped computation. It must not be switched to meanwhile.
@@ -47,12 +48,14 @@ void capture_deep_trace(deep_trace& into) noexcept;
 //      print_trace() does.
 void print_deep_trace(platform::text_writer& out, const deep_trace& t, bool hide_runtime = true) noexcept;
 
-// One line a frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime
-// itself are left out where `hide_runtime`; of what leads to a goroutine's function, the function is shown. "near app.cpp:17" is a line before a
-// call that was inlined from a header (lines.h). errno stays as it is.
+// One line a frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g
+// "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime itself are left out where `hide_runtime`; of what
+// leads to a goroutine's function, the function is shown. "near app.cpp:17" is a line before a call that was inlined
+// from a header (lines.h). errno stays as it is.
 void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime = true) noexcept;
 
-// The first frame of `t` that is neither dunlin's nor the C++ library's, as print_symbol(). False: there is none, and nothing was printed.
+// The first frame of `t` that is neither dunlin's nor the C++ library's, as print_symbol(). False: there is none, and
+// nothing was printed.
 bool print_first_of_program(platform::text_writer& out, const trace& t) noexcept;
 
 // "worker(int) at app.cpp:17"

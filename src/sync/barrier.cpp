@@ -1,11 +1,12 @@
 // barrier.cpp - a number of goroutines or threads wait for each other, again and again.
 //
-// Data       word_ = phase | arrivals missing. Those who wait are in the lot, each with the phase whose end it waits for.
-// Protocol   arrive: missing -= n (CAS). The arrival that makes it zero runs the completion function, with nobody else able to arrive, and then, under the
-//            bucket's lock, stores the next phase and its count in one word (seq_cst), takes those of the lot whose phase is over, unlocks and wakes them.
-//            The store is the last access to the object, but if a waiter is linked: that keeps it alive as long as the lock is held.
-//            arrive_and_drop: the CAS and the smaller count for the next phase are one step for complete(), because both are done under that lock: an arrival
-//            that is refused has dropped nothing.
+// Data       word_ = phase | arrivals missing. Waiters are in the lot, each with the phase whose end it waits for.
+// Protocol   arrive: missing -= n (CAS). The arrival that makes it zero runs the completion function, while no other
+//            can arrive, and then, under the bucket's lock, stores the next phase and its count in one word (seq_cst),
+//            takes those of the lot whose phase is over, unlocks and wakes them. The store is the last access to the
+//            object, but if a waiter is linked: that keeps it alive as long as the lock is held.
+//            arrive_and_drop: the CAS and the smaller count for the next phase are one step for complete(), because
+//            both are done under that lock: an arrival that is refused has dropped nothing.
 // Tests      tests/sync/latch_barrier_test.cpp
 #include <dunlin/barrier.hpp>
 

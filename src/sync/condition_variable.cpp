@@ -1,19 +1,20 @@
-// condition_variable.cpp - wait until somebody says that something has changed.
+// condition_variable.cpp - wait until a notifier says that something has changed.
 //
 // Data       The object has no state: everything is in the lot, in the queue of its address. A node has a state:
 //            0 queued, its waiter is still giving its lock back    1 parked    2 notified
 // Protocol   wait                                            notify, under the bucket's lock
 //            W1  queue the node                              N1  take the first node off
-//            W2  give the user's lock back: his code,        N2  state = 2 (exchange). It was 0: done, and the node may be gone
-//                outside the runtime                         N3  it was 1: claim; false: its deadline was first, take the next; else wake it, after the unlock
-//            W3  prepare(); CAS state 0 -> 1; it was 2:
-//                withdraw, out
+//            W2  give the user's lock back: user code,       N2  state = 2 (exchange). It was 0: done, and the node may
+//                outside the runtime                             be gone
+//            W3  prepare(); CAS state 0 -> 1; it was 2:      N3  it was 1: claim; false: its deadline was first, take
+//                withdraw, out                                   the next; else wake it, after the unlock
 //            W4  wait
-//            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then W3. Not queued: N3 has come too late for
-//                its deadline, and a wait that goes on has been notified
-// Proof      (no notify is lost) Whoever notifies after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on one word: one comes first, and the
-//            other acts. The oldest is notified even before it has parked.
-// Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it returns, so N3 may look at its node.
+//            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then
+//                W3. Not queued: N3 has come too late for its deadline, and a wait that goes on has been notified
+// Proof      (no notify is lost) A notifier after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on
+//            one word: one comes first, and the other acts. The oldest is notified even before it has parked.
+// Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it
+//            returns, so N3 may look at its node.
 // Source     Go 1.24 sync/cond.go, runtime/sema.go notifyList (tickets do there what state 0 does here).
 // Tests      tests/sync/condition_variable_test.cpp
 #include <dunlin/condition_variable.hpp>
@@ -40,7 +41,7 @@ struct wait_in_progress {
 
 wait_in_progress& in(unsigned char* storage) noexcept { return *std::launder(reinterpret_cast<wait_in_progress*>(storage)); }
 
-// N1 to N3. Null: nobody is to be woken; `done` says whether somebody was notified.
+// N1 to N3. Null: no waiter is to be woken; `done` says whether one was notified.
 park::lot_node* notify_first(park::lot_bucket& b, const void* condition, bool& done) noexcept {
     while (park::lot_node* n = b.front(condition)) {
         if (n->kind != park::lot_kind::condition) break;
@@ -85,7 +86,7 @@ bool condition_wait::leave() noexcept {
     const std::scoped_lock guard(b.lock);
     if (!n.linked) return false;
     b.remove(&n);
-    n.state.store(parked, std::memory_order_relaxed);  // nobody looks at it any more but the destructor
+    n.state.store(parked, std::memory_order_relaxed);  // only the destructor looks at it any more
     return true;
 }
 
@@ -93,7 +94,7 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
     park::waiter& w = in(storage_).waiter;
     park::lot_node& n = in(storage_).node;
     park::lot_bucket& b = park::bucket_of(n.address);
-    w.again();  // the user's unlock may have brought us to another thread; before state 1 nobody claims
+    w.again();  // the user's unlock may have brought us to another thread; before state 1 it is not claimed
     w.enter();
     w.prepare(sched::wait_reason::cond_wait, where);
     std::uint8_t was = queued;
@@ -124,7 +125,7 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
 
 void notify_condition(const void* condition, bool all) noexcept {
     park::lot_bucket& b = park::bucket_of(condition);
-    // Whoever waits has announced itself before it gave its lock back.
+    // A waiter has announced itself before it gave its lock back.
     if (b.waiting.load(std::memory_order_seq_cst) == 0) return;
     park::runtime_section inside;
     park::wake_chain chain;
@@ -144,7 +145,7 @@ struct exit_notice {
     condition_variable* const condition;
     mutex* const held;
 
-    // The notice comes first: after the unlock one of those who wait may destroy both.
+    // The notice comes first: after the unlock a waiter may destroy both.
     static void give(void* raw) noexcept {
         const std::unique_ptr<exit_notice> n(static_cast<exit_notice*>(raw));
         n->condition->notify_all();

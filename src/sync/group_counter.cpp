@@ -1,18 +1,20 @@
 // group_counter.cpp - the counter of wait_group and task_group.
 //
-// Data       word_ = references:31 | somebody waits:1 | pending:32. Those who wait are in the lot (park/lot.h).
+// Data       word_ = references:31 | there are waiters:1 | pending:32. Waiters are in the lot (park/lot.h).
 // Protocol   done                                             wait
-//            unless it is the last and somebody waits:        1  run members that have not begun, here
+//            unless it is the last and there are waiters:     1  run members that have not begun, here
 //              one RMW on the word                            2  pending == 0: return
 //            else: lock the bucket, pending -= 1; if that     3  lock the bucket, set the bit "waits" in the word;
-//              makes 0: take all waiters, clear the bit;         pending == 0 in the same RMW: clear it if nobody else queues, unlock, return
-//              unlock; wake them                              4  queue, unlock, park
-//                                                             5  given up: lock, off the queue, clear the bit if nobody else queues, unlock
-// Proof      The bit and the count are one word, so the last done() either sees the bit and goes through the lock, or its RMW comes before the one
-//            of step 3, which then sees 0.
-// Lifetime   A task_group, or a latch, dies as soon as wait() has returned, perhaps while another's done() is still running: its RMW on the word is its last
-//            access, and the bucket is not the object's. A wait_group may die before its members: each holds a reference, added and dropped
-//            with its count.
+//              makes 0: take all waiters, clear the bit;         pending == 0 in the same RMW: clear it if the queue is
+//              unlock; wake them                                 empty, unlock, return
+//                                                             4  queue, unlock, park
+//                                                             5  given up: lock, off the queue, clear the bit if the
+//                                                                queue is empty, unlock
+// Proof      The bit and the count are one word, so the last done() either sees the bit and goes through the lock, or
+//            its RMW comes before the one of step 3, which then sees 0.
+// Lifetime   A task_group, or a latch, dies as soon as wait() has returned, perhaps while another's done() is still
+//            running: its RMW on the word is its last access, and the bucket is not the object's. A wait_group may die
+//            before its members: each holds a reference, added and dropped with its count.
 #include <stdexcept>
 #include <string>
 
@@ -41,7 +43,7 @@ group_counter::~group_counter() {
 group_counter* group_counter::make() { return new group_counter; }
 
 void group_counter::release() noexcept {
-    // Acquire-release: whoever deletes it sees what the others did with it.
+    // Acquire-release: the last one, which deletes it, sees what the others did with it.
     if (word_.fetch_sub(one_reference, std::memory_order_acq_rel) >> reference_shift == 1) delete this;
 }
 
@@ -61,7 +63,8 @@ void group_counter::add(std::int64_t n) {
 }
 
 void group_counter::add_slow(std::int64_t n, const char* negative) {
-    // Release: what happened before this done() happens before the waits that it ends; acquire: the last one sees all of them.
+    // Release: what happened before this done() happens before the waits that it ends; acquire: the last one sees all
+    // of them.
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
         const std::int64_t left = static_cast<std::int64_t>(pending_of(word)) + n;

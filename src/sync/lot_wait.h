@@ -11,8 +11,9 @@
 
 namespace dunlin::detail {
 
-// n is queued, w prepared, the bucket unlocked. `given_up` runs under the bucket's lock when the wait ended without success and n is off its queue; it
-// returns a chain of whoever is to be woken for that. Leaves the runtime. Throws std::bad_alloc: there is no memory for the deadline.
+// n is queued, w prepared, the bucket unlocked. `given_up` runs under the bucket's lock when the wait ended without
+// success and n is off its queue; it returns a chain of the waiters to be woken for that. Leaves the runtime. Throws
+// std::bad_alloc: there is no memory for the deadline.
 template <class GivenUp>
 wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit, GivenUp given_up) {
     if (limit == nullptr) {
@@ -37,7 +38,8 @@ inline wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::wa
     return wait_in_lot(b, n, w, limit, []() noexcept -> park::wait_node* { return nullptr; });
 }
 
-// For objects of which those who wait wait for the same thing, and the word says whether it has come. `arrived()` looks at it.
+// For objects whose waiters all wait for the same thing, and whose word says whether it has come. `arrived()` looks at
+// it.
 template <class Arrived>
 wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::uint64_t value, sched::wait_reason reason, const wait_limit* limit,
     const std::source_location& where, Arrived arrived) {
@@ -63,7 +65,8 @@ wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::ui
     return wait_in_lot(b, n, w, limit);
 }
 
-// The other side: wakes those in the queue of `object` for whom `arrived(node)`. Looks at the object only when one of this kind waits.
+// The other side: wakes the waiters in the queue of `object` for which `arrived(node)` is true. Looks at the object
+// only when there is a waiter of this kind.
 template <class Arrived>
 void wake_arrived(const void* object, park::lot_kind kind, Arrived arrived) noexcept {
     park::lot_bucket& b = park::bucket_of(object);

@@ -1,34 +1,42 @@
 // mutex.cpp - a lock whose unlock is a plain store, and whose queue is not in the object.
 //
 // Problem    A free lock and unlock shall cost one locked instruction, not two; and after the store that frees it, unlock() must not touch the mutex,
-//            which may be gone. Drepper's "somebody sleeps" in the same word needs an exchange in unlock(); a second word beside it needs a look at
-//            the object afterwards. So what unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
-// Data       word_    locked | woken: somebody was taken off the queue and told to try; until he has, nobody else need be woken
+//            which may be gone. Drepper's state "locked, with sleepers" in the same word needs an exchange in unlock();
+//            a second word beside it needs a look at the object afterwards. So what unlock() looks at stands in the
+//            lot: bucket.watched, shared by all mutexes of a bucket.
+// Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other need be
+//            woken
 //            watched  1: an unlock of a mutex of this bucket comes by under the bucket's lock. Sticky: cleared after `patience` that found no mutex waited for
 // Protocol   lock                                              unlock
 //            L1  CAS, sets locked: have it                     U1  watched: U6
 //            L2  spin a while                                  U2  owner = 0, word = 0 (release, a plain store)
 //            L3  lock the bucket                               U3  light barrier (platform/membarrier.h)
 //            L4  watched is 0: = 1, heavy barrier              U4  not watched: done
-//            L5  CAS, sets locked: unlock the bucket, have it  U5  lock the bucket; somebody queues for this address, as for a mutex: it is alive;
-//                (who was woken clears woken in either case)       CAS word 0 -> woken: take the first off; unlock; wake him
-//            L6  queue (back, or front if it was woken),       U6  woken: owner = 0, CAS locked|woken -> woken (release): done
-//                unlock the bucket, sleep                      U7  lock the bucket. The first is starving: he is the owner now. Else take the first off,
-//            L7  granted: have it; else CAS as in L5; L3           word = woken, or there is none, word = 0; unlock; wake
-// Proof      (that whoever queues is woken) Let U be the unlock that ends the ownership because of which L5 fails. When L5 ran, watched had been 1 without a
-//            break since some L4, whose heavy barrier is over: a fence in U's thread. It falls before U's last look at watched (U1 or U4),
-//            which then sees 1, or after U4: then U2 was before the fence, is visible to L5, and L5 would not find this ownership.
-//            So U comes to U5, U6 or U7, those under the bucket's lock and so after L6 (L4 to L6 are in one section). There it wakes the first; or finds,
-//            in one step with its release, that somebody is on his way: he has not made L5 yet, which will find it free, or locked by
-//            somebody else who comes by in turn. Or U5 finds it locked or woken by then, and the same holds.
-//            `watched` is cleared under the bucket's lock and only while no mutex has a queue, so never between an L4 or L5 and the wake.
-//            (that U2 overwrites nothing) Only who releases it (U7), or finds it free (U5), sets woken; U2 may wipe it out if `watched` was cleared since:
-//            then one more may be woken than need be.
+//            L5  CAS, sets locked: unlock the bucket, have it  U5  lock the bucket; a waiter of a mutex queues at this
+//                (a woken waiter clears woken in either case)      address: the mutex is alive; CAS word 0 -> woken:
+//            L6  queue (back, or front if it was woken),           take the first off; unlock; wake it
+//                unlock the bucket, sleep                      U6  woken: owner = 0, CAS locked|woken -> woken
+//            L7  granted: have it; else CAS as in L5; L3           (release): done
+//                                                              U7  lock the bucket. The first is starving: it is the
+//                                                                  owner now. Else take the first off, word = woken, or
+//                                                                  there is none, word = 0; unlock; wake
+// Proof      (that each queued waiter is woken) Let U be the unlock that ends the ownership because of which L5 fails.
+//            When L5 ran, watched had been 1 without a break since some L4, whose heavy barrier is over: a fence in U's
+//            thread. It falls before U's last look at watched (U1 or U4), which then sees 1, or after U4: then U2 was
+//            before the fence, is visible to L5, and L5 would not find this ownership.
+//            So U comes to U5, U6 or U7, those under the bucket's lock and so after L6 (L4 to L6 are in one section).
+//            There it wakes the first. Or it finds, in one step with its release, that a woken waiter is on its way.
+//            This waiter has not made its L5 yet, which will find the mutex free, or locked by another holder, whose
+//            unlock comes by in turn. Or U5 finds the mutex locked or woken by then, and the same holds.
+//            `watched` is cleared under the bucket's lock and only while no mutex has a queue, so never between an L4
+//            or L5 and the wake.
+//            (that U2 overwrites nothing) Only an unlock that releases it (U7), or finds it free (U5), sets woken; U2
+//            may wipe it out if `watched` was cleared since: then one more may be woken than need be.
 // Frozen     A goroutine whose run() has returned never comes. woken_in_ says in which run it was woken.
-// Fairness   Normal: those awake may pass. A waiter that lost the race after a wake goes to the front; when it has waited for a millisecond by then it is
-//            starving, and the next unlock hands over.
-// Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by one who has not found a waiter; found under the
-//            bucket's lock, a waiter keeps it alive.
+// Fairness   Normal: callers that are awake may pass. A waiter that lost the race after a wake goes to the front; when
+//            it has waited for a millisecond by then it is starving, and the next unlock hands over.
+// Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by an unlock that has not
+//            found a waiter. One that was found, under the bucket's lock, keeps the object alive.
 // Without    membarrier both barriers are real fences, and the pair costs two locked instructions.
 // Rejected   One word with the flag (exchange in unlock): 4.3 ns more. Direct hand-over always: a switch for each lock under contention.
 // Source     Go 1.24 sync/mutex.go for the modes; platform/lock.h for the barriers.
@@ -53,12 +61,12 @@ using park::lot_node;
 
 constexpr std::int64_t starving_ns = 1'000'000;
 constexpr std::uint32_t patience = 1000;
-// Each look fetches the word from whoever works with the lock. Thirty looks a pause apart made eight goroutines on two processors three times as slow as
-// three looks, or none.
+// Each look takes the word out of the cache of the CPU that works with the lock. Thirty looks a pause apart made eight
+// goroutines on two processors three times as slow as three looks, or none.
 constexpr int looks = platform::looks(3);
 constexpr int pauses_between = platform::looks(40);
 
-// Whoever calls: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
+// The caller: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
 inline std::uint64_t caller() noexcept {
     if (const sched::goroutine* g = sched::current_goroutine()) return g->id;
     platform::check_alone();
@@ -73,7 +81,7 @@ inline void look_at_unlocks(lot_bucket& b) noexcept {
     platform::heavy_barrier();
 }
 
-// The bucket is locked, and an unlock has found nobody.
+// The bucket is locked, and an unlock has found no waiter.
 inline void found_nobody(lot_bucket& b) noexcept {
     if (++b.idle_looks < patience) return;
     b.idle_looks = 0;
@@ -94,7 +102,7 @@ inline bool mutex::somebody_is_woken(std::uint32_t word) const noexcept {
     return (word & woken) != 0 && woken_in_.load(std::memory_order_relaxed) == run_number();
 }
 
-// L5 and L7 of one who was woken.
+// L5 and L7 of a woken waiter.
 bool mutex::take_as_woken(bool give_up) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
@@ -184,11 +192,11 @@ void mutex::unlock() {
     if (n != nullptr) n->who->wake();
 }
 
-// The bucket is locked and somebody queues. Null: nobody need be woken.
+// The bucket is locked and there is a queue. Null: no waiter need be woken.
 lot_node* mutex::wake_first(lot_bucket& b) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if ((word & locked) != 0 || somebody_is_woken(word)) return nullptr;
-    // Whoever takes it meanwhile comes by: `watched` is set.
+    // A holder that takes it meanwhile comes by in its unlock: `watched` is set.
     if (!word_.compare_exchange_strong(word, woken, std::memory_order_relaxed)) return nullptr;
     woken_in_.store(run_number(), std::memory_order_relaxed);
     lot_node* const n = b.pop_claimed(this);
@@ -287,11 +295,11 @@ void mutex::report_recursion() const noexcept {
 
 mutex::~mutex() {
     if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) != 0)) {
-        // A goroutine that is frozen, or a static object at the end of the process: nobody is to be told.
+        // A goroutine that is frozen, or a static object at the end of the process: no report.
         const bool by_goroutine = sched::current_goroutine() != nullptr;
         if (by_goroutine || is_held_by_caller()) sched::report_misuse("a mutex is destroyed while it is locked");
     }
-    // Whoever was woken and has not come yet stands in no queue.
+    // A waiter that was woken and has not come yet stands in no queue.
     park::check_nobody_waits(this, "a mutex is destroyed while goroutines wait for it");
 }
 

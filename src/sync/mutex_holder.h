@@ -1,4 +1,4 @@
-// mutex_holder.h - for reports: who holds a mutex.
+// mutex_holder.h - for reports: which goroutine or thread holds a mutex.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 namespace dunlin::detail {
 
 struct mutex_holder {
-    // ", which goroutine 7 has held for 3.1 ms"; nothing if nobody does. Somebody waits for it, so it is alive.
+    // ", which goroutine 7 has held for 3.1 ms"; nothing if it is free. To be called while it has a waiter, which keeps
+    // it alive.
     static void print(platform::text_writer& out, const void* mutex_address) noexcept;
-    // The goroutine's id; 0 if nobody holds it, or a thread.
+    // The goroutine's id; 0 if it is free, or a thread holds it.
     static std::uint64_t goroutine(const void* mutex_address) noexcept;
 };
 

@@ -1,10 +1,12 @@
-// pool.cpp - objects that are kept for the next one who needs such an object.
+// pool.cpp - objects that are kept for the next caller that needs such an object.
 //
-// Data       A shelf for each processor: two stacks of boxes of pointers, `fresh` (put since the last trim) and `old` (put before). All under the shelf's lock,
-//            which is nearly always free: only who finds his own shelf empty looks at the others'.
-// Rule       No memory is allocated or freed, and nobody's destructor run, with the lock held: malloc's lock may be held by a goroutine that is preempted.
-// Source     Go 1.24 sync/pool.go; `old` is its victim cache. Differs: a lock of 5 ns instead of a lock-free deque, since ours must serve plain threads too;
-//            whoever steals gets the newest.
+// Data       A shelf for each processor: two stacks of boxes of pointers, `fresh` (put since the last trim) and `old`
+//            (put before). All under the shelf's lock, which is nearly always free: only a caller that finds its own
+//            shelf empty looks at the others'.
+// Rule       No memory is allocated or freed, and no destructor run, with the lock held: malloc's lock may be held by a
+//            goroutine that is preempted.
+// Source     Go 1.24 sync/pool.go; `old` is its victim cache. Differs: a lock of 5 ns instead of a lock-free deque,
+//            since ours must serve plain threads too; a thief gets the newest.
 // Tests      tests/sync/once_future_pool_test.cpp
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/pool.hpp>
@@ -26,8 +28,8 @@ struct pool_core::box {
 };
 
 struct alignas(platform::false_sharing_range) pool_core::shelf {
-    platform::mortal_lock lock;         // whoever got the last object may destroy the pool
-    platform::atomic<std::size_t> count{0};  // lock to write; who looks for one may have a look
+    platform::mortal_lock lock;         // the thread that got the last object may destroy the pool
+    platform::atomic<std::size_t> count{0};  // lock to write; a thread that looks for an object may read it
     box* fresh = nullptr;               // lock
     box* old = nullptr;                 // lock
     box* spare = nullptr;               // lock: an empty one, or null
@@ -61,7 +63,7 @@ struct alignas(platform::false_sharing_range) pool_core::shelf {
 
 namespace {
 
-// The shelf of whoever calls. `m` inside the runtime, or null.
+// The shelf of the caller. `m` inside the runtime, or null.
 std::size_t own_shelf(sched::machine* m, std::size_t count) noexcept {
     if (m != nullptr) return sched::processor_of(m)->id & (count - 1);
     static platform::atomic<std::size_t> next{0};
@@ -87,7 +89,7 @@ void* pool_core::take() noexcept {
     std::unique_ptr<box> garbage;  // freed outside the runtime
     park::runtime_section inside;
     const std::size_t own = own_shelf(inside.machine(), count_);
-    // First what is in use anyway; what is old only when nobody has anything else.
+    // First what is in use anyway; what is old only when no shelf has anything else.
     for (box* shelf::*stack : {&shelf::fresh, &shelf::old}) {
         for (std::size_t i = 0; i < count_; ++i) {
             shelf& s = shelves_[(own + i) & (count_ - 1)];

@@ -1,16 +1,17 @@
 // semaphore.cpp - a number of permits that are taken and given back.
 //
-// Data       permits_: how many can be had now. Those who wait are in the lot.
+// Data       permits_: how many can be had now. Waiters are in the lot.
 // Protocol   release                                          acquire
-//            R1  somebody waits in the bucket: lock it, give  A1  CAS permits n -> n - 1, n > 0: have it
-//                permits straight to the first ones; what is  A2  lock the bucket, announce()
-//                left: permits +=; unlock, wake: done. Is     A3  A1 again: retract(), unlock
-//                that too many: see settle()
+//            R1  there are waiters in the bucket: lock it,    A1  CAS permits n -> n - 1, n > 0: have it
+//                give permits straight to the first ones;     A2  lock the bucket, announce()
+//                what is left: permits +=; unlock, wake:      A3  A1 again: retract(), unlock
+//                done. Is that too many: see settle()
 //            R2  permits += n (seq_cst)                       A4  queue, unlock, wait; woken: have it
-//            R3  nobody waits in the bucket: done
-//            R4  lock it; while somebody queues here for a semaphore: it is alive; A1 for him, take him off; unlock, wake
-// Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible to those who did not queue.
-// Lifetime   The raise in R1 and R2 is the last access to the object by one who has not found a waiter.
+//            R3  no waiters in the bucket: done
+//            R4  lock it; while a waiter queues here for a semaphore: it is alive; A1 for it, take it off; unlock, wake
+// Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible
+//            to callers that did not queue.
+// Lifetime   The raise in R1 and R2 is the last access to the object by a release that has not found a waiter.
 // Tests      tests/sync/semaphore_test.cpp
 #include <dunlin/semaphore.hpp>
 
@@ -90,7 +91,8 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
     if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
 }
 
-// R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way. False: too many.
+// R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way.
+// False: too many.
 bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexcept {
     park::runtime_section inside;
     b.lock.lock();
@@ -101,14 +103,15 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
     return fits;
 }
 
-// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all. False: those would be too many, because
-// another release has just raised the permits and not found these waiters yet (between its R2 and R3). Then the waiters have theirs from that one, as its R4
-// would have it, and this release has changed nothing.
+// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all.
+// False: those would be too many, because another release has just raised the permits and not found these waiters yet
+// (between its R2 and R3). Then the waiters have theirs from that one, as its R4 would have it, and this release has
+// changed nothing.
 bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept {
     std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
     for (;;) {
         const bool fits = have <= most - left;
-        // Sequentially consistent as in R2: those who queue afterwards see it in A3.
+        // Sequentially consistent as in R2: a waiter that queues afterwards sees it in A3.
         if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst, std::memory_order_relaxed)) return fits;
     }
 }

@@ -1,15 +1,19 @@
 // shared_mutex.cpp - many readers or one writer.
 //
-// Data       word_ = a writer has it | somebody waits | readers. Readers and writers wait in one queue of the lot, in the order in which they came.
+// Data       word_ = a writer has it | there are waiters | readers. Readers and writers wait in one queue of the lot,
+//            in the order in which they came.
 // Invariant  The bit "waits" is set exactly while the queue has a node; both change under the bucket's lock only.
-// Protocol   Whoever can take it with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS again, which takes it or sets the bit; queue.
-//            An unlock that leaves it free with the bit set locks the bucket first, chooses who has it next, and stores the word for them:
-//            whoever is woken has it. After a writer: all readers that wait, else the first writer. After the last reader: the first writer, else all readers.
-//            A writer that gives up lets the readers in that waited behind it, up to the next writer.
-// Proof      (nobody is forgotten) The bit and the count are one word: a CAS that frees it has seen the bit clear, so nobody was queued; whoever queues
-//            after it has seen it free. (no starvation) Readers that come while a writer waits queue behind the bit; they get in after that writer, and
-//            before the next, because a writer's unlock takes the readers first.
-// Lifetime   The store of the word is the last access to the object, the unlock of the bucket comes after it and is not the object's.
+// Protocol   A caller that can take it with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS again,
+//            which takes it or sets the bit; queue. An unlock that leaves it free with the bit set locks the bucket
+//            first, chooses which waiters have it next, and stores the word for them: a woken waiter has it. After a
+//            writer: all readers that wait, else the first writer. After the last reader: the first writer, else all
+//            readers. A writer that gives up lets the readers in that waited behind it, up to the next writer.
+// Proof      (no waiter is forgotten) The bit and the count are one word: a CAS that frees it has seen the bit clear,
+//            so no waiter was queued. A caller that comes to queue after this CAS sees it free. (no starvation) Readers
+//            that come while a writer waits queue behind the bit; they get in after that writer, and before the next,
+//            because a writer's unlock takes the readers first.
+// Lifetime   The store of the word is the last access to the object, the unlock of the bucket comes after it and is not
+//            the object's.
 // Source     Go 1.24 sync/rwmutex.go for the rules. Differs: hands over under a lock instead of by counting departures.
 // Tests      tests/sync/shared_mutex_test.cpp
 #include <dunlin/shared_mutex.hpp>
@@ -28,7 +32,8 @@ struct shared_mutex::queue {
     shared_mutex& object;
     park::lot_bucket& bucket;
 
-    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would still reach.
+    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would
+    // still reach.
     std::uint32_t admit_readers(park::wake_chain& chain, bool up_to_a_writer = false) noexcept {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
@@ -61,7 +66,7 @@ struct shared_mutex::queue {
         return false;
     }
 
-    // Nobody has it any more. Release: for those who come later; those in the chain are woken.
+    // No holder is left. Release: for later callers; the waiters in the chain are woken.
     park::wait_node* pass_on(role from) noexcept {
         park::wake_chain chain;
         std::uint32_t word = 0;
@@ -69,18 +74,19 @@ struct shared_mutex::queue {
         if (word == 0 && admit_writer(chain)) word = written;
         if (word == 0) word = admit_readers(chain);
         if (bucket.any(&object)) word |= waited;
-        // Acquire: whoever has it next sees what all readers before this one did.
+        // Acquire: the next holder sees what all readers before this one did.
         object.word_.exchange(word, std::memory_order_acq_rel);
         return chain.first();
     }
 
-    // Somebody has given up.
+    // A waiter has given up.
     park::wait_node* given_up() noexcept {
         park::wake_chain chain;
         std::uint32_t more = 0;
         if ((object.word_.load(std::memory_order_relaxed) & written) == 0) more = admit_readers(chain, true);
         const bool empty = !bucket.any(&object);
-        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in which they come.
+        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in
+        // which they come.
         std::uint32_t word = object.word_.load(std::memory_order_relaxed), next;
         do {
             next = (word + more) & ~(empty ? waited : 0u);
@@ -132,7 +138,7 @@ void shared_mutex::unlock_shared_slow() {
     park::lot_bucket& b = park::bucket_of(this);
     park::wait_node* chain = nullptr;
     b.lock.lock();
-    // Meanwhile others may have come (the one who waited has given up) or gone.
+    // Meanwhile others may have come (after the waiter has given up) or gone.
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
         if ((word & waited) != 0 && (word & readers) == 1) {
@@ -148,7 +154,7 @@ void shared_mutex::unlock_shared_slow() {
 shared_mutex::~shared_mutex() {
     if (DUNLIN_UNLIKELY(word_.load(std::memory_order_relaxed) != 0)) {
         park::check_nobody_waits(this, "a shared_mutex is destroyed while goroutines wait for it");
-        // On a plain thread: perhaps a static object at the end of the process, and whoever had it is frozen.
+        // On a plain thread: perhaps a static object at the end of the process, and its holder is frozen.
         if (sched::current_goroutine() != nullptr) sched::report_misuse("a shared_mutex is destroyed while it is locked");
     }
 }

@@ -6,7 +6,8 @@
 
 namespace dunlin::detail {
 
-// The end's exchange of `join` comes before its look at the bucket (both seq_cst), our announcement before our look at `join`: one of the two sees the other.
+// The end's exchange of `join` comes before its look at the bucket (both seq_cst), our announcement before our look at
+// `join`: one of the two sees the other.
 wait_outcome join_limited(goroutine_handle* handle, const wait_limit& limit, std::source_location where) {
     auto* child = reinterpret_cast<sched::goroutine*>(handle);
     if (park::has_ended(child)) return wait_outcome::ok;

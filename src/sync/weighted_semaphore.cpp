@@ -1,13 +1,13 @@
 // weighted_semaphore.cpp - permits that are taken several at a time.
 //
-// Data       permits_ and closed_, under the lock of the bucket in which this address falls; those who wait are in its
-//            queue there, with how many they want.
-// Protocol   acquire    lock; closed: out; nobody queues and there are enough: take them; may not wait: out; queue,
-//            unlock,
-//                       wait. Woken: the waker has taken the permits for it, or `granted` is false: closed
+// Data       permits_ and closed_, under the lock of the bucket in which this address falls; waiters are in its queue
+//            there, with how many they want.
+// Protocol   acquire    lock; closed: out; the queue is empty and there are enough: take them; may not wait: out;
+//                       queue, unlock, wait. Woken: the waker has taken the permits for it, or `granted` is false:
+//                       closed
 //            release    lock; add; serve; unlock; wake
 //            serve      while the first in the queue wants no more than there are: take its permits, off the queue
-//            given up   under the lock, off the queue: serve, since those behind it may want fewer
+//            given up   under the lock, off the queue: serve, since waiters behind it may want fewer
 //            close      lock; closed_; the whole queue off, not granted; unlock; wake
 // Complete   Whenever the lock is free, the first in the queue that is not giving up wants more than there are: every
 //            step that adds permits, or takes the first away, serves before it unlocks.

@@ -1,14 +1,17 @@
 // heap.h - timers: one 4-ary heap per processor, exact to the nanosecond, with true removal.
 //
 // Caller     A goroutine's must be inside the runtime.
-// Data       entries {when, timer*} in one array, the index of each kept in its timer; 16 bytes an entry, four children in one cache line. Guarded by
-//            a lock; `earliest` is readable without it.
-// Why        A deadline is mostly set and then removed: 6 to 8 ns here, the same as a timing wheel, which would round to its tick. Lazy deletion (Go)
-//            costs 12 to 82 ns and hides a deadlock until the dead entry is cleaned away.
-// Firing     in two steps. `claim` runs under the heap's lock and says whether there is anything to fire: it takes what fire() will need (a reference, the
-//            right to wake a waiter). `fire` runs with no lock held, inside the runtime, and must not block.
-// Lifetime   A timer belongs to its user, who cancels it before it goes away. After cancel() has returned, whatever it says, `claim` has been called or
-//            never will be, and the entry is touched again only by a fire() whose claim said true.
+// Data       entries {when, timer*} in one array, the index of each kept in its timer; 16 bytes an entry, four children
+//            in one cache line. Guarded by a lock; `earliest` is readable without it.
+// Why        A deadline is mostly set and then removed: 6 to 8 ns here, the same as a timing wheel, which would round
+//            to its tick. Lazy deletion (Go) costs 12 to 82 ns and hides a deadlock until the dead entry is cleaned
+//            away.
+// Firing     in two steps. `claim` runs under the heap's lock and says whether there is anything to fire: it takes what
+//            fire() will need (a reference, the right to wake a waiter). `fire` runs with no lock held, inside the
+//            runtime, and must not block.
+// Lifetime   A timer belongs to its user, which cancels it before it goes away. After cancel() has returned, whatever
+//            it says, `claim` has been called or never will be, and the entry is touched again only by a fire() whose
+//            claim said true.
 // Tests      tests/timer/heap_test.cpp
 #pragma once
 
@@ -34,7 +37,8 @@ struct timer_entry {
     bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
 
-// Takes t out of whichever heap it is in. True if it was in one, that is, before it was claimed. Any thread, inside the runtime.
+// Takes t out of whichever heap it is in. True if it was in one, that is, before it was claimed. Any thread, inside the
+// runtime.
 bool cancel(timer_entry* t) noexcept;
 
 class timer_heap {

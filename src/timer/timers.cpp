@@ -85,7 +85,8 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
 
 namespace {
 
-// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() it is ours alone, or it has won.
+// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() it is
+// ours alone, or it has won.
 struct deadline_entry : timer_entry {
     park::wait_node node;
 };
@@ -97,7 +98,7 @@ wake_cause wait_on_thread(park::waiter& w, std::int64_t deadline_ns) noexcept {
     if (w.wait_on_thread_until(deadline_ns)) return wake_cause::woken;
     park::wait_node deadline(&w);
     if (w.decide(&deadline)) return wake_cause::deadline;
-    w.wait();  // somebody was quicker, and is about to wake us
+    w.wait();  // a waker was quicker, and is about to wake us
     return wake_cause::woken;
 }
 

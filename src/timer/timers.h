@@ -15,7 +15,8 @@ namespace dunlin::timers {
 
 inline constexpr std::int64_t never_ns = platform::time_max;
 
-// The half of the event source that is about time (sched/event_source.h says what each does); the whole is poll/netpoll.h.
+// The half of the event source that is about time (sched/event_source.h says what each does); the whole is
+// poll/netpoll.h.
 class timer_events {
 public:
     void* make_events();
@@ -31,17 +32,18 @@ private:
     platform::atomic<std::uint32_t> interrupted_{0};
 };
 
-// Until `deadline_ns` of the monotonic clock; at once if that is past. A goroutine parks, a plain thread sleeps. Throws std::bad_alloc.
+// Until `deadline_ns` of the monotonic clock; at once if that is past. A goroutine parks, a plain thread sleeps. Throws
+// std::bad_alloc.
 void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where);
 
-// Puts t into the heap of the machine's processor (`m` inside the runtime; null: a plain thread's goes to the first processor).
-// Throws std::bad_alloc, and then nothing has changed.
+// Puts t into the heap of the machine's processor (`m` inside the runtime; null: a plain thread's goes to the first
+// processor). Throws std::bad_alloc, and then nothing has changed.
 void arm(timer_entry* t, sched::machine* m);
 
 enum class wake_cause : std::uint8_t { woken, deadline, no_memory };
 
-// waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and `no_memory` nobody will wake it any
-// more. Leaves the runtime.
+// waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and
+// `no_memory` it will not be woken any more. Leaves the runtime.
 wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept;
 
 }  // namespace dunlin::timers

@@ -246,7 +246,7 @@ TEST_P(AfterFunc, StopSaysTrueExactlyWhenItNeverRuns) {
     });
 }
 
-// Several who stop the same: one of them, or the run.
+// Several that stop the same: one of them, or the run.
 TEST_P(AfterFunc, OfSeveralWhoStopItOneIsToldTrue) {
     run([] {
         for (int i = 0; i < support::rounds(2000); ++i) {

@@ -325,7 +325,7 @@ void busy_for(std::chrono::nanoseconds d) {
     while (dunlin::clock::now() < until) {}
 }
 
-// Somebody comes just when the time is over: the value is received or still the sender's, never lost.
+// A receiver comes just when the time is over: the value is received or still the sender's, never lost.
 TEST_P(Chan, TimeoutsLoseNoValue) {
     run([] {
         const int rounds = support::rounds(3000);

@@ -347,7 +347,7 @@ TEST_P(ThrowingElements, AValueThatComesBackGoesToWhoeverWaits) {
                     }
                     return got;
                 });
-                support::eventually([&] {  // unbuffered: a send can go through when somebody receives
+                support::eventually([&] {  // unbuffered: a send can go through when there is a receiver
                     dunlin::park::runtime_section inside;
                     auto* core = dunlin::detail::handle_access::core(c);
                     const std::scoped_lock guard(core->lock);

@@ -451,7 +451,7 @@ TEST_P(Select, EachReadyCaseIsAsLikelyAsTheOthers) {
     run([] { draw_ready_cases(); });
 }
 
-// Whoever comes later finds a select in the queue of its channel, in two places: either may be served.
+// A later party finds a select in the queue of its channel, in two places: either may be served.
 TEST_P(Select, EachOfSeveralCasesOnOneChannelIsAsLikelyWhenItWaited) {
     run([] {
         const int rounds = support::rounds(10'000);
@@ -497,7 +497,8 @@ TEST_F(SelectOnThread, WorksWithoutAnyGoroutine) {
     EXPECT_EQ(select(on_recv(c), on_recv(dunlin::after(1ms))), 1u);
 }
 
-// Senders and receivers, all of them through selects over the same channels: the number, the sum, and who owns what.
+// Senders and receivers, all of them through selects over the same channels: the number, the sum, and the owner of each
+// value.
 class crowd {
 public:
     crowd(int each, std::array<std::ptrdiff_t, 3> capacities) : each_(each) {

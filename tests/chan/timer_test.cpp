@@ -188,7 +188,7 @@ TEST_P(Timer, ZeroAndNegativeDurationsFireAtOnce) {
             timer t(1h);
             EXPECT_TRUE(t.reset(d));
             EXPECT_TRUE(t.channel().try_recv());
-            // While somebody waits, it has to go through a heap.
+            // While there is a receiver, it has to go through a heap.
             t.reset(1h);
             std::optional<clock::time_point> value;
             dunlin::wait_group wg;
@@ -406,7 +406,7 @@ TEST_P(Timer, OfManyWhoWaitOneGetsTheValue) {
                 if (i % 2 == 0) {
                     dunlin::select(dunlin::on_recv(c, [&] { received.fetch_add(1); }), dunlin::on_recv(stop, [&] { over.fetch_add(1); }));
                 } else {
-                    // Gives up now and then, so that the first and the last of those who wait change.
+                    // Gives up now and then, so that the first and the last of the waiters change.
                     while (!c.recv_for(std::chrono::microseconds(50 + i * 10))) {
                         if (stop.closed()) return static_cast<void>(over.fetch_add(1));
                     }
@@ -475,7 +475,7 @@ TEST_P(Timer, ThoseWhoWaitFollowItsResets) {
 
 // ---- races ----------------------------------------------------------------------------------------------------------------------------------
 
-// stop() says true, or somebody gets the value: one of the two, always.
+// stop() says true, or a receiver gets the value: one of the two, always.
 TEST_P(Timer, StopSaysTrueExactlyWhenNobodyReceives) {
     run([] {
         int stopped = 0, received = 0;

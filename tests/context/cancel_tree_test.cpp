@@ -160,7 +160,7 @@ TEST_P(CancelTree, CallbacksMayCancelTheTreeThatIsCancelled) {
         };
         const std::stop_callback at_top(top.stop_token(), again), below(all.back().stop_token(), again);
         const std::stop_callback with_help(all.front().stop_token(), [&] {
-            std::thread other(again);  // on this goroutine's thread nobody is needed for that
+            std::thread other(again);  // on this goroutine's thread no other is needed for that
             other.join();
         });
         top.after_func(again);

@@ -176,7 +176,7 @@ TEST_P(ContextWait, ReceiveAgainstCancel) {
     });
 }
 
-// Many who send and receive under contexts with short deadlines.
+// Many senders and receivers under contexts with short deadlines.
 TEST_P(ContextWait, SendersAndReceiversWithDeadlines) {
     run([] {
         dunlin::chan<std::unique_ptr<int>> c(2);
@@ -261,7 +261,7 @@ TEST_P(ContextWait, Select) {
         int handled = 0;
         EXPECT_EQ(dunlin::select(dunlin::on_done(c), dunlin::on_done(other, [&] { ++handled; })), 1u);
         EXPECT_EQ(handled, 1);
-        // By a deadline, of a context that nobody else holds.
+        // By a deadline, of a context that has no other holder.
         EXPECT_EQ(dunlin::select(dunlin::on_recv(values), dunlin::on_done(dunlin::with_timeout({}, 5ms))), 1u);
         EXPECT_EQ(inside::timers(), 0u);
     });
@@ -360,7 +360,7 @@ TEST_P(ContextWait, LongChain) {
         dunlin::task_group group;
         group.go([&] { chain(false); });
         group.go([&] { chain(true); });
-        dunlin::yield();  // so that they do not run on the stack of who waits
+        dunlin::yield();  // so that they do not run on the waiter's stack
         group.wait();
     });
 }

@@ -54,7 +54,7 @@ inline std::size_t calls(const dunlin::context& ctx) {
     return (n->*registered_calls()).size();
 }
 
-// The timer of its deadline, and who holds that.
+// The timer of its deadline, and the holder of that.
 inline dunlin::detail::timed_call* deadline(const dunlin::context& ctx) { return dunlin::detail::as_timed_call(node(ctx)->*deadline_call()); }
 inline std::uint32_t references(dunlin::detail::timed_call* call) { return (call->*call_references()).load(); }
 inline dunlin::detail::stop_link* stop_link(const dunlin::context& ctx) { return node(ctx)->*link_to_stop(); }

@@ -12,7 +12,7 @@ namespace support {
 enum class opponent { goroutine, thread };
 
 // For each i below `rounds`: prepare(i), then here(i) and there(i) at the same time, and, when both have returned, check(i).
-// Not by starting a goroutine for each: whoever waits for that one runs it itself, afterwards.
+// Not by starting a goroutine for each: a waiter for that one runs it itself, afterwards.
 template <class Prepare, class Here, class There, class Check>
 void race(int rounds, opponent who, Prepare prepare, Here here, There there, Check check) {
     std::atomic<int> started{0}, finished{0};

@@ -224,7 +224,7 @@ int pending_a_thousand_times() {
                 dunlin::runtime::set_max_procs(4 + static_cast<unsigned>(i / 4) % 40);
                 for (int k = 0; k < 40; ++k) wg.go([] { dunlin::yield(); });
                 break;
-            default:  // somebody outside
+            default:  // a writer outside
                 wg.add(1);
                 std::thread([wg]() mutable { wg.done(); }).detach();
                 break;

@@ -114,7 +114,7 @@ int main_returns_meanwhile() {
         dunlin::wait_group wg;
         wg.add(1);
         dunlin::go([wg] {
-            // Asked for its text when nobody has caught it: the report has begun.
+            // Asked for its text when it was not caught: the report has begun.
             struct last_words : std::exception {
                 mutable dunlin::wait_group wg;
                 const char* what() const noexcept override {
@@ -167,7 +167,7 @@ int exits_through_noexcept() {
     return 0;
 }
 
-// An exception while exit_goroutine() unwinds, which nobody catches.
+// An exception while exit_goroutine() unwinds, which is not caught.
 int throws_while_exiting() {
     dunlin::run([] {
         dunlin::go([] {

@@ -52,7 +52,7 @@ TEST_F(Uncaught, ExceptionGoesThroughATerminateHandlerAfterTheReport) {
     expect_in("uncaught exception in goroutine", r);
 }
 
-// What exit() does waits for no report then: it is the reporter who calls it.
+// What exit() does waits for no report then: it is the reporter that calls it.
 TEST_F(Uncaught, ExceptionWhoseTerminateHandlerCallsExitEndsWithItsStatus) {
     const auto r = crash("exits_in_a_handler");
     EXPECT_EQ(r.status, 7) << r;

@@ -120,7 +120,7 @@ void yields() {
     for (;;) dunlin::yield();
 }
 
-// Output to nowhere: a pipe that nobody reads would block.
+// Output to nowhere: a pipe without a reader would block.
 void quiet() {
     if (!std::freopen("/dev/null", "w", stdout)) abort();
 }

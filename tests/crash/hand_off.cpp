@@ -87,8 +87,8 @@ int async_preempt() {
 enum class wanted { nothing, ticks, taken, stopped };
 
 // Main sleeps, over and over, while another goroutine keeps the processor: until the other one has ended, or what is wanted has happened. A slow machine
-// may need a second for it. Where somebody shall be stopped there are two: beside main alone it finds, when the signal comes late on a busy CPU,
-// that main sleeps again and its processor is idle, and goes on.
+// may need a second for it. Where a goroutine shall be stopped there are two: beside main alone it finds, when the
+// signal comes late on a busy CPU, that main sleeps again and its processor is idle, and goes on.
 template <class Keep>
 int tick_beside(wanted what, Keep keep) {
     dunlin::run([&] {
@@ -170,7 +170,7 @@ int own_handler_before() {
     return 0;
 }
 
-// It takes the signal from the runtime: nobody is stopped any more, and nobody is kept waiting.
+// It takes the signal from the runtime: no goroutine is stopped any more, and none is kept waiting.
 int own_handler_after() {
     dunlin::run([] {});
     install_own_handler();
@@ -217,7 +217,8 @@ std::size_t address_space_bytes() {
     return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Every thread blocks, the only processor lies idle, and the one who would release them waits for a thread: there is room for one only later.
+// Every thread blocks, the only processor lies idle, and the goroutine that would release them waits for a thread:
+// there is room for one only later.
 int threads_come_back() {
     static int ends[2];
     if (pipe(ends) != 0) return 1;
@@ -252,7 +253,7 @@ int threads_come_back() {
         setrlimit(RLIMIT_AS, &little);
         if (mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) _exit(77);  // qemu does not keep to it
         limited = true;
-        // A channel: who waits for a group runs what has not begun by himself, the last one first.
+        // A channel: a waiter for a group runs what has not begun itself, the last one first.
         constexpr int waiters = 20;
         dunlin::chan<int> done(waiters);
         for (int i = 0; i < waiters; ++i) {
@@ -295,7 +296,7 @@ int idle_after_hand_offs() {
         dunlin::go([] { dunlin::blocking([] { poll(nullptr, 0, 60'000); }); });
         dunlin::go([] { poll(nullptr, 0, 60'000); });
         dunlin::go([] { dunlin::sleep_for(60s); });
-        dunlin::sleep_for(1500ms);  // threads that nobody needs are ended
+        dunlin::sleep_for(1500ms);  // threads that are not needed are ended
         const double before = cpu_ns();
         dunlin::sleep_for(1500ms);
         std::printf("%.4f\n", (cpu_ns() - before) / 1500e6 * 100);

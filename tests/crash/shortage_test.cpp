@@ -1,4 +1,4 @@
-// No more threads, no more memory: a clear word, and everybody else goes on.
+// No more threads, no more memory: a clear word, and all others go on.
 #include <algorithm>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Programs that use locks and the like as they must not be used, and programs in which everybody waits for one of them.
+// Programs that use locks and the like as they must not be used, and programs in which all wait for one of them.
 //
 // sync MISUSE PLACE     the misuse on the main goroutine, on another one, inside catch (...), or on a plain thread
 // sync SCENARIO

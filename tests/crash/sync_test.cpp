@@ -1,4 +1,4 @@
-// How programs end that use locks and the like as they must not be used, or in which everybody waits for one of them.
+// How programs end that use locks and the like as they must not be used, or in which all wait for one of them.
 #include <csignal>
 #include <ostream>
 #include <string>
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Destruction, Misuse, testing::Values(
     misuse{"destroy_waited_barrier", "a barrier is destroyed while goroutines wait for it"},
     misuse{"destroy_waited_once_flag", "a once_flag is destroyed while goroutines wait for it"}), name_of);
 
-// ---- exceptions that nobody catches ----------------------------------------------------------------------------------------------------------
+// ---- exceptions that are not caught ----------------------------------------------------------------------------------------------------------
 
 class UncaughtOf : public testing::Test {
 protected:

@@ -107,7 +107,7 @@ int receives_twice() {
     return say("received");
 }
 
-// Timers that nobody waits for.
+// Timers without a waiter.
 int nobody_waits() {
     dunlin::run([] {
         dunlin::timer t(1h);
@@ -118,7 +118,7 @@ int nobody_waits() {
     return say("received");
 }
 
-// Somebody did, and has given up.
+// There was a waiter, which has given up.
 int nobody_waits_any_more() {
     dunlin::run([] {
         dunlin::timer t(1h);

@@ -1,4 +1,5 @@
-// Which timers are a reason to wait: one that can still make somebody go on is, one that was stopped or that nobody waits for is not.
+// Which timers are a reason to wait: one that can still make a goroutine go on is, one that was stopped or has no
+// waiter is not.
 #include <chrono>
 #include <string>
 

@@ -108,7 +108,7 @@ void use(const std::string& socket, int number, int rounds) {
         expect(c.ask("INCR mine:%d", number)->integer == round + 1, "INCR of a number that nobody else has");
         expect(c.ask("INCR all")->type == REDIS_REPLY_INTEGER, "INCR of the number that all have");
         if (round % 16 == number % 16) {
-            // Blocks for its whole time in read(): nobody pushes anything there.
+            // Blocks for its whole time in read(): nothing is pushed there.
             const auto before = steady::now();
             const client::reply nothing = c.ask("BLPOP %s 0.05", queue.c_str());
             expect(nothing->type == REDIS_REPLY_NIL, "BLPOP of a queue that stays empty gives something");

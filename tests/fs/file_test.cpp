@@ -190,7 +190,7 @@ TEST_P(File, WholeFiles) {
     });
 }
 
-// The readers fail with errc::closed, or read; nobody reads from another file that has got the number.
+// The readers fail with errc::closed, or read; none reads from another file that has got the number.
 TEST_P(File, CloseWhileOthersRead) {
     run([this] {
         dunlin::fs::write_file(dir_ / "a", std::string(8192, 'a'));
@@ -262,7 +262,7 @@ TEST_F(FileAnywhere, OnAThread) {
     EXPECT_EQ(text, "Text");
 }
 
-// A goroutine that waits in open() keeps nobody from running.
+// A goroutine that waits in open() keeps no other from running.
 TEST_F(FileAnywhere, OpenThatWaitsGivesItsProcessorAway) {
     const auto path = dir_ / "fifo";
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

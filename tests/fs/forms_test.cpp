@@ -99,7 +99,7 @@ TEST_F(FsForms, FilesHaveBoth) {
     });
 }
 
-// Nobody opens the other end.
+// The other end is not opened.
 TEST_F(FsForms, OpeningAFifoEndsWithAContext) {
     const std::filesystem::path path = dir_ / "fifo";
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

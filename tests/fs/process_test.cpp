@@ -1,4 +1,4 @@
-// Child processes: streams, statuses, waiting from anywhere, ends that nobody waits for.
+// Child processes: streams, statuses, waiting from anywhere, ends that are not waited for.
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Signals as messages: who gets them, who does not, what is refused, and what is put back.
+// Signals as messages: which channels get them, which do not, what is refused, and what is put back.
 #include <atomic>
 #include <csignal>
 #include <exception>
@@ -163,7 +163,7 @@ TEST_F(SignalsAnywhere, TheOldActionComesBack) {
     EXPECT_EQ(handled.load(), 1);
     {
         receiver<int> c = signal_channel({SIGUSR1});
-        std::signal(SIGUSR1, SIG_IGN);  // somebody else's, which stays
+        std::signal(SIGUSR1, SIG_IGN);  // the program's own, which stays
     }
     struct sigaction now;
     sigaction(SIGUSR1, nullptr, &now);

@@ -317,7 +317,7 @@ public:
     virtual ~guard() = default;
     virtual status take(bool shared, const limit& l) = 0;
     virtual void give(bool shared) = 0;
-    // When nobody uses it: is it whole and free?
+    // When it is not in use: is it whole and free?
     virtual bool is_whole() = 0;
 };
 

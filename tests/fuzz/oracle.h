@@ -3,7 +3,7 @@
 // conservation   A value that send() says it has sent is received once; another one never.            ledger
 // order          Each receiver gets the values of one sender in the order in which they were sent.    ledger::reader
 // capacity       No more values have been sent than are received, being received, or fit in between.  ledger
-// exclusion      One writer and nobody else, or readers; holders of a semaphore as many as permits.   occupancy
+// exclusion      One writer alone, or readers; holders of a semaphore as many as permits.   occupancy
 // given back     In the end each lock can be taken, each semaphore has its permits.                    objects.h
 // never early    A time-out, a sleep, a timer, a deadline: not before its moment.                      play.h
 // not for nothing  A wait ends as cancelled only if its context was, or an ancestor of it.             play.h
@@ -91,7 +91,7 @@ public:
     void begin_receive() { ++received_; }
     void no_receive() { --received_; }
 
-    // A receiver's own memory of what it got from whom.
+    // A receiver's own memory of what it got from which sender.
     class reader {
     public:
         void got(ledger& l, const letter& v) {
@@ -139,7 +139,7 @@ private:
     std::atomic<std::int64_t> sent_{0}, received_{0};
 };
 
-// Of one guard: who is inside.
+// Of one guard: which actors are inside.
 class occupancy {
 public:
     occupancy(verdict& v, std::string name, int permits) : verdict_(v), name_(std::move(name)), permits_(permits) {}

@@ -597,7 +597,7 @@ private:
     context_tree contexts_;
     std::vector<std::unique_ptr<ledger>> ledgers_;
     std::vector<std::unique_ptr<line>> lines_;
-    std::vector<std::unique_ptr<std::atomic<unsigned>>> open_;  // who may still send
+    std::vector<std::unique_ptr<std::atomic<unsigned>>> open_;  // of each line: how many may still send
     std::vector<std::unique_ptr<guard>> guards_;
     std::vector<std::unique_ptr<occupancy>> inside_;
     std::vector<once_state> once_;

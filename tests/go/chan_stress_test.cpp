@@ -50,7 +50,7 @@ namespace {
 class GoChanStress : public support::each_p {};
 EACH_P(GoChanStress);
 
-// Nodes of those who wait for a lock or a condition; they are on stacks, where counting objects does not see them.
+// Nodes of waiters for a lock or a condition; they are on stacks, where counting objects does not see them.
 std::size_t waiting_in_the_lot() {
     std::size_t count = 0;
     for (const dunlin::park::lot_bucket& b : dunlin::park::the_lot) count += b.waiting.load();
@@ -134,9 +134,10 @@ std::chrono::nanoseconds wake_a_hundred_of(std::size_t n) {
     return took;
 }
 
-// CHN-09, go1.24 test/chanlinear.go: who is in a queue is found without a search. Go wakes everybody, and twice as many must take less than three times as
-// long; but then another cache may be needed, which costs 3.7 times by itself. So the same hundred here, among eight times as many: a search takes eight times
-// as long. With several processors one run may cost three times the other, as many or as few threads meet at the lock, so the sums of several count.
+// CHN-09, go1.24 test/chanlinear.go: a waiter in a queue is found without a search. Go wakes all, and twice as many
+// must take less than three times as long; but then another cache may be needed, which costs 3.7 times by itself. So
+// the same hundred here, among eight times as many: a search takes eight times as long. With several processors one run
+// may cost three times the other, as many or as few threads meet at the lock, so the sums of several count.
 TEST_P(GoChanStress, chanlinear) {
     allow(120s);
     run([] {
@@ -213,7 +214,7 @@ struct rational {
     friend std::ostream& operator<<(std::ostream& stream, rational r) { return stream << r.num << '/' << r.den; }
 };
 
-// A power series: whoever wants the next coefficient asks for it first. All of them have infinitely many.
+// A power series: a reader that wants the next coefficient asks for it first. All of them have infinitely many.
 struct series {
     dunlin::chan<int> request;
     dunlin::chan<rational> answer;
@@ -265,8 +266,8 @@ std::pair<rational, rational> get_both(const series& u, const series& v) {
 
 using two_series = std::array<series, 2>;
 
-// One step for two readers who may be apart: whoever is ahead is served by the youngest generation, the other by the oldest, which tells the next
-// that it is done.
+// One step for two readers that may be apart: the one ahead is served by the youngest generation, the other by the
+// oldest, which tells the next that it is done.
 void split_step(const series& in, two_series out, const dunlin::chan<bool>& older_done) {
     bool both = false;
     dunlin::select(dunlin::on_recv(out[0].request), dunlin::on_recv(older_done, [&] {
@@ -390,7 +391,8 @@ void expect_terms(const char* name, const series& u, const std::vector<rational>
     for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(u.get(), expected[i]) << "term " << i << " of " << name;
 }
 
-// CHN-12, go1.24 test/chan/powser1.go, from "Squinting at Power Series" by Doug McIlroy. Whoever was not asked again waits for ever.
+// CHN-12, go1.24 test/chan/powser1.go, from "Squinting at Power Series" by Doug McIlroy. A goroutine that was not asked
+// again waits for ever.
 TEST_P(GoChanStress, powser1) {
     run([] {
         const series ones = repeat(1), twos = repeat(2);
@@ -503,7 +505,7 @@ struct guarded {
     return v;
 }
 
-// CHN-14, go1.24 src/runtime/chan_test.go TestShrinkStackDuringBlockedSend: here the receiver is the one who waits.
+// CHN-14, go1.24 src/runtime/chan_test.go TestShrinkStackDuringBlockedSend: here the receiver is the one that waits.
 TEST_P(GoChanStress, TestShrinkStackDuringBlockedSend) {
     run([] {
         const auto n = static_cast<std::uint64_t>(support::rounds(10'000));
@@ -671,7 +673,7 @@ TEST_P(GoChanStress, AChannelMayEndAsSoonAsItsLastValueIsThere) {
             dunlin::chan<int> asked, done(capacity);
             dunlin::go([&] { done.send(asked.recv().value()); });
             asked.send(i);
-            // Not parked: who is woken knows that the other is through.
+            // Not parked: a woken goroutine knows that the other is through.
             std::optional<int> got;
             while (!(got = done.try_recv())) dunlin::yield();
             ASSERT_EQ(got, i);
@@ -679,7 +681,7 @@ TEST_P(GoChanStress, AChannelMayEndAsSoonAsItsLastValueIsThere) {
     });
 }
 
-// The same for whoever has seen that it is closed, and for a select that sends.
+// The same for a goroutine that has seen that it is closed, and for a select that sends.
 TEST_P(GoChanStress, AChannelMayEndAsSoonAsItIsSeenClosed) {
     run([] {
         for (int i = 0; i < support::rounds(20'000) / (support::under_thread ? 4 : 1); ++i) {

@@ -24,7 +24,7 @@ namespace {
 class GoChan : public support::each_p {};
 EACH_P(GoChan);
 
-// Until so many goroutines wait. Those who wait on a channel stand in its queue then, for whoever locks it next.
+// Until so many goroutines wait. Waiters on a channel stand in its queue then, for the next one that locks it.
 void until_parked(std::size_t n) {
     support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
 }
@@ -188,7 +188,7 @@ struct test_chan {
         EXPECT_EQ(c.cap(), static_cast<std::size_t>(capacity));
     }
 
-    // Nobody may be left before the next part counts who waits.
+    // None may be left before the next part counts waiters.
     static void all(std::ptrdiff_t capacity) {
         for (const auto part : {empty_receive_blocks, full_send_blocks, drained_after_close, close_unblocks, first_in_first_out, what_is_sent_is_received,
                  length_and_capacity}) {
@@ -260,7 +260,7 @@ void nonblock(std::ptrdiff_t capacity) {
     for (int i = 0; i < capacity; ++i) EXPECT_EQ(e::number(c.try_recv().value()), e::number(e::make(i)));
     EXPECT_EQ(c.try_recv().status(), channel_status::would_block);
 
-    // Somebody waits: the first try goes through.
+    // There is a waiter: the first try goes through.
     dunlin::wait_group peer;
     peer.go([&] { EXPECT_EQ(e::number(*c.recv()), e::number(e::make(77))); });
     until_parked(1);
@@ -462,7 +462,7 @@ TEST_P(GoChan, CloseWakesEverySenderWhoKeepsItsValue) {
             c.close();
             senders.wait();
             EXPECT_EQ(woken, n);
-            // What was in the buffer stays; of those who waited nothing came.
+            // What was in the buffer stays; of the waiting senders nothing came.
             if (round % 2 == 1) {
                 EXPECT_EQ(**c.recv(), -1);
             }

@@ -78,7 +78,7 @@ TEST_P(GoContextStress, SimultaneousCancelsAndDrops) {
     });
 }
 
-// CTX-04: a child is cancelled by somebody whom the parent's cancel woke, while that goes on.
+// CTX-04: a child is cancelled by a goroutine that the parent's cancel woke, while that goes on.
 TEST_P(GoContextStress, TestInterlockedCancels) {
     run([] {
         for (int i = 0; i < support::rounds(10'000); ++i) {
@@ -207,7 +207,7 @@ TEST_P(GoContextStress, TestWithCancelSimultaneouslyCanceledParent) {
     });
 }
 
-// CTX-08: whoever sees a cause sees all of it, and always the same.
+// CTX-08: a reader that sees a cause sees all of it, and always the same.
 TEST_P(GoContextStress, TestCauseRace) {
     run([] {
         for (int i = 0; i < support::rounds(2000); ++i) {
@@ -256,7 +256,7 @@ TEST_P(GoContextStress, AfterFuncStopAgainstCancel) {
     });
 }
 
-// CTX-09: several who stop, at most one of whom hears true.
+// CTX-09: several that stop, at most one of which hears true.
 TEST_P(GoContextStress, AfterFuncSeveralStops) {
     run([] {
         for (int i = 0; i < support::rounds(2000); ++i) {

@@ -1,5 +1,6 @@
-// Ports of Go's stress tests of connections (net/tcpsock_test.go, net/server_test.go), under Go's names, and of the rule that who only computes does not keep a
-// socket waiting. In the comments: the numbers of the conformance list.
+// Ports of Go's stress tests of connections (net/tcpsock_test.go, net/server_test.go), under Go's names, and of the
+// rule that a goroutine that only computes does not keep a socket waiting. In the comments: the numbers of the
+// conformance list.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -98,7 +98,8 @@ TEST_P(GoNet, TestListenerClose) {
                 l.close();
                 wg.wait();
                 EXPECT_EQ(code_of([&] { l.accept(); }), is_closed);
-                // Nobody listens there any more. (A TCP port may be given to the very socket that dials it, and then to another listener.)
+                // There is no listener any more. (A TCP port may be given to the very socket that dials it, and then to
+                // another listener.)
                 if (network == networks[1]) {
                     EXPECT_EQ(code_of([&] { net::dial(network, at); }), std::errc::connection_refused);
                 }
@@ -302,7 +303,7 @@ TEST_P(GoNet, TestNetpollWaiters) {
 
 // ---- writing -------------------------------------------------------------------------------------------------------------------------------
 
-// NET-23. Who writes into a full socket is released when the peer closes, and knows how much he has written.
+// NET-23. A writer into a full socket is released when the peer closes, and knows how much it has written.
 TEST_P(GoNet, TestEndlessWrite) {
     run([] {
         for (const char* network : networks) {

@@ -72,7 +72,7 @@ std::error_code error_of(F&& f) {
     return ec;
 }
 
-// NET-04, issue 35367. A deadline is put into the heap of timers by whoever waits, so somebody waits on each connection.
+// NET-04, issue 35367. A deadline is put into the heap of timers by a waiter, so there is one on each connection.
 TEST_P(GoNetTimeout, TestConcurrentSetDeadline) {
     constexpr int goroutines = 8, conns = 10;
     const heap_verifier verifier;
@@ -399,7 +399,7 @@ TEST_P(GoNetTimeout, TestAcceptTimeoutMustNotReturn) {
     });
 }
 
-// NET-11. Nobody answers: the backlog of a Unix socket is full, for certain.
+// NET-11. There is no answer: the backlog of a Unix socket is full, for certain.
 TEST_P(GoNetTimeout, TestDialTimeout) {
     run([] {
         const net::listener l = net::listen("unix", support::abstract_name(), {.backlog = 1});

@@ -50,7 +50,7 @@ TEST_P(GoOnce, TestOncePanic) {
     });
 }
 
-// SYN-15: those who wait while f throws get no exception, and go on when it has ended.
+// SYN-15: waiters get no exception when f throws, and go on when it has ended.
 TEST_P(GoOnce, OnceExceptionGoesToItsCallerAlone) {
     run([] {
         for (int round = 0; round < support::rounds(200); ++round) {
@@ -169,7 +169,7 @@ TEST_P(GoOnce, TestOnceValuePanic) {
     });
 }
 
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceFuncGoexit: f is not called twice. Whoever asks again is told.
+// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceFuncGoexit: f is not called twice. A second caller is told.
 TEST_P(GoOnce, TestOnceFuncGoexit) {
     run([] {
         std::atomic<int> calls{0}, returned{0}, told{0};

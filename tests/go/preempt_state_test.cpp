@@ -67,7 +67,7 @@ VECTOR_KERNEL(compute_in_512_bits, 64, __attribute__((target("avx512f"))))
 }
 #endif
 
-// What comes out in each of the goroutines is what came out on a plain thread that nobody disturbed.
+// What comes out in each of the goroutines is what came out on an undisturbed plain thread.
 class StateIntegrity : public support::each_p {
 protected:
     void compare(std::uint64_t (*kernel)(int)) {
@@ -136,7 +136,7 @@ TEST_P(StateIntegrity, OfThreadLocalVariables) {
     run([this] {
         storm(procs(), [](int i) -> long {
             int* const before = mine_now();
-            const bool free = *before == 0;  // who is stopped in the midst of this keeps its thread to itself
+            const bool free = *before == 0;  // a goroutine stopped in the midst of this keeps its thread to itself
             *before = i + 1;
             compute_for(ticks_per_ms());
             const bool same = mine_now() == before && *before == i + 1;
@@ -194,7 +194,7 @@ TEST_P(StateIntegrity, OfExceptionsInFlight) {
     run([this] { storm(procs(), throw_and_catch); });
 }
 
-// In libc, in the allocator and in the unwinder a goroutine may not be stopped at once; nobody is the worse for it.
+// In libc, in the allocator and in the unwinder a goroutine may not be stopped at once; no other is the worse for it.
 TEST_P(StateIntegrity, OfThoseThatAllocateAndThrowAllTheTime) {
     run([this] {
         storm(procs(), [](int i) -> long {

@@ -197,7 +197,7 @@ TEST_P(GoPreemptP, NobodyStarvesAmongManyThatCompute) {
 
 // ---- locks ------------------------------------------------------------------------------------------------------------------------------------
 
-// Who holds a lock may be stopped. Those who wait for it block their threads or spin, and it has its turn.
+// The holder of a lock may be stopped. Its waiters block their threads or spin, and the holder has its turn.
 TEST_P(GoPreemptP, HoldersOfAMutexAreStoppedAndItGoesRound) {
     run([] {
         std::mutex mutex;
@@ -529,7 +529,7 @@ TEST_F(GoPreempt, NotAtAllIfToldSo) {
         out = r.out;
     }
     EXPECT_EQ(out, "");
-    // Who blocks its thread loses its processor nevertheless.
+    // A goroutine that blocks its thread loses its processor nevertheless.
     const auto blocked = hand_off("blocked_and_ticks", {{"DUNLIN_PREEMPTION", "off"}});
     EXPECT_EQ(blocked.out, "ticked\n") << blocked;
 }

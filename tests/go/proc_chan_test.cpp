@@ -27,7 +27,7 @@ class GoProcChan : public support::runtime_test {};
 
 pid_t thread_id() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
-// SCH-06, go1.24 src/runtime/proc_test.go TestGoroutineParallelism, with Go's channel: nobody runs on the stack of who waits.
+// SCH-06, go1.24 src/runtime/proc_test.go TestGoroutineParallelism, with Go's channel: none runs on a waiter's stack.
 TEST_F(GoProcChan, TestGoroutineParallelism) {
     allow(60s);
     constexpr std::uint32_t procs = 4;
@@ -37,7 +37,7 @@ TEST_F(GoProcChan, TestGoroutineParallelism) {
             std::atomic<std::uint32_t> x{0};
             for (std::uint32_t p = 0; p < procs; ++p) {
                 dunlin::go([&x, p, done] {
-                    // Nobody calls the runtime here: all four must have a thread at the same time.
+                    // The runtime is not called here: all four must have a thread at the same time.
                     for (std::uint32_t i = 0; i < 3; ++i) {
                         const std::uint32_t expected = procs * i + p;
                         while (x.load() != expected) {}

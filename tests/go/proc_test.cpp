@@ -30,7 +30,7 @@ TEST_F(GoProc, TestGoroutineParallelism) {
             std::atomic<std::uint32_t> x{0};
             for (std::uint32_t p = 0; p < procs; ++p) {
                 done.go([&x, p] {
-                    // Nobody calls the runtime here: all four must have a thread at the same time.
+                    // The runtime is not called here: all four must have a thread at the same time.
                     for (std::uint32_t i = 0; i < 3; ++i) {
                         const std::uint32_t expected = procs * i + p;
                         while (x.load() != expected) {}

@@ -258,7 +258,7 @@ public:
         for (std::size_t i = 0; i < channels; ++i) ASSERT_EQ(channels_[i].try_recv().has_value(), ready[i] && i != k) << "channel " << i;
     }
 
-    // None is ready: it waits in all queues, until somebody else sends.
+    // None is ready: it waits in all queues, until another sends.
     void none_ready(std::minstd_rand& random, int round) {
         const std::size_t k = random() % channels;
         dunlin::wait_group sender;

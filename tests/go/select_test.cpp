@@ -19,7 +19,7 @@ namespace {
 class GoSelect : public support::each_p {};
 EACH_P(GoSelect);
 
-// Until so many goroutines wait. Those who wait on channels stand in their queues then, for whoever locks them next.
+// Until so many goroutines wait. Waiters on channels stand in their queues then, for the next one that locks them.
 void until_parked(std::size_t n) {
     support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
 }
@@ -235,7 +235,7 @@ private:
         return list;
     }
 
-    // Only the case taken has done something, and nobody stands in a queue any more.
+    // Only the case taken has done something, and no node stands in a queue any more.
     void check_channel(std::size_t i, bool taken) const {
         const one& o = cases_[i];
         if (o.how == ready) {
@@ -366,7 +366,7 @@ TEST_P(GoSelect, select4) {
 
 // ---- SEL-13 ------------------------------------------------------------------------------------------------------------------------------
 
-// SEL-13, go1.24 src/time/tick_test.go TestChan: who waits already follows what reset() says.
+// SEL-13, go1.24 src/time/tick_test.go TestChan: a receiver that waits already follows what reset() says.
 TEST_P(GoSelect, TestChan) {
     run([] {
         for (int round = 0; round < support::rounds(10); ++round) {

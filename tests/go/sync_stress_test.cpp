@@ -171,7 +171,7 @@ TEST_P(GoSyncStress, TestWaitGroupRace) {
     });
 }
 
-// The same with many who wait, plain threads among the members.
+// The same with many waiters, plain threads among the members.
 TEST_P(GoSyncStress, TestWaitGroupRaceWithThreads) {
     allow(60s);
     run([] {

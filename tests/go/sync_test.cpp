@@ -309,7 +309,7 @@ TEST_P(GoSync, TestRace) {
     });
 }
 
-// go1.24 src/sync/cond_test.go TestCondSignalStealing: whoever comes later must not take the notify of one who waits.
+// go1.24 src/sync/cond_test.go TestCondSignalStealing: a later waiter must not take the notify of an earlier one.
 TEST_P(GoSync, TestCondSignalStealing) {
     run([] {
         for (int i = 0; i < support::rounds(1000); ++i) {

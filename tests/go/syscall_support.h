@@ -51,7 +51,7 @@ private:
     std::condition_variable complete_;
 };
 
-// A goroutine that runs all the time, so that there is always somebody who wants a processor.
+// A goroutine that runs all the time, so that there is always one that wants a processor.
 class busy {
 public:
     busy() {

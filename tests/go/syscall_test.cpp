@@ -41,7 +41,7 @@ EACH_P(GoSyscallP);
 
 // ---- SYS-01 to SYS-08 -------------------------------------------------------------------------------------------------------------------------
 
-// go1.24 src/runtime/testdata/testprog/gc.go: those who write keep nobody from waking.
+// go1.24 src/runtime/testdata/testprog/gc.go: goroutines that write keep no other from waking.
 template <class Write>
 void writers_and_a_sleep(Write write_byte) {
     dunlin::run({.max_procs = 1}, [&] {
@@ -90,7 +90,7 @@ TEST_F(GoSyscall, TwentyThatSleepInSystemCallsAndOneThatCounts) {
     dunlin::run({.max_procs = 1}, [] {
         constexpr int n = 20;
         const unsigned threads_before = dunlin::runtime::stats().threads;
-        meeting all_in(n);  // nobody sleeps before all are in the call
+        meeting all_in(n);  // none sleeps before all are in the call
         std::atomic<int> asleep{0};
         const descriptors end_of_sleep;
         dunlin::wait_group done;
@@ -161,7 +161,8 @@ TEST_F(GoSyscall, ALongCallReturnsThroughTheGlobalQueue) {
             after = hand_offs();
         } while (after.returns_queued < before.returns_queued + 10 || after.at_once == before.at_once);
         EXPECT_GT(after.from_blocking, before.from_blocking) << "the first calls were not known to last";
-        // It finds one idle only when the kernel has kept the other's thread from running, or it had nobody else to hand it to.
+        // It finds one idle only when the kernel has kept the other's thread from running, or it had no other to hand
+        // it to.
         EXPECT_LE(after.returns_idle, before.returns_idle + 10 + (after.from_blocked - before.from_blocked) + (after.from_hogs - before.from_hogs));
     });
 }

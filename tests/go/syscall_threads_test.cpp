@@ -1,4 +1,5 @@
-// The threads behind calls that block: given back when nobody needs them, not to be had, to be had again, idle, and coming back in crowds.
+// The threads behind calls that block: given back when they are not needed, not to be had, to be had again, idle, and
+// coming back in crowds.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -63,7 +64,7 @@ TEST_F(GoSyscallThreads, ThreadsThatComeAgainAreNotCountedAsSearching) {
     });
 }
 
-// Who comes back from a call may have the processor at once, but not always before everybody else.
+// A goroutine that comes back from a call may have the processor at once, but not always before all others.
 TEST_F(GoSyscallThreads, ManyThatComeBackAllTheTimeLeaveTheQueueItsTurns) {
     dunlin::run({.max_procs = 1}, [] {
         std::atomic<bool> over{false};
@@ -81,7 +82,8 @@ TEST_F(GoSyscallThreads, ManyThatComeBackAllTheTimeLeaveTheQueueItsTurns) {
         const long before = calls;
         constexpr int turns = 50;
         for (int i = 0; i < turns; ++i) dunlin::yield();
-        // One turn each, and one more for every second of those who are caught in between; a hundred times that is enough to see.
+        // One turn each, and one more for every second of those that are caught in between; a hundred times that is
+        // enough to see.
         EXPECT_LT(calls - before, turns * 100 * 20);
         over = true;
         callers.wait();

@@ -93,7 +93,7 @@ TEST_P(GoTick, TestTicker) {
     });
 }
 
-// TMR-14: who is late finds one tick, and the next is one to come.
+// TMR-14: a late receiver finds one tick, and the next is one to come.
 TEST_P(GoTick, TestTickerIsNotBunched) {
     run([] {
         ticker k(10ms);

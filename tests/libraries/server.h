@@ -18,7 +18,8 @@
 
 namespace libraries {
 
-/// The user whose programs these are, who owns the folder from here on: `wanted`, else nobody; null where we are no root.
+/// The user of these programs, which owns the folder from here on: `wanted`, else the user "nobody"; null where we are
+/// no root.
 inline const passwd* owner_of(const folder& f, const char* wanted) {
     if (getuid() != 0) return nullptr;
     const passwd* user = getpwnam(wanted);

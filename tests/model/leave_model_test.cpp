@@ -1,5 +1,5 @@
 // leave_model_test.cpp - how a goroutine leaves its machine (sched/goroutine.cpp, "Leaving"), in every interleaving: it is found by others before its
-// registers are saved, so whoever takes it looks at `saved`, and waits for it only on his thread's own stack.
+// registers are saved, so the taker looks at `saved`, and waits for it only on its thread's own stack.
 //
 // Each machine runs a goroutine, puts it into the queue, takes one out of it, which may be the same, and switches to it; a few times.
 #include "model/explorer.h"
@@ -98,7 +98,7 @@ private:
                 t.unlock(lock_);
             }},
             {"", "itself? may the other be executed?", [this](turn& t) {
-                // Who takes has put one in before, so there is one.
+                // The taker has put one in before, so there is one.
                 if (t.local(next) == t.local(self)) {
                     --t.guarded(of(departures_, t.local(self)));  // it never left
                     t.local(next) = 0;

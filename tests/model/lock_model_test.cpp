@@ -49,7 +49,7 @@ public:
 private:
     enum { round, seen, remembered };
 
-    // waiters_: count, whether one is on his way, how many have been woken.
+    // waiters_: count, whether one is on its way, how many have been woken.
     static constexpr value count_mask = 7, on_the_way = 8, one_woken = 16;
     static bool wants_a_wake(value word) { return (word & count_mask) != 0 && (word & on_the_way) == 0; }
 
@@ -179,12 +179,12 @@ TEST(LockModel, ASleepWithAnEndNeedsNoBarrierAndNobodyElseIsForgottenForIt) {
     }
     EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::sequential, .limited_first = true}));
     EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::tso, .limited_first = true}));
-    // One who takes it while the one that was woken is on his way, and then while he sleeps with an end again.
+    // A thread that takes it while the woken one is on its way, and then while that one sleeps with an end again.
     EXPECT_TRUE(is_a_lock({.threads = 3, .more_rounds = 1, .mem = memory::tso, .limited_first = true}));
     EXPECT_TRUE(fails({.limited_first = true, .without = {"L5"}}, forgotten));
 }
 
-// The unlock is still in its thread's buffer, and that thread has already seen that nobody sleeps.
+// The unlock is still in its thread's buffer, and that thread has already seen that none sleeps.
 TEST(LockModel, WithoutTheHeavyBarrierL5ASleeperIsForgotten) {
     EXPECT_TRUE(fails({.without = {"L5"}}, forgotten));
     EXPECT_TRUE(is_a_lock({.mem = memory::sequential, .without = {"L5"}}));
@@ -199,7 +199,7 @@ TEST(LockModel, ASleeperThatDoesNotCountItselfL3IsForgotten) { EXPECT_TRUE(fails
 
 TEST(LockModel, WithoutMembarrierTheFenceU2IsNeeded) { EXPECT_TRUE(fails({.symmetric = true, .without = {"U2"}}, forgotten)); }
 
-// Whoever was woken got nothing, and sleeps again; nobody wakes him because one is on his way: himself.
+// The woken one got nothing, and sleeps again; it is not woken because one is on its way: itself.
 TEST(LockModel, TheMarkMustBeClearedBeforeTheNextSleepL4) { EXPECT_TRUE(fails({.threads = 3, .keep_mark = true}, forgotten)); }
 
 TEST(LockModel, TheWordIsRememberedInTheStepThatClearsTheMark) { EXPECT_TRUE(fails({.threads = 3, .remember_after = true}, forgotten)); }

@@ -1,6 +1,6 @@
 // mutex_model_test.cpp - the mutex of sync/mutex.cpp, whose unlock is a plain store and whose queue is in the lot, in every interleaving. Spinning (L2) is
-// left out: it is time that passes before L3. Whether a waiter is starving, who is first in the queue, and whether `watched` is cleared when nobody is found:
-// each way is taken.
+// left out: it is time that passes before L3. Whether a waiter is starving, which is first in the queue, and whether
+// `watched` is cleared when no waiter is found: each way is taken.
 #include <bit>
 
 #include "model/explorer.h"
@@ -15,10 +15,10 @@ struct config {
     memory mem = memory::tso;
     bool symmetric = false;       // no membarrier: U3 is a fence, and L4 one in the waiter only
     bool clears = true;           // watched may be cleared
-    bool clears_always = false;   // also while somebody queues
+    bool clears_always = false;   // also while there is a queue
     bool relaxed_unlock = false;  // U2 does not release
     bool looks_after = true;      // U4
-    bool plain_u6 = false;        // sees that somebody is woken, and then stores
+    bool plain_u6 = false;        // sees that a waiter is woken, and then stores
     std::vector<const char*> without = {};
 };
 
@@ -60,7 +60,7 @@ private:
         t.local(was_woken) = 0;
     }
 
-    // CAS, sets locked. Who was woken clears woken: only if it takes it, or in either case.
+    // CAS, sets locked. A woken waiter clears woken: only if it takes the mutex, or in either case.
     bool take(turn& t, bool as_woken, bool give_up) {
         bool taken = false;
         t.update(word_, [&](value old) -> std::optional<value> {
@@ -129,7 +129,7 @@ private:
         };
     }
 
-    // In the same step as an access that is made with the bucket locked: found nobody.
+    // In the same step as an access that is made with the bucket locked: found no waiter.
     void maybe_clear(turn& t, const char* then) {
         if (c_.clears && (t.guarded(queue_) == 0 || c_.clears_always) && t.way(2) == 1) return t.go("clear");
         t.go(then);
@@ -233,12 +233,12 @@ TEST(MutexModel, ThreeThreads) {
     EXPECT_TRUE(is_a_mutex({.threads = 3, .rounds = 2}));
 }
 
-// The unlock is still in its thread's buffer, and that thread has already seen that nobody is watching.
+// The unlock is still in its thread's buffer, and that thread has already seen that `watched` is 0.
 TEST(MutexModel, WithoutTheHeavyBarrierL4AWaiterIsForgotten) { EXPECT_TRUE(fails({.without = {"L4b"}}, forgotten)); }
 
 TEST(MutexModel, WithoutTheLookAfterTheUnlockU4AWaiterIsForgotten) { EXPECT_TRUE(fails({.looks_after = false}, forgotten)); }
 
-// He may have looked for the last time in between.
+// The woken waiter may have looked for the last time in between.
 TEST(MutexModel, ThatSomebodyIsWokenMustBeTrueInTheSameStepAsTheReleaseU6) { EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .plain_u6 = true}, forgotten)); }
 
 TEST(MutexModel, WatchedIsNotClearedWhileSomebodyQueues) { EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .clears_always = true}, forgotten)); }

@@ -5,8 +5,9 @@
 // Memory     sequential  every access takes effect at once.
 //            tso         x86: a store waits in its thread's buffer, first in first out, and becomes visible at any later moment. The thread itself
 //                        sees it at once. Read-modify-writes and fences empty the buffer.
-//            weak        as tso, but stores leave the buffer in any order (a releasing one after all before it), and a read-modify-write whose
-//                        result nobody uses waits there as well: it is no fence for the loads after it, as on aarch64. Loads are in order.
+//            weak        as tso, but stores leave the buffer in any order (a releasing one after all before it), and a
+//                        read-modify-write whose result is not used waits there as well: it is no fence for the loads
+//                        after it, as on aarch64. Loads are in order.
 // Barrier    heavy_barrier() is a fence in every thread, at some moment of each thread's own between its beginning and its end: a moment at which
 //            that thread's buffer is empty.
 // Guarded    What a lock protects is read and written at once and without a step of its own: the buffer's order keeps it behind the unlock. Ghost

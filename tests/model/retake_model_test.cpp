@@ -189,14 +189,14 @@ struct world_config {
     bool shrinks = false;         // the first stop may take processor 0 out of service
     memory mem = memory::tso;
     bool second_look = true;      // enter_slow() asks again under the scheduler lock
-    bool patient = true;          // whoever stops the world waits for the machine to come out
+    bool patient = true;          // the thread that stops the world waits for the machine to come out
     bool asks_taken = false;      // enter_slow() asks for `taken` instead of m->p
 };
 
 constexpr const char* two_processors = "one machine has two processors";
 
-// Machine 0 with processor 0, whose goroutine calls into the runtime; processor 1; somebody who stops and starts the world; a thief.
-// In the end the goroutine computes for ever, or its machine retires.
+// Machine 0 with processor 0, whose goroutine calls into the runtime; processor 1; a thread that stops and starts the
+// world; a thief. In the end the goroutine computes for ever, or its machine retires.
 class world_model {
 public:
     explicit world_model(const world_config& c) : c_(c), model(c.mem) {
@@ -494,8 +494,9 @@ TEST(WorldStopModel, WithoutTheSecondLookUnderTheLockAMachineGetsTwoProcessors) 
     EXPECT_TRUE(breaks(world_model({.mem = memory::tso, .second_look = false}).model, two_processors));
 }
 
-// Whoever stops the world next begins with `taken`, before he knows whether he gets the processor. A machine that believes it sleeps, inside the runtime and
-// with its processor, until the world starts: the stop waits for the machine, and the machine for the stop.
+// The next thread that stops the world begins with `taken`, before it knows whether it gets the processor. A machine
+// that believes it sleeps, inside the runtime and with its processor, until the world starts: the stop waits for the
+// machine, and the machine for the stop.
 TEST(WorldStopModel, AMachineThatAsksForTakenInsteadOfItsProcessorHoldsUpTheNextStop) {
     EXPECT_TRUE(breaks(world_model({.stops = 2, .mem = memory::sequential, .asks_taken = true}).model, "it goes on for ever"));
 }

@@ -6,7 +6,8 @@
 //           preempted machine, or retires.
 // monitor   takes m0's processor, hands it on, gives an idle one back, asks m0 to stop: in any order, at any moment.
 // thief     takes whatever processor m0 has, for a moment, and gives it back: steal_run_next().
-// Not here  World stops (retake_model_test.cpp) and the end of run(); the count of spinning machines (wake_model_test.cpp): whoever looks again acts.
+// Not here  World stops (retake_model_test.cpp) and the end of run(); the count of spinning machines
+//           (wake_model_test.cpp): the one that looks again acts.
 #include "model/explorer.h"
 
 namespace {
@@ -19,7 +20,7 @@ struct config {
     unsigned signals = 1;
     bool thief = false;
     bool m1_runs = false;  // it has p1, which otherwise is idle
-    bool p1_away = false;  // or somebody computes with it for ever
+    bool p1_away = false;  // or a goroutine computes with it for ever
     memory mem = memory::tso;
     // As the protocol is.
     bool knows_whose_lock = true;    // enter_slow() compares last_p with the processor whose lock it holds: when it finds a processor,
@@ -121,7 +122,8 @@ private:
         if (t.guarded(owner_[0]) == t.guarded(owner_[1])) t.fail(two_processors);
     }
 
-    // 0, or the number of the processor, from 1. Either one, if both are there: so that whom the list prefers does not matter.
+    // 0, or the number of the processor, from 1. Either one, if both are there: so that the order of the list does not
+    // matter.
     value take_idle(turn& t) {
         value& idle = t.guarded(idle_);
         if (idle == 0) return 0;
@@ -523,14 +525,15 @@ TEST(StrayModel, EveryProcessorIsUsedByOneThreadAndNobodyStandsStillWithoutNeed)
     EXPECT_TRUE(keeps({.calls = 1, .takes = 3, .mem = memory::sequential}));
 }
 
-// m0 holds the lock of p0 and finds that it has p1: whoever holds the lock of that may be about to take it.
+// m0 holds the lock of p0 and finds that it has p1: the holder of the lock of that may be about to take it.
 TEST(StrayModel, AMachineThatFindsAProcessorMustHoldTheLockOfThatOne) {
     EXPECT_TRUE(breaks_with({.mem = memory::sequential, .knows_whose_lock = false}, both_inside));
     EXPECT_TRUE(breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .knows_whose_lock = false}, both_inside));
 }
 
-// The same a moment later: m0 holds the lock of p0 and finds none, because somebody who holds the lock of p1 has just taken that. A thief gives it back,
-// to a machine that has found another one meanwhile; the monitor marks such a machine as a stray.
+// The same a moment later: m0 holds the lock of p0 and finds none, because a holder of the lock of p1 has just taken
+// that. A thief gives it back, to a machine that has found another one meanwhile; the monitor marks such a machine as a
+// stray.
 TEST(StrayModel, AMachineThatFindsNoneMustHoldTheLockOfTheOneItWasGivenLast) {
     EXPECT_TRUE(breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .compares_null = false}, two_processors));
     EXPECT_TRUE(breaks_with({.mem = memory::sequential, .compares_null = false}, preempted_owner));
@@ -569,7 +572,7 @@ TEST(StrayModel, WithoutTheSecondLookUnderTheLockAMachineGetsTwoProcessors) {
     EXPECT_TRUE(breaks_with({.mem = memory::sequential, .second_look = false}, two_processors));
 }
 
-// Somebody is preempted after one has looked for that, and before his processor is idle.
+// A goroutine is preempted after one has looked for that, and before its processor is idle.
 TEST(StrayModel, WhoeverMakesAProcessorIdleLooksForThePreempted) {
     EXPECT_TRUE(breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .hand_on_looks = false}, stands_still));
     EXPECT_TRUE(breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .retire_looks = false, .rescans = false}, stands_still));

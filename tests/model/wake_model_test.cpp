@@ -1,8 +1,9 @@
 // wake_model_test.cpp - the park/wake protocol of sched/wake.h, step by step with its labels, in every interleaving.
 //
-// Submitters come in two kinds. A goroutine publishes in run_next of its own processor with a plain store and then computes for ever: somebody
-// else must run what it published. A plain thread pushes to the global queue under the scheduler lock. Machines contend for the processors that
-// are not the submitters'. What they find ends, or computes for ever and keeps the processor: both are tried.
+// Submitters come in two kinds. A goroutine publishes in run_next of its own processor with a plain store and then
+// computes for ever: another machine must run what it published. A plain thread pushes to the global queue under the
+// scheduler lock. Machines contend for the processors that are not the submitters'. What they find ends, or computes
+// for ever and keeps the processor: both are tried.
 // A machine that sleeps stands for a thread that does not exist yet as well: the steps to it are the same.
 // The light barrier S2 is no step where membarrier works; what it forbids is that the compiler lets the submitter ask first.
 #include <bit>
@@ -27,7 +28,8 @@ struct config {
     bool rescan_before_retiring = false;
     bool give_back_after_unlock = false;  // the decrement of W2 outside the lock
     unsigned others_not_counted = 0;      // R1 takes the machines' last processor but so many for the last of all
-    bool forgets_who_joined = false;      // who finds nothing at R3 does not look whether somebody has left it to him
+    bool forgets_who_joined = false;      // a machine that finds nothing at R3 does not look whether another has left
+                                          // R2 and R3 to it
     std::vector<const char*> without = {};
 };
 
@@ -532,7 +534,7 @@ TEST(WakeModel, AFailedWakeThatGivesItsCountBackAfterTheUnlockHidesASubmission) 
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .threads = 1, .mem = memory::tso, .give_back_after_unlock = true}));
 }
 
-// The second submitter saw somebody search. That one has found the work of the first, and computes for ever.
+// The second submitter saw a machine search. That one has found the work of the first, and computes for ever.
 TEST(WakeModel, ASearcherThatFindsWorkAndWakesNobodyLeavesTheSecondSubmissionAlone) {
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 2, .procs = 2, .without = {"F2"}}));
 }

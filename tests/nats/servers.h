@@ -34,7 +34,7 @@ inline std::string nats_server_path() {
     return {};
 }
 
-// Ports that nobody has now. Below the range from which the kernel gives them to those who do not ask.
+// Ports that are free now. Below the range from which the kernel gives them to sockets that do not ask for one.
 inline int free_port() {
     static int next = 10'000 + static_cast<int>(getpid() % 1'700) * 12;
     for (int i = 0; i < 2'000; ++i) {

@@ -1,4 +1,5 @@
-// Clients that send a byte now and then, and clients that never read what they asked for: they hold their own connections, and hurt nobody else.
+// Clients that send a byte now and then, and clients that never read what they asked for: they hold their own
+// connections, and hurt no other.
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -11,7 +12,7 @@ namespace net = dunlin::net;
 
 namespace {
 
-constexpr std::size_t small = 16 * 1024;  // of buffers, so that whoever does not read is felt soon
+constexpr std::size_t small = 16 * 1024;  // of buffers, so that a client that does not read is felt soon
 
 class BadClients : public support::each_p {
 protected:

@@ -1,4 +1,5 @@
-// A goroutine that waits for a socket is no deadlock, since somebody outside may write; but when it has gone, what remains may be one.
+// A goroutine that waits for a socket is no deadlock, since a process outside may write; but when it has gone, what
+// remains may be one.
 //
 // Each case is a process of its own, without the watchdog of the other tests: where there are threads besides the runtime's nothing is concluded.
 #include <array>
@@ -39,7 +40,7 @@ template <class Body>
     std::_Exit(0);
 }
 
-// Nothing happens for a while; then a child process, which nobody sees, writes.
+// Nothing happens for a while; then a child process, unknown to the runtime, writes.
 TEST_F(NetDeadlock, IsNotConcludedWhileSomebodyWaitsForASocket) {
     EXPECT_EXIT(in_run([] {
         int fd[2];

@@ -50,7 +50,7 @@ using support::has_timed_out;
 using support::text_of;
 
 
-// A port of 127.0.0.1 that nobody listens at: bound, so that nobody else gets it.
+// A port of 127.0.0.1 without a listener: bound, so that no other gets it.
 class closed_port {
 public:
     closed_port() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -69,7 +69,7 @@ private:
     std::string port_;
 };
 
-// A listener that lets nobody in any more: its backlog is full.
+// A listener that lets none in any more: its backlog is full.
 class full_listener {
 public:
     explicit full_listener(const char* network) : listener(net::listen(network, support::any_address(network), {.backlog = 1})) {
@@ -89,7 +89,7 @@ public:
 
 class Dial : public support::each_p {
 protected:
-    // Once for all: it takes a while to find out that nobody is let in.
+    // Once for all: it takes a while to find out that none is let in.
     static void SetUpTestSuite() {
         full_tcp = std::make_unique<full_listener>("tcp");
         full_unix = std::make_unique<full_listener>("unix");

@@ -175,7 +175,8 @@ TEST_P(Packet, WhatDidNotFitCanBeSeen) {
     });
 }
 
-// Nobody reads. Whoever waits for room leaves when his deadline comes, his context is done, or the socket is closed, however long he has waited.
+// There is no reader. A sender that waits for room leaves when its deadline comes, its context is done, or the socket
+// is closed, however long it has waited.
 TEST_P(Packet, AQueueThatStaysFullKeepsNobody) {
     run([] {
         net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());
@@ -230,7 +231,7 @@ TEST_P(Packet, Errors) {
         const std::string to = a.local_address().to_string();
         const std::string text = text_of([&] { a.write_to(std::string(70000, 'x'), a.local_address()); });
         EXPECT_NE(text.find(to + ": message too long"), std::string::npos) << text;
-        // What nobody takes comes back as an error of the next call.
+        // What is not taken comes back as an error of the next call.
         const std::string nowhere = net::listen_packet("udp", "127.0.0.1:0").local_address().to_string();
         net::packet_conn c = net::dial_packet("udp", nowhere);
         c.write_some("x");

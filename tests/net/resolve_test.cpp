@@ -123,8 +123,8 @@ TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
         callers.wait();
         EXPECT_EQ(times_asked("same.dead"), 1);
 
-        // With all places taken by callers who wait: another one waits for a place within its limit, and does not begin
-        // afterwards. What needs no resolver is there.
+        // With all places taken by callers that wait: another one waits for a place within its limit, and does not
+        // begin afterwards. What needs no resolver is there.
         constexpr int places = 64;
         const int before = dead.asking;
         dunlin::wait_group holders;
@@ -158,7 +158,7 @@ TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
     });
 }
 
-// So many that nobody waits for keep their threads; those beyond keep their places, and a caller is told in time.
+// So many that are not waited for keep their threads; those beyond keep their places, and a caller is told in time.
 TEST_F(Resolve, ThreadsOfLookUpsThatNobodyWaitsForAreBounded) {
     static constexpr int places = 64, unwanted = 192, waves = unwanted / places + 2;
     allow(60s);

@@ -1,6 +1,6 @@
-// biased_lock_test.cpp - the lock that one processor takes with plain stores: who gets the bias, what it takes to lose it, and that there is one owner at a
-// time while it comes and goes. A lock loses its bias a few times in its life at most, since it is given later each time: whoever wants many changes needs
-// many locks.
+// biased_lock_test.cpp - the lock that one processor takes with plain stores: which processor gets the bias, what it
+// takes to lose it, and that there is one owner at a time while it comes and goes. A lock loses its bias a few times in
+// its life at most, since it is given later each time: a test that wants many changes needs many locks.
 #include "park/biased_lock.h"
 
 #include <array>
@@ -289,12 +289,12 @@ struct pair {
     long counts[2] = {};               // plain: only the locks make them right, and ThreadSanitizer would tell
     std::atomic<long> expected[2] = {};
     std::atomic<unsigned> gained{0};   // bits: this lock has had a bias
-    std::atomic<unsigned> visits{0};   // of others than the one who comes on end
+    std::atomic<unsigned> visits{0};   // of others than the one that comes on end
 };
 
 enum : unsigned { only_first = 1, only_second = 2, nested = 3 };
 
-// One visit, by whoever is inside the runtime on `m`, or by a thread. `place`: of the only one, or of the first.
+// One visit, by a caller inside the runtime on `m`, or by a thread. `place`: of the only one, or of the first.
 void visit(pair& it, unsigned which, machine* m, unsigned place, bool look_at_bias = false) {
     const auto look = [&](const biased_lock& lock) {
         const processor* biased = look_at_bias ? lock.bias() : nullptr;

@@ -1,4 +1,4 @@
-// task<T>: the result of a goroutine, from whoever waits for it.
+// task<T>: the result of a goroutine, as its waiter gets it.
 #include <array>
 #include <memory>
 #include <numeric>

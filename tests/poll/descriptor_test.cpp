@@ -1,4 +1,4 @@
-// Records of descriptors: who waits, what wakes them, and what happens to those whose run() has returned.
+// Records of descriptors: the waiters, what wakes them, and what happens to those whose run() has returned.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -84,7 +84,8 @@ TEST_F(DescriptorOnce, AnEventOfAnEarlierUseIsIgnored) {
     EXPECT_GT(reused, 0) << "no record was used again, so nothing was tested";
 }
 
-// Numbers of descriptors and records are used again at once, while others still read from those of before: nobody reads what is another's.
+// Numbers of descriptors and records are used again at once, while others still read from those of before: none reads
+// what is another's.
 TEST_P(Descriptor, NobodyReadsWhatIsAnothers) {
     allow(60s);
     run([] {
@@ -117,7 +118,8 @@ TEST_P(Descriptor, NobodyReadsWhatIsAnothers) {
     });
 }
 
-// ---- the number of those who wait --------------------------------------------------------------------------------------------------------
+// ---- the number of waiters
+// --------------------------------------------------------------------------------------------------------
 
 TEST_P(Descriptor, NobodyIsCountedAfterMessagesDeadlinesAndCloses) {
     run([] {
@@ -218,7 +220,7 @@ TEST_P(Descriptor, ADeadlineThatIsMovedOnDoesNotExpire) {
 
 // ---- after the end of run() --------------------------------------------------------------------------------------------------------------
 
-// What frozen goroutines were doing on a stream must hinder neither close() nor whoever uses it afterwards.
+// What frozen goroutines were doing on a stream must hinder neither close() nor later users.
 void use_again(net::stream& a, net::stream& b, unsigned procs) {
     EXPECT_EQ(waiters(), 0);
     dunlin::run({.max_procs = procs}, [&] {
@@ -236,7 +238,7 @@ void close_quickly(net::stream& a, net::stream& b) {
     const int number = a.native_handle();
     const auto begin = dunlin::clock::now();
     a.close();
-    // The patience of close() with somebody who does not come back is 2 s.
+    // The patience of close() with a user that does not come back is 2 s.
     EXPECT_LT(dunlin::clock::now() - begin, 1500ms);
     EXPECT_FALSE(a.is_open());
     EXPECT_EQ(fcntl(number, F_GETFD), -1);
@@ -338,7 +340,7 @@ TEST_P(Descriptor, AWriteThatWasFrozenHindersNobody) {
     use_again(a, b, procs());
 }
 
-// Somebody who does nothing but enter and leave is frozen in one or the other most of the time.
+// A goroutine that does nothing but enter and leave is frozen in one or the other most of the time.
 TEST_P(Descriptor, NobodyIsFrozenBetweenTakingATurnAndSayingSo) {
     auto [a, b] = net::stream_pair();
     const int rounds = support::rounds(20);

@@ -1,5 +1,6 @@
-// Who may use a descriptor: the gate by itself, and with the queues of those who wait for their turn. Ports of Go's internal/poll/fd_mutex_test.go, under Go's
-// names (NET-15, NET-16 of the conformance list), and what is different here: turns are handed on.
+// Which operations may use a descriptor: the gate by itself, and with the queues of operations that wait for their
+// turn. Ports of Go's internal/poll/fd_mutex_test.go, under Go's names (NET-15, NET-16 of the conformance list), and
+// what is different here: turns are handed on.
 #include <array>
 #include <atomic>
 #include <random>
@@ -138,7 +139,7 @@ TEST_F(Gate, TestMutexOverflowPanic) {
 
 // ---- turns -------------------------------------------------------------------------------------------------------------------------------
 
-// NET-15: those who wait for a turn are woken by close, goroutines and threads.
+// NET-15: waiters for a turn are woken by close, goroutines and threads.
 TEST_P(GateOfDescriptor, TestMutexCloseUnblock) {
     run([] {
         for (const direction dir : both) {
@@ -221,8 +222,8 @@ TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
     });
 }
 
-// NET-16: one reader and one writer at a time, each of whom sees what the one before did. The numbers are plain ones, so that ThreadSanitizer looks at the
-// order too.
+// NET-16: one reader and one writer at a time, each of which sees what the one before did. The numbers are plain ones,
+// so that ThreadSanitizer looks at the order too.
 void mix(descriptor* d, std::array<std::uint64_t, 2>* state, int rounds, unsigned seed) {
     std::minstd_rand random(seed);
     for (int i = 0; i < rounds; ++i) {

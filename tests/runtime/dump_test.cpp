@@ -428,7 +428,7 @@ TEST_F(Yield, TwoYieldersAreNeverMoreThanOneTurnApart) {
             support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
             return r;
         };
-        // Nobody readies anybody, so the end of a slice changes nothing.
+        // No goroutine readies another, so the end of a slice changes nothing.
         const round_result r = support::undisturbed(round, 1h);
         EXPECT_TRUE(r.both);
         EXPECT_LE(r.worst, 1);

@@ -1,4 +1,5 @@
-// What a run() has left, and those who come after it: whoever waits for a mutex of its goroutines, later runs, deadlines of plain threads.
+// What a run() has left, and what comes after it: waiters for a mutex of its goroutines, later runs, deadlines of plain
+// threads.
 #include <algorithm>
 #include <mutex>
 #include <sched.h>

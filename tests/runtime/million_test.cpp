@@ -43,7 +43,8 @@ std::size_t available_bytes() {
     return 0;
 }
 
-// Nobody makes the monitor look meanwhile: nothing at all happens. The first here, because the memory of the others' million goroutines goes back too.
+// Nothing makes the monitor look meanwhile: nothing at all happens. The first here, because the memory of the others'
+// million goroutines goes back too.
 TEST_F(Million, TheMemoryOfAPeakGoesBackThoughTheProcessIsIdle) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps shadow memory for each stack";
     allow(120s);

@@ -1,6 +1,6 @@
 // Goroutines that compute for long without calling the runtime, many of each kind (support/hogs.h), while the main goroutine sleeps a millisecond
 // at a time (a goroutine just woken has hogs stopped early) and another one yields all the time. Whatever is done to their threads, every hog gets
-// the result it gets without preemption, and nobody waits for ever for what another one that stands still holds.
+// the result it gets without preemption, and none waits for ever for what another one that stands still holds.
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -73,7 +73,8 @@ EACH_P(HogStress);
 
 TEST_P(HogStress, ArithmeticGivesWhatItGivesWithoutPreemption) {
     hog({{"arithmetic", hogs::arithmetic}}, 4, 20);  // two rounds are over in 4 ms on a fast machine
-    // Else this file tests nothing. With more processors than CPUs the hogs may be done before anybody has to wait for ten milliseconds.
+    // Else this file tests nothing. With more processors than CPUs the hogs may be done before any of them has to wait
+    // for ten milliseconds.
     if (procs() == 1) {
         EXPECT_GT(taken_, 0u);
         if (!support::sanitized) {

@@ -105,7 +105,7 @@ TEST_P(Spin, ASpinLockOfLibcToo) {
     pthread_spin_destroy(&lock);
 }
 
-// Each takes the lock in the order of its ticket, so that nobody goes on until the one before it has had its turn.
+// Each takes the lock in the order of its ticket, so that none goes on until the one before it has had its turn.
 TEST_P(Spin, AQueueForAFifoLockMovesOn) {
     if (support::sanitized) GTEST_SKIP() << "the loop is full of the sanitizer's code";
     constexpr int goroutines = 8;

@@ -26,7 +26,7 @@ void compute(std::chrono::microseconds time) {
     }
 }
 
-// A processor that nobody else knows, and a machine on which one goroutine runs.
+// A processor that is not in the scheduler's table, and a machine on which one goroutine runs.
 class Turns : public testing::Test {
 protected:
     static void SetUpTestSuite() { dunlin::run({.max_procs = 2}, [] {}); }

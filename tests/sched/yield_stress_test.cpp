@@ -1,4 +1,5 @@
-// Yields while other machines empty the queues: a goroutine that has put itself into a queue, and finds nobody to run instead, may have been taken itself.
+// Yields while other machines empty the queues: a goroutine that has put itself into a queue, and finds no other to run
+// instead, may have been taken itself.
 #include <thread>
 #include <vector>
 

@@ -30,7 +30,7 @@ std::vector<sim::options> exhaustively(unsigned tso_detours = every, unsigned cx
 std::vector<sim::options> at_random(std::size_t executions);
 std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim::options> b);
 
-// An object that those who wait for it queue for in the lot: with its bucket as at the start of a program.
+// An object whose waiters queue in the lot: with its bucket as at the start of a program.
 template <class T, class... Args>
 T& make_in_lot(sim::scenario& s, std::string name, Args&&... args) {
     T& object = s.make<T>(std::move(name), std::forward<Args>(args)...);

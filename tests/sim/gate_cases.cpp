@@ -78,7 +78,7 @@ const add waiting{"gate/a_waiter_is_seen", exhaustively(), [](sim::scenario& s) 
             g.waits = e == gate::entry::busy;
             g.lock.unlock();
             if (e != gate::entry::busy) continue;
-            // Whoever leaves hands its turn on: this one is inside then.
+            // The leaver hands its turn on: this one is inside then.
             while (g.turn.load(std::memory_order_acquire) == 0) platform::futex_wait(g.turn, 0);
             break;
         }

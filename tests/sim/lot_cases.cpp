@@ -33,7 +33,7 @@ const add mutex_two{"lot/mutex_two", exhaustively(2, 2), mutex_of(2, 1)};
 const add mutex_three{"lot/mutex_three", exhaustively(1, 1) + at_random(10'000), mutex_of(3, 1)};
 const add mutex_four{"lot/mutex_four", at_random(3'000), mutex_of(4, 3)};
 
-// Destroyed by who has just had it, while the other may still be inside its unlock().
+// Destroyed by its last holder, while the other may still be inside its unlock().
 const add mutex_mortal{"lot/mutex_destroyed", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
     auto& m = s.make<std::unique_ptr<mutex>>("mutex", std::make_unique<mutex>());
     std::construct_at(&park::bucket_of(m.get()));

@@ -122,7 +122,7 @@ guarded& make_biased(sim::scenario& s, running& to) {
     return g;
 }
 
-// Enters the runtime as whoever takes such a lock has.
+// Enters the runtime, as a taker of such a lock must have.
 sim::case_function biased(int times, int others) {
     return [=](sim::scenario& s) {
         auto& first = make_running(s, "1");

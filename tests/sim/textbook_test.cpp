@@ -346,7 +346,7 @@ TEST(Textbook, AHazardPointerNeedsItsFenceAndItsSecondLook) {
 
 enum class mutex_fault { none, unlock_looks_for_one, sleeps_without_mark, wakes_nobody };
 
-// Drepper, "Futexes Are Tricky": 0 free, 1 locked, 2 locked and somebody sleeps.
+// Drepper, "Futexes Are Tricky": 0 free, 1 locked, 2 locked and there are sleepers.
 struct futex_mutex {
     atomic<std::uint32_t> word{0};
     mutex_fault fault = mutex_fault::none;

@@ -1,5 +1,6 @@
-// net_soak.cpp - connections that are opened, used, half-closed, reset, timed out, cancelled and closed under somebody's read, at random, by goroutines and
-// plain threads at once, for as long as one likes. In the end nothing may be left: no descriptor, no goroutine, nobody who waits.
+// net_soak.cpp - connections that are opened, used, half-closed, reset, timed out, cancelled and closed under a reader,
+// at random, by goroutines and plain threads at once, for as long as one likes. In the end nothing may be left: no
+// descriptor, no goroutine, no waiter.
 //
 //   net_soak SECONDS PROCS [SEED]
 //
@@ -177,7 +178,7 @@ private:
         ++counts[was_reset];
     }
 
-    // Does not read for a while: the server's writes wait, and nobody else's.
+    // Does not read for a while: the server's writes wait, and no other's.
     void flood() {
         net::stream s = dial(wants_flood);
         dunlin::sleep_for(std::chrono::microseconds(below(3000)));
@@ -334,7 +335,7 @@ void soak(std::uint64_t seed) {
     servers.wait();
 }
 
-// Who has called done() has still a few instructions to go.
+// A goroutine that has called done() has still a few instructions to go.
 void expect_nothing_left(std::size_t files_before) {
     for (int i = 0; i < 2000 && dunlin::runtime::num_goroutines() > 1; ++i) dunlin::sleep_for(1ms);
     const auto s = dunlin::runtime::stats();

@@ -1,4 +1,4 @@
-// rescue SECONDS PROCS: goroutines stand still with the locks of libc in their hands, all the time, and nobody hangs.
+// rescue SECONDS PROCS: goroutines stand still with the locks of libc in their hands, all the time, and no other hangs.
 //
 // Meant for DUNLIN_PREEMPTION=anywhere, which stops goroutines in libraries too, with one malloc arena (MALLOC_ARENA_MAX=1) or another allocator
 // (LD_PRELOAD, or linked statically: rescue_jemalloc and its like): the lock of the allocator is then held by a goroutine that stands still, as often as not,

@@ -98,7 +98,7 @@ hogs::result asks(unsigned seed) {
 }
 void asks_no_more() { close(the_pipes().there[1]); }
 
-// False: nobody will ask any more.
+// False: it will not be asked for any more.
 bool answer_one(hogs::result& fault) {
     unsigned question = 0;
     const ssize_t n = read(the_pipes().there[0], &question, sizeof question);

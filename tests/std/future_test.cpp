@@ -353,7 +353,7 @@ TEST_P(Async, ADeferredOneRunsWhereItIsWaitedFor) {
         EXPECT_EQ(calls, 1);
         EXPECT_EQ(argument.use_count(), 1);
         EXPECT_THROW(dunlin::async(std::launch::deferred, []() -> int { throw 5; }).get(), int);
-        // Of many who wait one calls it, and the others wait for that.
+        // One of many waiters calls it, and the others wait for that.
         for (int round = 0; round < support::rounds(30); ++round) {
             std::atomic<int> runs{0};
             const auto shared = dunlin::async(std::launch::deferred, [&runs] {

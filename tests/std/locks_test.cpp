@@ -342,7 +342,7 @@ TEST_P(Guards, LockAndTryLockOfMany) {
         EXPECT_THROW(std::try_lock(a, bad), int);
         is_held_by_another(a, false, one);
         is_held_by_another(b, false, one);
-        // In all orders at once: whoever can have all gets them.
+        // In all orders at once: a caller that can have all gets them.
         std::array<int, 3> plain{};
         const int rounds = support::rounds(300);
         {

@@ -165,7 +165,7 @@ TEST_P(Jthread, ADetachedOneGoesOnAlone) {
                 });
                 stop = t.get_stop_source();
                 if (round % 4 == 0) {
-                    // One that was waited for with a limit: its end looks for those who wait.
+                    // One that was waited for with a limit: its end looks for waiters.
                     if (round % 8 == 0) {
                         EXPECT_THROW(t.join(dunlin::with_timeout(dunlin::context(), 10us)), dunlin::context_cancelled);
                     }

@@ -49,7 +49,7 @@ void waits_and_is_notified(Start start) {
     static_assert(noexcept(std::declval<C&>().notify_one()) && noexcept(std::declval<C&>().notify_all()));
     Mutex m;
     C c;
-    c.notify_one();  // nobody there: nothing
+    c.notify_one();  // no waiter there: nothing
     c.notify_all();
     int permits = 0, waiting = 0, through = 0;
     const auto locked = [&m](auto f) {
@@ -373,7 +373,7 @@ TEST_P(Barrier, PhaseAfterPhase) {
                     EXPECT_EQ(completed, p)
                         << "the completion function has been called once for each phase, before any wait of it returns";
                     EXPECT_EQ(sum, n * p) << "after all arrivals";
-                    b.arrive_and_wait();  // nobody writes while others look
+                    b.arrive_and_wait();  // none writes while others look
                 }
             });
         }

@@ -58,7 +58,7 @@ struct pipe_pair {
     }
 };
 
-// Runtime settings of whoever runs the tests must not reach the child.
+// Runtime settings in the environment of the tests must not reach the child.
 inline std::vector<std::string> environment_for(const child_options& options) {
     std::vector<std::string> result;
     for (char** entry = environ; *entry; ++entry) {

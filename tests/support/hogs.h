@@ -64,7 +64,7 @@ inline std::uint64_t next_random(std::uint64_t& state) {
     std::uint64_t state = seed, sum = 0;
     for (std::uint64_t i = 0; i < steps; ++i) sum ^= next_random(state) + std::rotl(sum, 7);
     asm volatile(""
-                 : "+r"(sum));  // also when nobody uses it
+                 : "+r"(sum));  // also when it is not used
     return sum;
 }
 
@@ -177,7 +177,7 @@ inline std::recursive_mutex& the_recursive_mutex() {
     return mutex;
 }
 
-// Nobody else may run on this thread between the beginning and the end of a section, with a lock or without.
+// No other goroutine may run on this thread between the beginning and the end of a section, with a lock or without.
 [[gnu::noinline]] inline result thread_section(unsigned seed, bool locked) {
     static constinit thread_local unsigned inside = 0, depth = 0;
     static unsigned shared = 0;  // the recursive mutex
@@ -209,7 +209,7 @@ inline result thread_local_state(unsigned seed) {
 
 // ---- locks ---------------------------------------------------------------------------------------------------------------------------
 
-// Two numbers that are equal whenever nobody is inside.
+// Two numbers that are equal whenever no thread is inside.
 struct pair_of_numbers {
     std::uint64_t first = 0, second = 0;
 

@@ -203,7 +203,7 @@ TEST_P(ConditionVariable, StopRequestsAndNotifiesRace) {
     });
 }
 
-// Deadlines and notifies at the same time: nobody is woken twice, no notify goes to one whose time is over.
+// Deadlines and notifies at the same time: no waiter is woken twice, no notify goes to one whose time is over.
 TEST_P(ConditionVariable, LimitsAndNotifiesRace) {
     run([] {
         dunlin::mutex m;

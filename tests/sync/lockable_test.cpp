@@ -102,7 +102,7 @@ void in_both_worlds(int goroutines, int threads, Body body) {
     for (std::thread& t : all) dunlin::blocking([&] { t.join(); });
 }
 
-// What a lock protects: a number that is no atomic, and a look whether somebody else is inside.
+// What a lock protects: a number that is no atomic, and a look whether another is inside.
 struct guarded {
     long count = 0;
     std::atomic<int> inside{0}, wrong{0};
@@ -196,7 +196,7 @@ TEST_P(Lockable, StaticObjectsNeedNoConstructor) {
     });
 }
 
-// Two and three at once, in every order: nobody waits for ever.
+// Two and three at once, in every order: none waits for ever.
 TEST_P(Lockable, ScopedLockOfSeveralHasNoDeadlock) {
     allow(60s);
     run([] {
@@ -263,7 +263,7 @@ TEST_P(Lockable, ScopedLockMixesOursAndTheStandards) {
         const int rounds = support::rounds(500);
         in_both_worlds(3, 2, [&](int who) {
             for (int i = 0; i < rounds; ++i) {
-                // Nobody yields inside: the standard's belongs to the thread.
+                // There is no yield inside: the standard's belongs to the thread.
                 if (who % 2 == 0) {
                     const std::scoped_lock all(ours, theirs, shared);
                     g.touch(1);

@@ -143,7 +143,7 @@ TEST_P(Mutex, MayBeUnlockedBySomebodyElse) {
     });
 }
 
-// Whoever unlocks last deletes it, while the one before may still be inside unlock().
+// The last to unlock deletes it, while the one before may still be inside unlock().
 TEST_P(Mutex, MayBeDestroyedAsSoonAsItIsFree) {
     struct shared {
         dunlin::mutex m;

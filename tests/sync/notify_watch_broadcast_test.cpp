@@ -84,7 +84,7 @@ TEST_P(Notify, AllThatWaitAreWokenAndNothingIsStored) {
     });
 }
 
-// Each item is found by somebody: the state first, then the notify.
+// Each item is found by a waiter: the state first, then the notify.
 TEST_P(Notify, NoChangeIsMissed) {
     run([] {
         const dunlin::notify n;

@@ -197,7 +197,7 @@ TEST_P(OtherClock, ANotifyBetweenTwoLooksIsNoticed) {
             dunlin::sleep_for(std::chrono::microseconds(i % 20));
             cv.notify_one();
             EXPECT_EQ(waiter.get(), std::cv_status::no_timeout);
-            // And one that nobody waits for any more goes to the other.
+            // And a notify that comes too late for one waiter goes to the other.
             const auto soon = lazy_clock::now() + 1us;
             auto late = dunlin::spawn([&] {
                 std::unique_lock lock(m);

@@ -1,4 +1,4 @@
-// shared_mutex: readers together, writers alone, nobody starves.
+// shared_mutex: readers together, writers alone, none starves.
 #include <mutex>
 #include <shared_mutex>
 #include <thread>

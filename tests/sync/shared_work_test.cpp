@@ -1,5 +1,5 @@
 // What goroutines share when they work together: weighted_semaphore, singleflight, retry_once_flag, a group's limit,
-// task_set, and tasks that nobody waits for.
+// task_set, and tasks that are not waited for.
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -94,7 +94,7 @@ TEST_P(WeightedSemaphore, WhoWantsManyIsNotPassed) {
     });
 }
 
-// The one that gives up stood before others, who want no more than there is.
+// The one that gives up stood before others that want no more than there is.
 TEST_P(WeightedSemaphore, OneThatGivesUpLetsTheNextPass) {
     run([] {
         for (const int way : {0, 1}) {
@@ -289,7 +289,7 @@ TEST_P(Singleflight, TheFirstThatGivesUpDoesNotDecideForTheOthers) {
             EXPECT_TRUE(of_nothing.call_for(1, 1h, [] {}));
             of_nothing.call(1, [] {});
             EXPECT_FALSE(of_nothing.call_for(1, -1s, [] {}));
-            // The flight goes on although nobody waits, and the singleflight is gone.
+            // The flight goes on without waiters, and the singleflight is gone.
             const auto slow = [&] {
                 if (!started.exchange(true)) {
                     dunlin::sleep_for(2ms);

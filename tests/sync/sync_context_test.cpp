@@ -104,7 +104,7 @@ TEST_P(SyncContext, EndsEachWait) {
     });
 }
 
-// Nobody is forgotten when cancels and releases come at the same time.
+// No waiter is forgotten when cancels and releases come at the same time.
 TEST_P(SyncContext, RacesWithTheWake) {
     run([] {
         dunlin::mutex m;

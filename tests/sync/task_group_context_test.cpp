@@ -63,7 +63,7 @@ TEST_P(task_group_context_test, WhoAsksAfterTheErrorFindsItCancelled) {
     });
 }
 
-// cancel() and context() are for watchers, who do not know when wait() rethrows and takes the old context away.
+// cancel() and context() are for watchers, which do not know when wait() rethrows and takes the old context away.
 TEST_P(task_group_context_test, MayBeCancelledBesideAWaitThatRethrows) {
     run([] {
         dunlin::task_group group;

@@ -1,4 +1,4 @@
-// task_group: waits for all, rethrows the first exception, grows while somebody waits.
+// task_group: waits for all, rethrows the first exception, grows while wait() waits.
 #include <memory>
 #include <stdexcept>
 #include <string>

@@ -63,7 +63,7 @@ TEST_P(WaitGroup, TestWaitGroupMisuse) {
     });
 }
 
-// Two done() for one add(): one of them is the misuse, whoever is first.
+// Two done() for one add(): one of them is the misuse, in either order.
 TEST_P(WaitGroup, OfTwoDonesAtOnceForOneAddExactlyOneThrows) {
     for (int i = 0; i < support::rounds(5000); ++i) {
         dunlin::wait_group wg;
@@ -181,7 +181,7 @@ TEST_P(WaitGroup, WaitAgainstTheLastDone) {
             if (i % 3 == 0) dunlin::yield();
             wg->wait();
             ASSERT_EQ(plain, 1);
-            wg.reset();  // nobody may touch it any more
+            wg.reset();  // it must not be touched any more
         }
     });
 }
@@ -295,7 +295,7 @@ TEST_P(WaitGroup, AHundredThousandMembers) {
     });
 }
 
-// Everybody in the group waits for somebody else, over and over: whoever loses a wake-up hangs.
+// Each in the group waits for another, over and over: one that loses a wake-up hangs.
 TEST_P(WaitGroup, NoWakeUpIsLostInABarrierOfWaitGroups) {
     static constexpr int members = 10;
     run([] {

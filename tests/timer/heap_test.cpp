@@ -372,7 +372,7 @@ TEST_F(TimerHeap, ServesManyThreads) {
             for (int i = 0; i < support::rounds(100'000); ++i) {
                 const std::size_t which = random() % mine.size();
                 claimed_entry& e = mine[which];
-                // One who inserts must know that it is out: cancelled by himself, or claimed.
+                // An inserter must know that it is out: cancelled by itself, or claimed.
                 if (claims_before[which] < 0) {
                     if (cancel(&e)) {
                         cancelled.fetch_add(1);

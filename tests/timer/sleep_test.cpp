@@ -230,15 +230,16 @@ TEST_P(Sleep, EndsOnAnotherProcessorWhileItsOwnComputes) {
                 woken = true;
             });
             dunlin::yield();
-            // No call into the runtime from here: whoever wakes it runs elsewhere.
+            // No call into the runtime from here: its waker runs elsewhere.
             while (!woken.load()) {}
             wg.wait();
         }
     });
 }
 
-// Who slept for the timers comes back with the first of them and runs its goroutine: somebody must watch the second. One that is near he leaves to another
-// machine, one that is further away than the monitor sleeps he leaves to that.
+// The machine that slept for the timers comes back with the first of them and runs its goroutine: another must watch
+// the second. The machine leaves one that is near to another machine, and one that is further away than the monitor
+// sleeps to the monitor.
 TEST_P(Sleep, EndsBesideOneThatWokeBeforeAndComputes) {
     if (procs() == 1) GTEST_SKIP() << "there is no other";
     run([] {

@@ -109,7 +109,7 @@ TEST_P(TlsHostile, AFloodWithALittleDataInBetweenEndsItToo) {
     });
 }
 
-// Nothing is to be sent for these, and nobody writes.
+// Nothing is to be sent for these, and there is no writer.
 TEST_P(TlsHostile, AFloodThatWantsNoAnswersEndsItToo) {
     run([] {
         raw_client peer([](SSL* s) {
@@ -124,7 +124,7 @@ TEST_P(TlsHostile, AFloodThatWantsNoAnswersEndsItToo) {
     });
 }
 
-// Whoever reads much and says nothing may ask for new keys as often as it likes.
+// A peer that reads much and says nothing may ask for new keys as often as it likes.
 TEST_P(TlsHostile, KeyUpdatesBesideDataAreNoFlood) {
     run([] {
         constexpr int rounds = 4000;

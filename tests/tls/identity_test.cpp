@@ -1,4 +1,4 @@
-// identity_test.cpp - who is accepted and who is refused, and what each side is told.
+// identity_test.cpp - which peers are accepted and which are refused, and what each side is told.
 #include <cstdio>
 #include <fstream>
 
@@ -146,7 +146,7 @@ TEST_P(TlsIdentity, AClientWithAConfigOfAServerVerifiesToo) {
     run([] {
         const identity own = tls_test::make_identity({});
         EXPECT_EQ(meet(server_of(localhost()), server_of(own)).client, "tls handshake with localhost: certificate verify failed: self-signed certificate");
-        // Nobody named the authority.
+        // The authority was not named.
         EXPECT_NE(meet(server_of(localhost()), server_of(localhost())).client.find("certificate verify failed"), std::string::npos);
         EXPECT_THROW(meet(server_of(localhost()), server_of(localhost()), ""), dunlin::io_error) << "there is no server name to verify";
         auto both = server_of(localhost());

@@ -1,4 +1,4 @@
-// split_message_test.cpp - a message of TLS itself (a ticket) that comes in several records, and somebody who writes in between.
+// split_message_test.cpp - a message of TLS itself (a ticket) that comes in several records, and a writer in between.
 #include <atomic>
 #include <vector>
 
@@ -141,7 +141,7 @@ TEST_P(TlsSplitMessage, AWriterWaitsForTheReaderToBringTheRest) { write_in_betwe
 TEST_P(TlsSplitMessage, AWriterWithoutAReaderBringsTheRestHimself) { write_in_between(writes::alone); }
 TEST_P(TlsSplitMessage, CloseNotifyWaitsForTheRestToo) { write_in_between(writes::the_end); }
 
-// Whoever ends the waiting: a context, and close().
+// What ends the waiting: a context, and close().
 TEST_P(TlsSplitMessage, AWriterThatWaitsForTheRestCanBeEnded) {
     run([] {
         auto [a, to_a] = net::stream_pair();

@@ -126,7 +126,7 @@ TEST_P(TlsStream, KeyUpdatesAreAnsweredWhileBothSidesWrite) {
                 s->close_write();
             });
         }
-        // Asked for before anybody reads or writes: the answers are the readers' business.
+        // Asked for before the first read or write: the answers are the readers' business.
         SSL_key_update(p.client.native_handle(), SSL_KEY_UPDATE_REQUESTED);
         all.go([&] { EXPECT_TRUE(read_to_end(p.client) == back); });
         all.go([&] { EXPECT_TRUE(read_to_end(p.server) == there); });

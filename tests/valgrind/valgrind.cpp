@@ -140,7 +140,7 @@ void descriptors_and_children() {
     expect(child.wait().code == 0, "a child did not end");
 }
 
-// Longer than a slice, beside others who are to run: its processor is taken, and no signal is sent.
+// Longer than a slice, beside others that are to run: its processor is taken, and no signal is sent.
 void computing() {
     dunlin::wait_group wg;
     for (int i = 0; i < 3; ++i) {

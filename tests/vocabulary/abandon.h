@@ -1,6 +1,6 @@
 // abandon.h - the abandoned wait: what must hold for everything that can be waited for, whatever it is.
 //
-// Claim      After one of those who wait has given up, whoever could proceed does, and nothing is lost: no permit,
+// Claim      After one of the waiters has given up, each that could proceed does, and nothing is lost: no permit,
 //            value, lock or wake-up.
 // Data       A subject is one thing that can be waited for, behind four functions: wait (what a waiter calls, with a
 //            limit or none), serve (what lets one waiter proceed, or all of them), close, and rest (what is left over
@@ -9,8 +9,8 @@
 //            threads.
 // Protocol   1  The waiters are started one after another, each when the one before waits or has returned.
 //            2  The quitter's wait is ended in the scenario's way; in a race at the same moment as one serve().
-//            3  serve() for those who still wait, once for each of them, or once for all; each time one of them, or
-//               all, must return with what it waits for.
+//            3  serve() for the waiters that are left, once for each of them, or once for all; each time one of them,
+//               or all, must return with what it waits for.
 //            4  As many were served as serve() was called for, and rest() finds nothing.
 //            What does not return is named by the watchdog's dump: the driver of a scenario has the scenario's name.
 // New ones   A subject and a line in the table of abandoned_wait_test.cpp.
@@ -103,7 +103,7 @@ outcome call(const limit& l, Plain plain, With with, Timed timed = nullptr) {
 struct traits {
     bool timed = false;         // has a form with a duration
     bool closes = false;        // close() ends all waits with outcome::closed
-    bool for_all = false;       // one serve() is for all who wait
+    bool for_all = false;       // one serve() is for all waiters
     bool freed_by_leaver = false;  // the others get it when the quitter gives up: serve() is for the quitter
     bool quits = true;          // its waits can be given up at all
     bool destroys = false;      // may be destroyed when the last wait has returned: destroy()
@@ -304,7 +304,7 @@ private:
             dunlin::sleep_until(moment);
         }
         if (how_.how == way::cancel_race && how_.jitter % 2 == 0) {
-            // The quitter is told to give up and has not yet gone: whoever serves meets it in the queue.
+            // The quitter is told to give up and has not yet gone: the server meets it in the queue.
             cancel_.cancel();
             subject_->serve();
         } else {
@@ -345,7 +345,7 @@ private:
         actor server(how_.quitter, [this] { subject_->serve(); });
         ++calls_;
         const bool last = left == 1 || traits_.for_all;
-        // A single waiter that has given up left nobody to wait for: what was served is looked for in rest().
+        // A single waiter that has given up left no other to wait for: what was served is looked for in rest().
         until([&] { return done_in_all() > before || before == traits_.waiters; });
         if (last) join_all();
         if (last && how_.how == way::destroyed) subject_->destroy();

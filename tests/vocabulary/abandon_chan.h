@@ -178,12 +178,12 @@ public:
 private:
     dunlin::timer timer_ = [] {
         dunlin::timer t(1h);
-        static_cast<void>(t.channel());  // made here: those who wait may not make it at the same time
+        static_cast<void>(t.channel());  // made here: waiters may not make it at the same time
         return t;
     }();
 };
 
-// Ticks do not end: one for each who waits.
+// Ticks do not end: one for each waiter.
 class ticks : public subject {
 public:
     outcome wait(const limit& l, bool) override {
@@ -218,7 +218,7 @@ private:
     const dunlin::cancellable done_ = dunlin::with_cancel(dunlin::with_cancel({}));
 };
 
-// The others' time comes by itself, and not before; that of one who may give up does not come.
+// The others' time comes by itself, and not before; that of one that may give up does not come.
 class sleeping : public subject {
 public:
     outcome wait(const limit& l, bool) override {

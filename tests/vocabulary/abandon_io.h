@@ -133,7 +133,7 @@ private:
     std::atomic<int> sum_{0};
 };
 
-// Readiness is for all who look.
+// Readiness is for all that look.
 class select_readable : public subject {
 public:
     outcome wait(const limit& l, bool) override {

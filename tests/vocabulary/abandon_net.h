@@ -153,7 +153,7 @@ private:
     const dunlin::context forever_ = dunlin::with_cancel({});
 };
 
-// A signal is for one of those who wait for the channel.
+// A signal is for one of the waiters on the channel.
 class signal_wait : public subject {
 public:
     outcome wait(const limit& l, bool) override {

@@ -10,7 +10,7 @@
 
 namespace abandon {
 
-// Held from the beginning. A waiter that gets it keeps it, and each serve() gives it back for the one who has it.
+// Held from the beginning. A waiter that gets it keeps it, and each serve() gives it back for its holder.
 class mutex_lock : public subject {
 public:
     mutex_lock() { m_->lock(); }
@@ -197,7 +197,7 @@ private:
     int tickets_ = 0;
 };
 
-// Of those notified nobody is passed over: without a predicate, whoever is notified returns.
+// Of those notified none is passed over: without a predicate, a notified waiter returns.
 class bare_condition_wait : public subject {
 public:
     outcome wait(const limit& l, bool) override {
@@ -289,7 +289,7 @@ private:
     std::optional<dunlin::latch> l_{std::in_place, 1};
 };
 
-// The arrival of one who gives up counts. Then a second phase, for which the same number is expected.
+// The arrival of a waiter that gives up counts. Then a second phase, for which the same number is expected.
 class barrier_wait : public subject {
 public:
     outcome wait(const limit& l, bool) override {
@@ -402,7 +402,7 @@ private:
     std::optional<dunlin::task_group> g_{std::in_place};
 };
 
-// Those who come while it runs cannot give up; all return when it has ended.
+// Callers that come while it runs cannot give up; all return when it has ended.
 class once_call : public subject {
 public:
     once_call() {

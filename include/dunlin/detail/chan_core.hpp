@@ -1,4 +1,5 @@
-// chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp and timer.hpp are built on it.
+// chan_core.hpp - the channel without its element type, compiled once. Not for direct use: dunlin/chan.hpp, select.hpp
+// and timer.hpp are built on it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -21,13 +22,14 @@ class context;
 /// What a call that does not wait has found, or one that waits for a limited time only.
 enum class channel_status : unsigned char {
     ok,           ///< the value was sent or received
-    would_block,  ///< nobody and nothing there; for a timed call: until its time was over
+    would_block,  ///< no partner and no value there; for a timed call: until its time was over
     closed,       ///< the channel is closed, and for a receive, drained
 };
 
 namespace detail {
 
-// What a channel must know of its elements. Null functions: a copy of the bytes does it, and there is nothing to destroy.
+// What a channel must know of its elements. Null functions: a copy of the bytes does it, and there is nothing to
+// destroy.
 struct element_type {
     std::size_t size;
     std::size_t align;
@@ -85,8 +87,8 @@ struct wait_limit {
 DUNLIN_API chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity);
 DUNLIN_API void destroy_channel(chan_core* c) noexcept;  // after the last reference
 
-// `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one. Throw std::bad_alloc if there is
-// no memory for a deadline.
+// `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one.
+// Throw std::bad_alloc if there is no memory for a deadline.
 DUNLIN_API wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where);
 // Constructs the element at `slot` when the outcome is ok, and only then.
 DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where);
@@ -126,7 +128,7 @@ public:
         if (c != nullptr) reinterpret_cast<chan_references*>(c)->references.fetch_add(1, std::memory_order_relaxed);
     }
     static void release(chan_core* c) noexcept {
-        // Acquire-release: whoever destroys it sees what the others did with it.
+        // Acquire-release: the last one, which destroys it, sees what the others did with it.
         if (c != nullptr && reinterpret_cast<chan_references*>(c)->references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_channel(c);
     }
 

@@ -1,5 +1,5 @@
-// checked_atomic.hpp - std::atomic for the checking build: where a simulation runs on the calling thread, each access is
-// the simulation's to make, at a moment that it chooses; elsewhere it is std::atomic's.
+// checked_atomic.hpp - std::atomic for the checking build: where a simulation runs on the calling thread, each access
+// is the simulation's to make, at a moment that it chooses; elsewhere it is std::atomic's.
 //
 // The interface is that part of std::atomic's which the runtime uses. Each call notes the line that it stands in, for
 // the story of a failure; conversions and operators, which have no room for that, note this file's.

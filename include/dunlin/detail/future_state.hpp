@@ -116,7 +116,7 @@ public:
 
     // Its function has not been called yet.
     bool is_deferred() const noexcept { return deferred_.load(std::memory_order_relaxed) != nullptr; }
-    // One of those who wait calls the deferred function.
+    // One of the waiters calls the deferred function.
     wait_outcome wait(const wait_limit* limit, const std::source_location& where) {
         if (is_deferred()) {
             if (const deferred_call call = deferred_.exchange(nullptr, std::memory_order_relaxed)) call(this);
@@ -124,8 +124,8 @@ public:
         return ready_.wait(future_reason, limit, where);
     }
 
-    // After wait(); once. The exception goes to the caller alone, who may read it while the promise lets go of this
-    // state: the last reference frees the state, and only the standard library's own counter orders that.
+    // After wait(); once. The exception goes to the caller alone. The caller may read it while the promise lets go of
+    // this state: the last reference frees the state, and only the standard library's own counter orders that.
     T take() {
         if (error_) std::rethrow_exception(std::move(error_));
         if constexpr (std::is_reference_v<T>) {
@@ -173,7 +173,7 @@ private:
     platform::atomic<deferred_call> deferred_;
     platform::atomic<std::uint32_t> references_{1};
     platform::atomic<bool> claimed_{false};
-    bool has_value_ = false;    // the one who has claimed; others after ready_
+    bool has_value_ = false;    // the caller that has claimed; others after ready_
     std::exception_ptr error_;  // the same
     union {
         stored value_;          // the same

@@ -23,7 +23,7 @@ public:
 
     // Acquire: what happened before set() is seen.
     bool is_set() const noexcept { return word_.load(std::memory_order_acquire) == done; }
-    // True for the first who asks: it has to set() it.
+    // True for the first caller: it has to set() it.
     bool begin() noexcept {
         std::uint32_t expected = fresh;
         return word_.compare_exchange_strong(expected, begun, std::memory_order_relaxed);

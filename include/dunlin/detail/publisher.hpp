@@ -5,8 +5,8 @@
 //            `news` with room for one permit. All under the lock, but for the channels, which have their own.
 // Invariant  The permit is there exactly when the follower's place is before the head, except between the receive that
 //            has taken it and the read that follows, by the same party. So select() over `news` means what recv() does.
-// Publish    head += 1; who was at the old head gets its permit. (Others have one, or have just taken it and will
-//            read.)
+// Publish    head += 1; each follower at the old head gets its permit. (The others have one, or have just taken it and
+//            will read.)
 // Read       the place moves on; settle() gives or takes the permit for where it stands then.
 // Close      `closed`, and `news` of all are closed: they can always be received from then on, and a read says what
 //            there is, or that it was the last.

@@ -1,4 +1,5 @@
-// spawn.hpp - how a callable becomes a goroutine. Not for direct use: dunlin/go.hpp and dunlin/task.hpp are built on it.
+// spawn.hpp - how a callable becomes a goroutine. Not for direct use: dunlin/go.hpp and dunlin/task.hpp are built on
+// it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -19,7 +20,7 @@ struct go_options;
 
 namespace detail {
 
-struct goroutine_handle;  // a goroutine, for those who need not know more
+struct goroutine_handle;  // a goroutine, for code that need not know more
 
 struct new_goroutine {
     goroutine_handle* g;
@@ -27,13 +28,15 @@ struct new_goroutine {
 };
 
 enum class end_kind : unsigned char {
-    detached,  // nobody holds it
+    detached,  // no handle refers to it
     joinable,  // a task holds it, and calls join() and release()
 };
 
-/// A goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc, std::invalid_argument (options).
+/// A goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc,
+/// std::invalid_argument (options).
 DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where);
-/// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: who may run it in place (null: nobody; joinable: itself).
+/// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: a waiter of this group may run it in
+/// place (null: no waiter; joinable: itself).
 DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept;
 /// Gives it back unused.
 DUNLIN_API void discard(new_goroutine n) noexcept;
@@ -109,7 +112,7 @@ private:
 template <class F, class... Args>
 using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
 
-// ---- mistakes ------------------------------------------------------------------------------------------------------------
+// ---- mistakes -------------------------------------------------------------------------------------------------------
 //
 // A call that does not fit is taken all the same, and ended by one static_assert, as std::thread does it: a constraint
 // would have the compiler list every overload with its reasons. tests/packaging/mistakes.txt has the messages.
@@ -117,7 +120,8 @@ using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
 template <class F>
 concept not_options = !std::same_as<std::remove_cvref_t<F>, go_options>;
 
-// Kept, and called when its time has come. The body that uses it stands in `if constexpr`, so that nothing else is said.
+// Kept, and called when its time has come. The body that uses it stands in `if constexpr`, so that nothing else is
+// said.
 template <class F, class... Args>
 inline constexpr bool fits = (std::constructible_from<std::decay_t<F>, F> && ... && std::constructible_from<std::decay_t<Args>, Args>) &&
     std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
@@ -146,8 +150,8 @@ struct destroy_at_exit {
     ~destroy_at_exit() { object->~T(); }
 };
 
-// Constructs Frame in a new goroutine and starts it. Inlined, like all that calls it without a source location: make() then notes the address that it
-// returns to, which lies in the program's own function.
+// Constructs Frame in a new goroutine and starts it. Inlined, like all that calls it without a source location: make()
+// then notes the address that it returns to, which lies in the program's own function.
 template <class Frame, class... Values>
 [[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind, const void* group,
     void (*entry)(void*), Values&&... values) {

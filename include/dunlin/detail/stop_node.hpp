@@ -1,4 +1,4 @@
-// stop_node.hpp - what contexts have for those who wait for a std::stop_token. src/context/context.cpp
+// stop_node.hpp - what contexts have for waits that end with a std::stop_token. src/context/context.cpp
 #pragma once
 
 #include <dunlin/config.hpp>

@@ -1,4 +1,5 @@
-// nats/bucket.hpp - keys and values that all processes see, with revisions, and changes as a channel. The layout is NATS' own: its tools read it.
+// nats/bucket.hpp - keys and values that all processes see, with revisions, and changes as a channel. The layout is
+// NATS' own: its tools read it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -124,7 +125,8 @@ class bucket {
 public:
     bucket(std::shared_ptr<detail::connection> c, const std::string& name, const bucket_options& o) : raw_(std::move(c), name, o, {}) {}
 
-    /// nullopt if there is none, or it was erased. Any replica may answer, so a value that was just put elsewhere may not be seen yet.
+    /// nullopt if there is none, or it was erased. Any replica may answer, so a value that was just put elsewhere may
+    /// not be seen yet.
     std::optional<entry<T>> get(const std::string& key, const context& ctx = {}) const {
         detail::raw_entry raw = raw_.get(key, ctx);
         if (!raw.message || raw.erased) return std::nullopt;

@@ -61,11 +61,12 @@ struct statistics {
 /// The trace id of a request: request() sends it along, serve() puts it into the handler's context.
 DUNLIN_API extern const context_key<std::string> trace_id;
 
-/// A connection. A counted handle: copies are the same; the last one, and those of queues, subscriptions and so on, closes it.
+/// A connection. A counted handle: copies are the same; the last one, and those of queues, subscriptions and so on,
+/// closes it.
 ///
 /// Blocks    The goroutine only, but for connect(): that blocks a thread, whose processor goes to others.
-/// Threads   All members from goroutines and plain threads at any time. Three threads for a process (libnats' timer, callbacks, delivery) and one
-///           for each connection, however many subscriptions there are.
+/// Threads   All members from goroutines and plain threads at any time. Three threads for a process (libnats' timer,
+///           callbacks, delivery) and one for each connection, however many subscriptions there are.
 /// Errors    nats::error; context_cancelled where a context has ended the wait.
 /// Source    nats.go's Conn and JetStreamContext.
 class DUNLIN_API cluster {
@@ -82,18 +83,21 @@ public:
     template <class T>
     nats::bucket<T> bucket(const std::string& name, const bucket_options& o = {}) const;
 
-    /// Sends to those who subscribe to `subject` at this moment; nobody confirms. While there is no connection up to 8 MB are kept.
+    /// Sends to the subscribers of `subject` at this moment; none of them confirms. While there is no connection up to
+    /// 8 MB are kept.
     void publish(const std::string& subject, std::string_view data, const headers& h = {}) const;
     /// Waits until the server has had all that was published before.
     void flush(const context& ctx = {}) const;
 
-    /// Messages for `subject` ("a.*.c", "a.>" too) from now on: the server it is connected to knows it when it returns; the others of a cluster soon after.
+    /// Messages for `subject` ("a.*.c", "a.>" too) from now on: the server it is connected to knows it when it returns;
+    /// the others of a cluster soon after.
     /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm.
     subscription subscribe(const std::string& subject, const subscribe_options& o) const;
     subscription subscribe(const std::string& subject) const;
 
-    /// Asks those who serve `subject`, one of whom answers. The deadline of `ctx` and its trace_id travel along; when `ctx` is done before the answer
-    /// is here, the handler's context is cancelled. Without a deadline: connect_options::confirm.
+    /// Asks the servers of `subject`, one of which answers. The deadline of `ctx` and its trace_id travel along; when
+    /// `ctx` is done before the answer is here, the handler's context is cancelled. Without a deadline:
+    /// connect_options::confirm.
     /// Throws    errc::no_responders, busy, handler_failed, not_confirmed.
     message request(const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
 
@@ -105,10 +109,12 @@ public:
 
     /// Deletes a stream or a bucket's stream (KV_name), with all that is in it.
     void erase_stream(const std::string& name, const context& ctx = {}) const;
-    /// A request to JetStream's own interface, "STREAM.INFO.jobs" for instance: the answer's JSON. Throws what the answer says.
+    /// A request to JetStream's own interface, "STREAM.INFO.jobs" for instance: the answer's JSON. Throws what the
+    /// answer says.
     std::string jetstream(const std::string& what, std::string_view json = {}, const context& ctx = {}) const;
 
-    /// Ends it: deliveries that are held are handed back, what waits gets errc::closed. Also for those held by goroutines that are frozen.
+    /// Ends it: deliveries that are held are handed back, what waits gets errc::closed. Also for those held by
+    /// goroutines that are frozen.
     void close() const;
 
     detail::connection& native() const noexcept { return *connection_; }
@@ -123,7 +129,8 @@ private:
     std::shared_ptr<detail::connection> connection_;
 };
 
-/// Connects to one of the servers at these addresses ("nats://a:4222,nats://b:4222"), and again to any of them, or of those they name, when it is lost.
+/// Connects to one of the servers at these addresses ("nats://a:4222,nats://b:4222"), and again to any of them, or of
+/// those they name, when it is lost.
 /// Throws    errc::no_server (each address with what it said, and how long that took), credentials, tls.
 DUNLIN_API cluster connect(const std::string& addresses, const connect_options& o = {});
 

@@ -1,4 +1,5 @@
-// nats/codec.hpp - how values become bytes. Strings and bytes are sent as they are; for others a program specialises codec<T>.
+// nats/codec.hpp - how values become bytes. Strings and bytes are sent as they are; for others a program specialises
+// codec<T>.
 #pragma once
 
 #include <dunlin/config.hpp>

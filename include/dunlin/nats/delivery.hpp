@@ -19,12 +19,13 @@ struct held;
 class puller;
 }  // namespace detail
 
-/// What a delivery is, without its value. Move-only; it ends by done(), retry() or reject(). One that is destroyed without any is handed back at once,
-/// and another process gets it.
+/// What a delivery is, without its value. Move-only; it ends by done(), retry() or reject(). One that is destroyed
+/// without any is handed back at once, and another process gets it.
 ///
-/// At least once: a job may come again though it was done, when the confirmation did not arrive in time, or the process died between the effect and done().
-/// Deadline  While it lives its deadline at the server is prolonged. When that could not be done in time (no connection, a process that stood still),
-///           it is lost: the server gives the job to another one.
+/// At least once: a job may come again though it was done, when the confirmation did not arrive in time, or the process
+/// died between the effect and done().
+/// Deadline  While it lives its deadline at the server is prolonged. When that could not be done in time (no
+///           connection, a process that stood still), it is lost: the server gives the job to another one.
 /// Threads   One at a time; lost() and context() from anywhere.
 class DUNLIN_API delivery_base {
 public:
@@ -34,7 +35,8 @@ public:
     ~delivery_base();
 
     /// The job is done: when it returns the server has confirmed it, and will not deliver it again.
-    /// Throws    errc::not_confirmed, connection_lost, closed: it may come again. context_cancelled. It may be called again then.
+    /// Throws    errc::not_confirmed, connection_lost, closed: it may come again. context_cancelled. It may be called
+    ///           again then.
     void done(const dunlin::context& ctx = {});
     /// Not now: to be delivered again after `delay`. Does not wait for an answer.
     void retry(std::chrono::nanoseconds delay = std::chrono::nanoseconds(0));
@@ -48,7 +50,8 @@ public:
     /// It has not ended yet.
     explicit operator bool() const noexcept { return static_cast<bool>(held_); }
 
-    /// Which delivery of this job it is; 1 is the first. The server's count, which leaves out those for which it found no receiver.
+    /// Which delivery of this job it is; 1 is the first. The server's count, which leaves out those for which it found
+    /// no receiver.
     std::uint64_t deliveries() const noexcept;
     /// The job's number in its stream, the same for all its deliveries.
     std::uint64_t sequence() const noexcept;

@@ -12,8 +12,8 @@ namespace dunlin::nats {
 /// A std::error_code enum, in the category "dunlin.nats".
 enum class errc {
     no_server = 1,      ///< no address of those given leads to a server
-    credentials,        ///< the server does not accept who one is, or no longer does: the connection is closed for good
-    not_permitted,      ///< who one is may not use this subject
+    credentials,        ///< the server refuses them, now or after a while: the connection is closed for good
+    not_permitted,      ///< the credentials do not permit this subject
     tls,                ///< TLS does not come about, or the certificate does not verify
     no_jetstream,       ///< the server, or the account, has no JetStream
     stream_missing,     ///< the stream or its consumer is not there, or has been deleted meanwhile
@@ -24,7 +24,7 @@ enum class errc {
     limits_reached,     ///< the stream is full, or the account has used up what it may
     connection_lost,    ///< no connection for longer than connect_options::patience
     not_confirmed,      ///< no answer in time: it may have been done or not
-    no_responders,      ///< nobody serves this subject
+    no_responders,      ///< no server for this subject
     undecodable,        ///< the bytes are not what the codec reads
     slow_consumer,      ///< the reader was too slow, and the subscription's policy is to fail
     wrong_revision,     ///< the key has changed meanwhile

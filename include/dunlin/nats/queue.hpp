@@ -59,7 +59,7 @@ struct queue_size {
     std::uint64_t in_flight; ///< of these, with a holder
 };
 
-/// A job that nobody could do, as it lies among the dead letters.
+/// A job that no consumer could do, as it lies among the dead letters.
 struct dead_letter {
     std::string data;             ///< the job's bytes
     std::string reason;           ///< of reject(), or why it does not decode, or how often it was delivered in vain
@@ -93,7 +93,8 @@ private:
     std::shared_ptr<queue_state> state_;
 };
 
-// What a consumer does, without the type of its jobs. A `demand` stands for a receiver that waits: nothing is fetched without one.
+// What a consumer does, without the type of its jobs. A `demand` stands for a receiver that waits: nothing is fetched
+// without one.
 struct DUNLIN_API consuming {
     static const chan<std::shared_ptr<held>>& ready(const puller& p) noexcept;
     static void want(puller& p, int receivers) noexcept;
@@ -126,10 +127,10 @@ class consumer;
 template <class T, class Handler>
 [[nodiscard]] auto on_delivery(consumer<T>& c, Handler&& handler, std::source_location where = std::source_location::current());
 
-/// Takes jobs from a queue: a range of deliveries, and a case of select (on_delivery). Move-only; when it ends, what was fetched and not
-/// handed out yet is handed back.
+/// Takes jobs from a queue: a range of deliveries, and a case of select (on_delivery). Move-only; when it ends, what
+/// was fetched and not handed out yet is handed back.
 ///
-/// Flow      Nothing is fetched while nobody waits in it, and never more than in_flight less what is held.
+/// Flow      Nothing is fetched while no recv() waits in it, and never more than in_flight less what is held.
 /// Errors    recv() throws what has ended it: errc::stream_missing, credentials, ... Connections that come back do not.
 template <class T>
 class consumer {
@@ -141,7 +142,8 @@ public:
         if (puller_) stop();
     }
 
-    /// The next one. nullopt after stop(), and when its context is done. A job that does not decode is a dead letter, and not seen here.
+    /// The next one. nullopt after stop(), and when its context is done. A job that does not decode is a dead letter,
+    /// and not seen here.
     std::optional<delivery<T>> recv() {
         for (;;) {
             detail::demand waiting(puller_);
@@ -173,7 +175,8 @@ public:
         }
     }
 
-    /// No more fetches; what was fetched and not handed out is handed back, those who wait get nullopt. Deliveries that are held stay so.
+    /// No more fetches; what was fetched and not handed out is handed back, waiting receivers get nullopt. Deliveries
+    /// that are held stay so.
     void stop() noexcept { detail::consuming::stop(*puller_); }
 
     class iterator {
@@ -210,8 +213,9 @@ private:
     std::shared_ptr<detail::puller> puller_;
 };
 
-/// A case of select(): a delivery of `c`, which must live until select() has returned. handler(std::optional<delivery<T>>): nullopt when `c` has
-/// ended, and after a job that went to the dead letters instead.
+/// A case of select(): a delivery of `c`, which must live until select() has returned.
+/// handler(std::optional<delivery<T>>): nullopt when `c` has ended, and after a job that went to the dead letters
+/// instead.
 template <class T, class Handler>
 auto on_delivery(consumer<T>& c, Handler&& handler, std::source_location where) {
     auto run = [p = c.puller_, waiting = detail::demand(c.puller_), handle = std::forward<Handler>(handler)](
@@ -231,9 +235,10 @@ class queue {
 public:
     queue(std::shared_ptr<detail::connection> c, const std::string& name, const queue_options& o, const context& ctx) : raw_(std::move(c), name, o, ctx) {}
 
-    /// Returns when the stream has it: on the disks of a majority of its replicas. Sent again, under the same id, until that is confirmed or `ctx` is done
-    /// (without a deadline: connect_options::confirm).
-    /// Throws    errc::not_confirmed (it may be there or not), limits_reached, payload_too_large, ...; context_cancelled.
+    /// Returns when the stream has it: on the disks of a majority of its replicas. Sent again, under the same id, until
+    /// that is confirmed or `ctx` is done (without a deadline: connect_options::confirm).
+    /// Throws    errc::not_confirmed (it may be there or not), limits_reached, payload_too_large, ...;
+    ///           context_cancelled.
     void send(const T& job, const context& ctx = {}) const { send(job, once_by({}), ctx); }
     void send(const T& job, const once_by& id, const context& ctx = {}) const { raw_.send(codec<T>::encode(job), id.id, {}, ctx); }
 
@@ -241,8 +246,8 @@ public:
     void send_async(const T& job, const once_by& id = once_by({}), const context& ctx = {}) const {
         raw_.send_async(codec<T>::encode(job), id.id, {}, ctx);
     }
-    /// Waits until all that was sent by send_async() is confirmed or has failed. Returns what has failed; and when `ctx` is done, what is still
-    /// unconfirmed too, which is then given up.
+    /// Waits until all that was sent by send_async() is confirmed or has failed. Returns what has failed; and when
+    /// `ctx` is done, what is still unconfirmed too, which is then given up.
     [[nodiscard]] std::vector<unconfirmed> flush(const context& ctx = {}) const { return raw_.flush(ctx); }
 
     [[nodiscard]] consumer<T> consume(const consume_options& o = {}) const { return consumer<T>(raw_.consume(o)); }

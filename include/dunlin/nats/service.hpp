@@ -21,8 +21,8 @@ struct serve_options {
     std::size_t queued = 1024;     ///< requests that wait for one; those beyond are answered errc::busy
 };
 
-/// The answer to a request. Its context is done at the caller's deadline, when the caller no longer waits, and when the server is closed; it has the
-/// caller's trace_id. What the handler throws is the caller's errc::handler_failed.
+/// The answer to a request. Its context is done at the caller's deadline, when the caller no longer waits, and when the
+/// server is closed; it has the caller's trace_id. What the handler throws is the caller's errc::handler_failed.
 using request_handler = std::function<std::string(const message& request, const context& ctx)>;
 
 namespace detail {
@@ -38,7 +38,8 @@ public:
     ~server();
     /// No more requests; the contexts of those under way are cancelled.
     void close() noexcept;
-    /// No more requests; waits for those under way, those that wait for a goroutine, and those that the server had sent before it heard of this.
+    /// No more requests; waits for those under way, those that wait for a goroutine, and those that the server had sent
+    /// before it heard of this.
     void drain();
 
     explicit server(std::shared_ptr<detail::service> s) noexcept : service_(std::move(s)) {}
@@ -47,7 +48,8 @@ private:
     std::shared_ptr<detail::service> service_;
 };
 
-/// Answers requests for `subject`, from now on: the server it is connected to knows it when it returns; the others of a cluster soon after.
+/// Answers requests for `subject`, from now on: the server it is connected to knows it when it returns; the others of a
+/// cluster soon after.
 /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm.
 DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o = {});
 

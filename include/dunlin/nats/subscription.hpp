@@ -1,4 +1,5 @@
-// nats/subscription.hpp - messages of a subject as they are published, with a stated policy for a reader that is too slow.
+// nats/subscription.hpp - messages of a subject as they are published, with a stated policy for a reader that is too
+// slow.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -21,13 +22,13 @@ namespace dunlin::nats {
 
 /// What happens to a message that finds the buffer full.
 enum class when_slow {
-    wait,         ///< it waits behind it, in this process, up to overflow_bytes; then as fail. Nobody else is slowed
+    wait,         ///< it waits behind it, in this process, up to overflow_bytes; then as fail. No other one is slowed
     drop_oldest,  ///< the oldest is dropped, and counted
     fail,         ///< the subscription ends: what is in the buffer is read first, then recv() throws errc::slow_consumer
 };
 
 struct subscribe_options {
-    std::string group = {};                              ///< of those who subscribe in the same group, one gets each message
+    std::string group = {};                              ///< of the subscribers in one group, one gets each message
     std::size_t buffer = 256;                            ///< messages
     nats::when_slow when_slow = when_slow::wait;
     std::size_t overflow_bytes = std::size_t{64} << 20;
@@ -104,7 +105,8 @@ private:
     std::shared_ptr<detail::inflow> flow_;
 };
 
-/// A case of select(): a message of `s`. handler(std::optional<message>): nullopt after close(); select() throws what else has ended it.
+/// A case of select(): a message of `s`. handler(std::optional<message>): nullopt after close(); select() throws what
+/// else has ended it.
 template <class Handler>
 auto on_message(const subscription& s, Handler&& handler, std::source_location where) {
     auto run = [f = s.flow_, handle = std::forward<Handler>(handler)](std::optional<message> m) mutable {

@@ -1,4 +1,4 @@
-// A stranger's first program with NATS: nobody listens, and that is what it must be told.
+// A stranger's first program with NATS: there is no server, and that is what it must be told.
 #include <cstdio>
 
 #include <dunlin/dunlin.hpp>

@@ -1,4 +1,4 @@
-// A stranger's first program with TLS: nobody listens, and that is what it must be told.
+// A stranger's first program with TLS: there is no server, and that is what it must be told.
 #include <dunlin/dunlin.hpp>
 #include <dunlin/tls.hpp>
 

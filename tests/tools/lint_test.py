@@ -1,0 +1,52 @@
+"""tools/lint must see what it is there to see, and nothing else. Run by ctest as tools/lint."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+TOOL = os.path.join(ROOT, "tools", "lint")
+
+
+def check(files):
+    """What the tool says of a tree of these files: (exit status, its lines)."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        result = subprocess.run([sys.executable, TOOL, root], capture_output=True, text=True)
+        return result.returncode, (result.stdout + result.stderr).splitlines()
+
+
+def unnamed(place, word):
+    return f"{place}: '{word}' in a comment: name the role (owner, taker, waker, waiter, caller ...)"
+
+
+class Roles(unittest.TestCase):
+    def expect(self, files, *faults):
+        self.assertEqual(check(files), (1 if faults else 0, list(faults)))
+
+    def test_a_word_that_names_no_role_is_found_in_each_kind_of_comment(self):
+        self.expect({"src/a.cpp": "// Whoever comes\nint a;  // he waits\n/* one\n   for nobody */\n"},
+                    unnamed("src/a.cpp:1", "Whoever"), unnamed("src/a.cpp:2", "he"), unnamed("src/a.cpp:4", "nobody"))
+
+    def test_public_headers_too(self):
+        self.expect({"include/dunlin/a.hpp": "#pragma once\n#include <dunlin/config.hpp>\n/// Wakes somebody.\n"},
+                    unnamed("include/dunlin/a.hpp:3", "somebody"))
+
+    def test_roles_relative_clauses_and_longer_names_are_allowed(self):
+        self.expect({"src/a.cpp": "// The waker, whose waiter is one of those who wait: see somebody_waits and the rest\n"})
+
+    def test_code_and_quoted_code_are_left_alone(self):
+        self.expect({"src/a.cpp": "const char* nobody = \"// nobody\";\nchar c = '\"';  // `somebody`\nint n = 1'000;  // fine\n"
+                                  "auto r = R\"(// nobody)\";\n"})
+
+    def test_tests_may_use_them(self):
+        self.expect({"tests/a.cpp": "// nobody\n"})
+
+
+if __name__ == "__main__":
+    unittest.main()
