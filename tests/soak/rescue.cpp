@@ -4,7 +4,8 @@
 // (LD_PRELOAD, or linked statically: rescue_jemalloc and its like): the lock of the allocator is then held by a goroutine that stands still, as often as not,
 // while the scheduler, bursts of go(), threads that are made and stacks that go back want memory. ./dev rescue runs it with each.
 //
-// A plain thread watches: each kind of work must get on within ten seconds. It allocates nothing itself.
+// A plain thread watches that each kind of work gets on. It allocates nothing itself.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -39,21 +40,34 @@ bool go_on() { return !stop.load(std::memory_order_relaxed); }
 
 void say(const char* text) { [[maybe_unused]] const auto n = write(2, text, std::strlen(text)); }
 
-// 0: no limit in debuggers.
-void watch(int seconds_without_progress) {
+double cpu_seconds() {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+// Where others want the CPUs, a work that stands still may only not have had its turn: so the time is that in which this process has had a CPU. One whose
+// threads all sleep uses none: for that there is the second limit.
+constexpr double patience_cpu_seconds = 20;
+constexpr int patience_seconds = 180;
+
+void watch(unsigned procs) {
+    const double patience = patience_cpu_seconds * std::min(procs, std::thread::hardware_concurrency());
     std::array<long, works> before{};
+    std::array<double, works> since{};
     std::array<int, works> still{};
     while (go_on()) {
         const timespec second{1, 0};
         nanosleep(&second, nullptr);
+        const double used = cpu_seconds();
         for (int w = 0; w < works; ++w) {
             const long now = done[w].load(std::memory_order_relaxed);
-            still[w] = now == before[w] ? still[w] + 1 : 0;
+            if (now != before[w]) since[w] = used, still[w] = -1;
             before[w] = now;
-            if (still[w] < seconds_without_progress || !go_on()) continue;
-            say("rescue: nothing has got on for too long: ");
-            say(names[w]);
-            say("\n");
+            if ((used - since[w] < patience && ++still[w] < patience_seconds) || !go_on()) continue;
+            std::array<char, 200> text{};
+            std::snprintf(text.data(), text.size(), "rescue: %s: nothing for %d s, in which the process has had %.1f s of CPU\n", names[w], still[w], used - since[w]);
+            say(text.data());
             std::abort();
         }
     }
@@ -166,7 +180,7 @@ int main(int argc, char** argv) {
     const unsigned procs = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 2;
     if (seconds < 1 || procs < 1 || procs > 1024) return std::fputs("usage: rescue SECONDS PROCS\n", stderr), 2;
     std::FILE* file = std::fopen("/dev/null", "w");
-    std::thread watcher(watch, 20);
+    std::thread watcher(watch, procs);
     dunlin::run({.max_procs = procs, .stack_size = dunlin::dense_stack_size}, [&] {
         std::thread plain(start_from_a_plain_thread), changer(change_processors, procs);
         dunlin::wait_group all;
