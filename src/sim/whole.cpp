@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
+// Those who wait for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in all.
+constexpr std::int64_t may_be_wrong_ns = 20'000'000;
 constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
 constexpr int first_thread_id = 1000;
 
@@ -109,7 +111,7 @@ void world::collect_times(bool others_can) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
-        spins = spins || t.is == condition::ready;
+        spins = spins || (t.is == condition::ready && !t.computes);
         if (earliest != 0 && until >= earliest) continue;
         earliest = until;
         first = i;
@@ -127,6 +129,12 @@ void world::collect_times(bool others_can) {
     possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});
 }
 
+std::string world::what_is_wrong() const {
+    if (!when_quiet_ || preparing_) return {};
+    const outside here;
+    return when_quiet_();
+}
+
 // Nobody can do anything until time passes. True: somebody has waited for just that.
 bool world::settle() {
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
@@ -135,9 +143,13 @@ bool world::settle() {
         possible_.push_back({{step_kind::run, i}, true, true, false, no_place});
         return true;
     }
-    if (when_quiet_ && !preparing_) {
-        const outside here;
-        outcome_.failure = when_quiet_();
+    const std::string wrong = what_is_wrong();
+    if (wrong.empty()) {
+        wrong_since_ns_ = 0;
+    } else if (wrong_since_ns_ == 0) {
+        wrong_since_ns_ = now_ns_;
+    } else if (now_ns_ - wrong_since_ns_ > may_be_wrong_ns) {
+        outcome_.failure = wrong;
     }
     return false;
 }
@@ -163,6 +175,7 @@ void world::sleep_in_kernel(std::int64_t ns) {
 void world::compute(std::int64_t ns) {
     issue_point(std::source_location::current());
     virtual_thread& t = me();
+    t.computes = true;
     for (const std::int64_t until = t.cpu_ns + ns; t.cpu_ns < until;) {
         const std::int64_t before = now_ns_;
         t.paused_at = writes_;
@@ -170,6 +183,7 @@ void world::compute(std::int64_t ns) {
         step({action::wait, false, false, false, no_place, std::source_location::current()});
         t.cpu_ns += now_ns_ - before;
     }
+    t.computes = false;
     t.paused_at = ~std::uint64_t{0};
 }
 

@@ -142,6 +142,7 @@ void world::collect() {
 
 std::string world::why_nothing_happens() const {
     std::string text = "threads wait for ever:";
+    if (const std::string wrong = what_is_wrong(); !wrong.empty()) text = wrong + "; " + text;
     for (const auto& t : threads_) {
         if (t->is == condition::ended) continue;
         text += " " + t->name;

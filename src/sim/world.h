@@ -139,6 +139,7 @@ private:
         std::int64_t pauses_until_ns = 0, pause_ns = 0;  // whole programs: the wait for others ends by itself
         std::int64_t cpu_ns = 0;
         std::uint64_t slept = 0;
+        bool computes = false;                        // compute(): it does not wait for others
         bool may_stay = false;                        // started by others: need not end
         std::vector<std::byte> variables;
     };
@@ -164,6 +165,7 @@ private:
     void collect();
     void collect_times(bool others_can);
     bool settle();
+    std::string what_is_wrong() const;
     std::int64_t sleeps_until(const virtual_thread& t) const noexcept;
     void end_sleep(unsigned thread);
     bool is_over() const noexcept;
@@ -200,6 +202,7 @@ private:
     bool inside_ = false;
     bool preparing_ = false;
     quiet_check when_quiet_;
+    std::int64_t wrong_since_ns_ = 0;
     std::uint64_t writes_ = 0, sleeps_ = 0;
     std::int64_t now_ns_ = 0;
     std::size_t told_ = 0;

@@ -86,6 +86,7 @@ class Build:
         main = self.commands["tests/sim/cases.cpp"]
         words = shlex.split(main["command"])
         self.main = os.path.join(main["directory"], words[words.index("-o") + 1])
+        self.whole = os.path.join(os.path.dirname(self.main), "whole.cpp.o")
 
     def compile(self, unit, overlay):
         entry = self.commands.get(unit)
@@ -109,7 +110,7 @@ class Build:
         return output
 
     def link(self, objects, program):
-        words = ["g++", "-o", program, *objects, self.main, self.library, "-lpthread"]
+        words = ["g++", "-o", program, *objects, self.main, self.whole, self.library, "-lpthread"]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode != 0:
             raise Fault(f"cannot be linked:\n{done.stderr[-2000:]}")

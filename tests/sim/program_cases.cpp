@@ -7,16 +7,57 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 
 // Two senders and a receiver.
-const add channels{"program/channel", whole(1'000), program(2, [] {
+void over_a_channel() {
     chan<int> c;
     for (int k = 0; k < 2; ++k) {
-        go([c]() mutable {
+        go([c] {
             for (int i = 0; i < 3; ++i) c.send(1);
         });
     }
     int sum = 0;
     for (int i = 0; i < 6; ++i) sum += c.recv().value_or(100);
     sim::require(sum == 6, "a value is lost or doubled");
-})};
+}
+const add channels{"program/channel", drawn(1'000), whole({.main = over_a_channel})};
+const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel})};
+const add one_processor{"program/one_processor", drawn(200), whole({.max_procs = 1, .main = over_a_channel})};
+
+// Each adds, under a lock of the runtime's.
+const add mutexes{"program/mutex", drawn(500), whole({.main = [] {
+    mutex m;
+    sim::variable<int> count{0, "what the mutex guards"};
+    task_group g;
+    for (int k = 0; k < 3; ++k) {
+        g.go([&] {
+            for (int i = 0; i < 2; ++i) {
+                m.lock();
+                count.set(count.get() + 1);
+                m.unlock();
+                if (i == 0) sim::compute(3 * us);
+            }
+        });
+    }
+    g.wait();
+    sim::require(count.get() == 6, "an increment is lost");
+}})};
+
+// Each of two selects has both channels; each value arrives once.
+const add selects{"program/select", drawn(500), whole({.main = [] {
+    chan<int> a, b, done;
+    for (int k = 0; k < 2; ++k) {
+        go([=] {
+            int sum = 0;
+            for (int i = 0; i < 2; ++i) {
+                select(on_recv(a, [&](std::optional<int> v) { sum += *v; }), on_recv(b, [&](std::optional<int> v) { sum += *v; }));
+            }
+            done.send(sum);
+        });
+    }
+    for (const int value : {1, 10}) {
+        go([=] { a.send(value); });
+        go([=] { b.send(100 * value); });
+    }
+    sim::require(*done.recv() + *done.recv() == 1111, "a value is lost or doubled");
+}})};
 
 }  // namespace

@@ -1,22 +1,29 @@
 #include "sim/whole.h"
 
+#include <dunlin/detail/atomic.hpp>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "sched/event_source.h"
+#include "sched/hooks.h"
+#include "sched/lifetime.h"
+#include "sched/machine.h"
+#include "sched/wake.h"
+
 namespace dunlin::sim_cases {
 
-std::vector<sim::options> whole(std::size_t executions, std::size_t max_steps) {
-    std::vector<sim::options> runs;
-    for (const sim::memory m : {sim::memory::sequential, sim::memory::tso}) {
-        for (const sim::order o : {sim::order::random, sim::order::pct}) {
-            runs.push_back({.order = o, .model = m, .executions = executions, .depth = 3, .max_steps = max_steps, .whole = true});
-        }
-    }
-    return runs;
-}
+namespace {
 
-std::string nobody_is_forgotten() {
-    const sched::scheduler& s = sched::the_scheduler;
+using sched::the_scheduler;
+
+// W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose wake is left
+// to the monitor.
+std::string who_is_forgotten() {
+    const sched::scheduler& s = the_scheduler;
     const std::uint32_t word = s.idle_and_spinning.load();
-    if (s.stopping.load() || sched::idle_count(word) == 0) return {};
-    if (sched::spinning_count(word) != 0) return "nobody searches, and somebody is counted as searching";
+    if (s.stopping.load()) return {};
+    if (sched::spinning_count(word) != 0) return "a machine is counted as searching, and none does";
+    if (sched::idle_count(word) == 0) return {};
     if (s.global_size.load() != 0) return "a goroutine waits in the global queue while a processor is idle";
     const bool attentive = s.monitor_attentive.load();
     for (std::uint32_t i = 0; i < s.procs_made.load(); ++i) {
@@ -30,22 +37,49 @@ std::string nobody_is_forgotten() {
     return {};
 }
 
-sim::case_function program(unsigned max_procs, std::function<void()> main) {
-    return [=](sim::scenario& s) {
-        s.thread("run", [=] {
+void make_threads(unsigned max_procs) {
+    dunlin::run({.max_procs = max_procs}, [] {
+        task_group g;
+        for (int i = 0; i < 3; ++i) {
+            g.go([] { sim::compute(20 * us); });
+        }
+        g.wait();
+    });
+}
+
+}  // namespace
+
+std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
+    std::vector<sim::options> runs;
+    for (const sim::memory m : {sim::memory::tso, sim::memory::sequential}) {
+        for (const sim::order o : {sim::order::random, sim::order::pct}) {
+            runs.push_back({.order = o, .model = m, .executions = executions, .depth = 3, .max_steps = max_steps, .whole = true});
+        }
+    }
+    return runs;
+}
+
+sim::case_function whole(program p) {
+    return [p](sim::scenario& s) {
+        auto& begun = s.make<platform::atomic<std::uint32_t>>("begun", 0u);
+        s.thread("run", [p, &begun] {
             sched::start_runtime();
             sched::hooks.deadlock = []() noexcept { sim::require(false, "a deadlock is reported"); };
-            dunlin::run({.max_procs = max_procs}, [] {
-                task_group g;
-                for (int i = 0; i < 3; ++i) {
-                    g.go([] { sim::compute(20'000); });
-                }
-                g.wait();
-            });
+            if (p.has_threads) make_threads(p.max_procs);
+            if (p.monitor_sleeps) sim::sleep_in_kernel(400 * ms);
             sim::prepared();
-            dunlin::run({.max_procs = max_procs}, main);
+            begun.store(1);
+            platform::futex_wake(begun, 1 << 20);
+            dunlin::run({.max_procs = p.max_procs, .at_end = p.at_end}, p.main);
+            if (p.afterwards) p.afterwards();
         });
-        s.when_quiet(nobody_is_forgotten);
+        for (std::size_t i = 0; i < p.plain_threads.size(); ++i) {
+            s.thread("plain " + std::to_string(i + 1), [p, i, &begun] {
+                while (begun.load() == 0) platform::futex_wait(begun, 0);
+                p.plain_threads[i]();
+            });
+        }
+        s.when_quiet(who_is_forgotten);
     };
 }
 

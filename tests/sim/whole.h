@@ -2,25 +2,30 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include <dunlin/dunlin.hpp>
 
-#include "sched/hooks.h"
-#include "sched/lifetime.h"
-#include "sched/machine.h"
-#include "sched/wake.h"
 #include "sim/cases.h"
 
 namespace dunlin::sim_cases {
 
+inline constexpr std::int64_t us = 1'000, ms = 1'000'000;
+
+struct program {
+    unsigned max_procs = 2;
+    bool has_threads = true;          // an earlier run() has made some
+    bool monitor_sleeps = false;      // nothing has been done for a while
+    leftovers at_end = leftovers::stop;
+    std::function<void()> main;
+    std::vector<std::function<void()>> plain_threads = {};  // begin when main may
+    std::function<void()> afterwards = {};                  // on the thread that has called run()
+};
+
+sim::case_function whole(program p);
+
 // Drawn orders, so many of each, sequential and TSO.
-std::vector<sim::options> whole(std::size_t executions, std::size_t max_steps = 60'000);
-
-// W1 of wake.h, when nobody can do anything any more: no goroutine is runnable while a processor is idle, but for those whose wake
-// is left to the monitor.
-std::string nobody_is_forgotten();
-
-// run(main) with so many processors, after another run() that has made threads.
-sim::case_function program(unsigned max_procs, std::function<void()> main);
+std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
 
 }  // namespace dunlin::sim_cases
