@@ -10,6 +10,7 @@ namespace dunlin::sim {
 namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
+constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
 // Those who wait for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in all.
 constexpr std::int64_t may_be_wrong_ns = 20'000'000;
@@ -101,6 +102,7 @@ std::int64_t world::sleeps_until(const virtual_thread& t) const noexcept {
 void world::collect_times(bool others_can) {
     std::int64_t earliest = 0;
     std::uint8_t first = 0;
+    may_jump_ = false;
     bool spins = false, due = false;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
@@ -118,9 +120,12 @@ void world::collect_times(bool others_can) {
     }
     if (due) return;
     if (others_can) {
-        const bool may_jump = outcome_.steps % steps_between_jumps == 0 && earliest != 0 && !preparing_ &&
+        const std::int64_t jump = earliest - now_ns_;
+        const bool may_jump = outcome_.steps % steps_between_jumps == 0 && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
+                              jumped_ns_ + jump <= all_jumps_ns &&
                               std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->memory.buffer.empty(); });
         if (may_jump) possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});
+        may_jump_ = may_jump;
         return;
     }
     if (!spins && settle()) return;
@@ -157,7 +162,9 @@ bool world::settle() {
 void world::end_sleep(unsigned thread) {
     virtual_thread& t = *threads_[thread];
     const bool asleep = t.is == condition::asleep;
+    const std::int64_t before = now_ns_;
     now_ns_ = std::max(now_ns_, asleep ? t.deadline_ns : t.pauses_until_ns);
+    if (may_jump_) jumped_ns_ += now_ns_ - before;
     if (story_ != nullptr) {
         tell_of(thread, t.next.where, asleep ? "has slept until its deadline" : "has waited for a while");
     }

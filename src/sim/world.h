@@ -14,8 +14,9 @@
 // Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
 //            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
 // Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where nobody can go on it
-//            jumps to the earliest deadline. Every so many steps it may jump there although others could go on: those then were kept
-//            from their CPUs for so long. What no longer can be in a buffer after that is not: it jumps only while all are empty.
+//            jumps to the earliest deadline. Every so many steps it may jump there although others could go on, if that is near: those
+//            were kept from their CPUs for so long, 20 ms in all. A store has left its buffer by then: it jumps only while all are
+//            empty.
 // Whole      programs do not begin at their beginning. Threads that the case names prepare everything, in one order, up to
 //            prepared(); executions go on from there (forked.h). Threads that were started meanwhile need not end.
 // Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is
@@ -202,7 +203,8 @@ private:
     bool inside_ = false;
     bool preparing_ = false;
     quiet_check when_quiet_;
-    std::int64_t wrong_since_ns_ = 0;
+    std::int64_t wrong_since_ns_ = 0, jumped_ns_ = 0;
+    bool may_jump_ = false;
     std::uint64_t writes_ = 0, sleeps_ = 0;
     std::int64_t now_ns_ = 0;
     std::size_t told_ = 0;
