@@ -11,6 +11,8 @@ using namespace dunlin::sim_cases;
 // `call` keeps its thread for `lasts` while another goroutine waits for the processor.
 sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true, bool monitor_sleeps = false) {
     return whole({.max_procs = max_procs, .has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .main = [=] {
+        own_value own;
+        own.touch();
         platform::atomic<int> others{0};
         wait_group g;
         for (unsigned i = 0; i < max_procs; ++i) {
@@ -22,8 +24,10 @@ sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigne
         }
         call(lasts);
         sim::require(others.load() == static_cast<int>(max_procs), "goroutines wait for a processor that is of no use where it is");
+        own.touch();
         g.wait();
         keepers.wait();
+        own.touch();
     }});
 }
 
@@ -51,8 +55,11 @@ const add short_calls{"handoff/calls_that_end", drawn(1'000), whole({.max_procs 
     chan<int> c;
     for (int k = 0; k < 2; ++k) {
         g.go([&] {
+            own_value own;
             for (int i = 0; i < 2; ++i) {
+                own.touch();
                 announced(150 * us);
+                own.touch();
                 c.send(1);
             }
         });

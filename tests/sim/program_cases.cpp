@@ -6,17 +6,28 @@ namespace {
 using namespace dunlin;
 using namespace dunlin::sim_cases;
 
-// Two senders and a receiver.
+// Two senders and a receiver. What is sent says where more is to be found.
 void over_a_channel() {
-    chan<int> c;
+    chan<own_value*> c;
+    own_value mine, sent[6];
     for (int k = 0; k < 2; ++k) {
-        go([c] {
-            for (int i = 0; i < 3; ++i) c.send(1);
+        go([c, &sent, k] {
+            own_value own;
+            for (int i = 0; i < 3; ++i) {
+                own.touch();
+                sent[3 * k + i].touch();
+                c.send(&sent[3 * k + i]);
+            }
+            own.touch();
         });
     }
-    int sum = 0;
-    for (int i = 0; i < 6; ++i) sum += c.recv().value_or(100);
-    sim::require(sum == 6, "a value is lost or doubled");
+    for (int i = 0; i < 6; ++i) {
+        mine.touch();
+        own_value* const value = *c.recv();
+        value->touch();
+        sim::require(value->touched() == 2, "a value is doubled");
+    }
+    sim::require(mine.touched() == 6, "what a goroutine had on its stack is lost");
 }
 const add channels{"program/channel", drawn(1'000), whole({.main = over_a_channel})};
 const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel})};

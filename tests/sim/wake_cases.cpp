@@ -33,13 +33,20 @@ const add retirers{"wake/retire_and_start", drawn(1'000), whole({.main = [] {
     wait_group g;
     for (int k = 0; k < 2; ++k) {
         g.go([&g] {
+            own_value own;
             for (int i = 0; i < 3; ++i) {
+                own.touch();
                 g.go([] { sim::compute(us); });
                 sim::compute(2 * us);
+                own.touch();
+                yield();
             }
         });
     }
+    own_value own;
+    own.touch();
     g.wait();
+    own.touch();
 }})};
 
 // A plain thread starts goroutines, and wakes one, while the machines come and go.
@@ -66,8 +73,11 @@ sim::case_function sleepers(bool monitor_sleeps) {
     return whole({.monitor_sleeps = monitor_sleeps, .main = [] {
         wait_group g;
         const auto sleep = [](std::int64_t ns) {
+            own_value own;
+            own.touch();
             const std::int64_t until = platform::now_ns() + ns;
             sleep_for(std::chrono::nanoseconds(ns));
+            own.touch();
             sim::require(platform::now_ns() >= until, "a sleep ends early");
             sim::require(platform::now_ns() < until + 200 * ms, "a sleep ends late");
         };

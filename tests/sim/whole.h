@@ -25,6 +25,16 @@ struct program {
 
 sim::case_function whole(program p);
 
+// What a goroutine has on its stack: wherever it goes on, it finds what it has left.
+class own_value {
+public:
+    void touch() { n_.set(n_.get() + 1); }
+    int touched() const { return n_.get(); }
+
+private:
+    sim::variable<int> n_{0, "what a goroutine has on its stack"};
+};
+
 // Drawn orders, so many of each, sequential and TSO.
 std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
 
