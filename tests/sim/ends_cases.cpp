@@ -16,14 +16,16 @@ void run_again() {
     sim::require(sum == 1, "a later run() does not work");
 }
 
-const add waiting{"ends/some_wait", drawn(500), whole({.main = [] {
+const add waiting{"ends/some_wait", drawn(700), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
     chan<int> c;
     go([c] { c.send(1); });
     go([] { sleep_for(std::chrono::microseconds(30)); });
     go([] { sleep_for(std::chrono::hours(1)); });
 }, .afterwards = run_again})};
 
-const add computing{"ends/some_compute", drawn(300), whole({.main = [] {
+const add computing{"ends/some_compute", drawn(700), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
     go([] {
         for (;;) {
             sim::compute(100 * us);
@@ -33,12 +35,14 @@ const add computing{"ends/some_compute", drawn(300), whole({.main = [] {
     sim::compute(10 * us);
 }, .afterwards = run_again})};
 
-const add blocked{"ends/some_block", drawn(300), whole({.main = [] {
+const add blocked{"ends/some_block", drawn(700), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
     go([] { blocking([] { sim::sleep_in_kernel(ms); }); });
     yield();
 }, .afterwards = run_again})};
 
-const add waited_for{"ends/waited_for", drawn(300), whole({.at_end = leftovers::wait, .main = [] {
+const add waited_for{"ends/waited_for", drawn(300), whole({.prepares_itself = true, .at_end = leftovers::wait, .main = [] {
+    sim::prepared();
     go([] { sleep_for(std::chrono::microseconds(300)); });
     go([] { sim::compute(20 * us); });
 }, .afterwards = run_again})};

@@ -10,9 +10,10 @@ using namespace dunlin::sim_cases;
 
 // `call` keeps its thread for `lasts` while another goroutine waits for the processor.
 sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true, bool monitor_sleeps = false) {
-    return whole({.max_procs = max_procs, .has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .main = [=] {
+    return whole({.max_procs = max_procs, .has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .prepares_itself = has_threads && !monitor_sleeps, .main = [=] {
         own_value own;
         own.touch();
+        if (has_threads && !monitor_sleeps) sim::prepared();
         platform::atomic<int> others{0};
         wait_group g;
         for (unsigned i = 0; i < max_procs; ++i) {
@@ -50,7 +51,8 @@ const add computes{"handoff/computing", drawn(300), keeps(sim::compute, 200 * ms
 const add computes_two{"handoff/computing_both", drawn(300), keeps(sim::compute, 200 * ms, 2)};
 
 // Calls that end while the monitor takes the processor.
-const add short_calls{"handoff/calls_that_end", drawn(1'000), whole({.max_procs = 1, .main = [] {
+const add short_calls{"handoff/calls_that_end", drawn(1'500), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    sim::prepared();
     wait_group g;
     chan<int> c;
     for (int k = 0; k < 2; ++k) {
@@ -71,7 +73,8 @@ const add short_calls{"handoff/calls_that_end", drawn(1'000), whole({.max_procs 
 }})};
 
 // A goroutine that computes lends its processor to those whose timers come due.
-const add lends{"handoff/lending", drawn(500), whole({.max_procs = 1, .main = [] {
+const add lends{"handoff/lending", drawn(700), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    sim::prepared();
     wait_group g;
     int woken = 0;
     g.go([&woken] {
@@ -87,7 +90,8 @@ const add lends{"handoff/lending", drawn(500), whole({.max_procs = 1, .main = []
 }})};
 
 // Fewer processors and more while goroutines work.
-const add procs{"handoff/set_max_procs", drawn(300), whole({.main = [] {
+const add procs{"handoff/set_max_procs", drawn(1'000), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
     wait_group g;
     chan<int> c;
     for (int k = 0; k < 2; ++k) {

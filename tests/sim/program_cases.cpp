@@ -7,9 +7,11 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 
 // Two senders and a receiver. What is sent says where more is to be found.
+template <bool prepares = false>
 void over_a_channel() {
     chan<own_value*> c;
     own_value mine, sent[6];
+    if (prepares) sim::prepared();
     for (int k = 0; k < 2; ++k) {
         go([c, &sent, k] {
             own_value own;
@@ -29,12 +31,13 @@ void over_a_channel() {
     }
     sim::require(mine.touched() == 6, "what a goroutine had on its stack is lost");
 }
-const add channels{"program/channel", drawn(1'000), whole({.main = over_a_channel})};
-const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel})};
-const add one_processor{"program/one_processor", drawn(200), whole({.max_procs = 1, .main = over_a_channel})};
+const add channels{"program/channel", drawn(1'500), whole({.prepares_itself = true, .main = over_a_channel<true>})};
+const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel<>})};
+const add one_processor{"program/one_processor", drawn(300), whole({.max_procs = 1, .prepares_itself = true, .main = over_a_channel<true>})};
 
 // Each adds, under a lock of the runtime's.
-const add mutexes{"program/mutex", drawn(500), whole({.main = [] {
+const add mutexes{"program/mutex", drawn(500), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
     mutex m;
     sim::variable<int> count{0, "what the mutex guards"};
     task_group g;
@@ -53,7 +56,8 @@ const add mutexes{"program/mutex", drawn(500), whole({.main = [] {
 }})};
 
 // Each of two selects has both channels; each value arrives once.
-const add selects{"program/select", drawn(500), whole({.main = [] {
+const add selects{"program/select", drawn(500), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
     chan<int> a, b, done;
     for (int k = 0; k < 2; ++k) {
         go([=] {

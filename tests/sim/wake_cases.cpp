@@ -13,7 +13,7 @@ struct tally {
     void note() { done.fetch_add(1); }
 };
 
-// Goroutines that were started compute while the one that has started them does: somebody else must come for them.
+// What was started comes to run although the one that has started it goes on.
 sim::case_function spread(bool monitor_sleeps, bool has_threads) {
     return whole({.has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .main = [] {
         platform::atomic<int> began{0};
@@ -24,13 +24,28 @@ sim::case_function spread(bool monitor_sleeps, bool has_threads) {
         g.wait();
     }});
 }
-const add spreads{"wake/spread", drawn(500), spread(false, true)};
-const add spreads_with_monitor{"wake/spread_monitor_sleeps", drawn(500), spread(true, true)};
+const add spreads_with_monitor{"wake/spread_monitor_sleeps", drawn(300), spread(true, true)};
 const add spreads_without_threads{"wake/spread_no_threads", drawn(500), spread(false, false)};
 
-// Machines retire while others start goroutines, again and again.
-const add retirers{"wake/retire_and_start", drawn(1'000), whole({.main = [] {
+// The same where no monitor comes to help, while the other machine retires after each of them.
+const add submits{"wake/submit_and_retire", drawn(2'000), whole({.prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
     wait_group g;
+    sim::prepared();
+    for (int i = 0; i < 4; ++i) {
+        g.go([&] { began.fetch_add(1); });
+        sim::compute(i * us);
+    }
+    sim::compute(60 * ms);
+    sim::require(began.load() == 4, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// Two that start others and yield, and machines that retire between them.
+const add retirers{"wake/retire_and_start", drawn(1'000), whole({.prepares_itself = true, .main = [] {
+    wait_group g;
+    sim::prepared();
     for (int k = 0; k < 2; ++k) {
         g.go([&g] {
             own_value own;
@@ -49,11 +64,27 @@ const add retirers{"wake/retire_and_start", drawn(1'000), whole({.main = [] {
     own.touch();
 }})};
 
+// Three processors: two machines retire at once.
+const add three{"wake/three_processors", drawn(700), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    for (int i = 0; i < 5; ++i) {
+        g.go([&] { began.fetch_add(1); });
+    }
+    sim::compute(60 * ms);
+    sim::require(began.load() == 5, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
 // A plain thread starts goroutines, and wakes one, while the machines come and go.
 const add outside{"wake/from_outside", drawn(1'000), [](sim::scenario& s) {
     auto& c = s.make<chan<int>>("channel", 1);
     auto& t = s.make<tally>("tally");
-    whole({.main = [&c, &t] {
+    whole({.prepares_itself = true, .main = [&c, &t] {
+        sim::prepared();
+        let_plain_threads_begin();
         int sum = 0;
         for (int i = 0; i < 4; ++i) sum += c.recv().value_or(100);
         sim::require(sum == 4 && t.done.load() == 2, "a value is lost or doubled");
@@ -94,17 +125,41 @@ sim::case_function sleepers(bool monitor_sleeps) {
 const add timers{"wake/timers", drawn(1'000), sleepers(false)};
 const add timers_without_monitor{"wake/timers_monitor_sleeps", drawn(500), sleepers(true)};
 
-// A plain thread arms a timer, earlier than the one that a machine sleeps for.
-const add timer_outside{"wake/timer_from_outside", drawn(500), [](sim::scenario& s) {
-    auto& done = s.make<chan<int>>("channel", 1);
-    whole({.main = [&done] {
-        go([] { sleep_for(std::chrono::hours(1)); });
-        const std::int64_t begin = platform::now_ns();
-        sim::require(done.recv() == 1, "the wrong value");
-        sim::require(platform::now_ns() < begin + 200 * ms, "what a plain thread has asked for comes late");
-    }, .plain_threads = {[&done] {
-        after_func(std::chrono::microseconds(50), [&done] { done.send(1); });
-    }}})(s);
-}};
+// A plain thread arms a timer, earlier than the one that a machine sleeps for, or is about to.
+sim::case_function timer_from_outside(bool all_asleep) {
+    return [=](sim::scenario& s) {
+        auto& done = s.make<chan<int>>("channel", 1);
+        whole({.prepares_itself = true, .main = [&done, all_asleep] {
+            go([] { sleep_for(std::chrono::hours(1)); });
+            sleep_for(std::chrono::microseconds(10));
+            if (!all_asleep) sim::prepared();
+            let_plain_threads_begin();
+            const std::int64_t begin = platform::now_ns();
+            sim::require(done.recv() == 1, "the wrong value");
+            sim::require(platform::now_ns() < begin + 900 * ms, "what a plain thread has asked for comes late");
+        }, .plain_threads = {[&done, all_asleep] {
+            if (all_asleep) {
+                sim::sleep_in_kernel(400 * ms);
+                sim::prepared();
+            }
+            after_func(std::chrono::microseconds(50), [&done] { done.send(1); });
+        }}})(s);
+    };
+}
+const add timer_outside{"wake/timer_from_outside", drawn(2'000), timer_from_outside(false)};
+const add timer_outside_asleep{"wake/timer_from_outside_asleep", drawn(500), timer_from_outside(true)};
+
+// A goroutine arms one on its way to sleep, while another machine is on its own.
+const add timer_earlier{"wake/timer_earlier", drawn(2'000), whole({.prepares_itself = true, .main = [] {
+    linger();
+    wait_group g;
+    g.go([] { sleep_for(std::chrono::milliseconds(1500)); });
+    sim::prepared();
+    yield();
+    const std::int64_t begin = platform::now_ns();
+    sleep_for(std::chrono::microseconds(40));
+    sim::require(platform::now_ns() < begin + 200 * ms, "a sleep ends late");
+    g.wait();
+}})};
 
 }  // namespace

@@ -37,6 +37,8 @@ std::string who_is_forgotten() {
     return {};
 }
 
+constinit platform::atomic<std::uint32_t> begun{0};
+
 void make_threads(unsigned max_procs) {
     dunlin::run({.max_procs = max_procs}, [] {
         task_group g;
@@ -59,22 +61,34 @@ std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
     return runs;
 }
 
+void let_plain_threads_begin() {
+    begun.store(1);
+    platform::futex_wake(begun, 1 << 20);
+}
+
+void linger() {
+    wait_group g;
+    g.go([] {});
+    sim::compute(60 * ms);
+    g.wait();
+}
+
 sim::case_function whole(program p) {
     return [p](sim::scenario& s) {
-        auto& begun = s.make<platform::atomic<std::uint32_t>>("begun", 0u);
-        s.thread("run", [p, &begun] {
+        s.thread("run", [p] {
             sched::start_runtime();
             sched::hooks.deadlock = []() noexcept { sim::require(false, "a deadlock is reported"); };
             if (p.has_threads) make_threads(p.max_procs);
             if (p.monitor_sleeps) sim::sleep_in_kernel(400 * ms);
-            sim::prepared();
-            begun.store(1);
-            platform::futex_wake(begun, 1 << 20);
+            if (!p.prepares_itself) {
+                sim::prepared();
+                let_plain_threads_begin();
+            }
             dunlin::run({.max_procs = p.max_procs, .at_end = p.at_end}, p.main);
             if (p.afterwards) p.afterwards();
         });
         for (std::size_t i = 0; i < p.plain_threads.size(); ++i) {
-            s.thread("plain " + std::to_string(i + 1), [p, i, &begun] {
+            s.thread("plain " + std::to_string(i + 1), [p, i] {
                 while (begun.load() == 0) platform::futex_wait(begun, 0);
                 p.plain_threads[i]();
             });

@@ -17,6 +17,7 @@ struct program {
     unsigned max_procs = 2;
     bool has_threads = true;          // an earlier run() has made some
     bool monitor_sleeps = false;      // nothing has been done for a while
+    bool prepares_itself = false;     // main calls sim::prepared(), and lets the plain threads begin
     leftovers at_end = leftovers::stop;
     std::function<void()> main;
     std::vector<std::function<void()>> plain_threads = {};  // begin when main may
@@ -24,6 +25,11 @@ struct program {
 };
 
 sim::case_function whole(program p);
+
+void let_plain_threads_begin();
+// The goroutine is one that goes on after it has started others, and the monitor is not attentive to it (sched/turns.h, wake.h):
+// what it starts from here on is work for others at once. The other machines are asleep.
+void linger();
 
 // What a goroutine has on its stack: wherever it goes on, it finds what it has left.
 class own_value {
