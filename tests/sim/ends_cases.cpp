@@ -16,7 +16,7 @@ void run_again() {
     sim::require(sum == 1, "a later run() does not work");
 }
 
-const add waiting{"ends/some_wait", drawn(700), whole({.prepares_itself = true, .main = [] {
+const add waiting{"ends/some_wait", drawn(400), whole({.prepares_itself = true, .main = [] {
     sim::prepared();
     chan<int> c;
     go([c] { c.send(1); });
@@ -24,7 +24,7 @@ const add waiting{"ends/some_wait", drawn(700), whole({.prepares_itself = true, 
     go([] { sleep_for(std::chrono::hours(1)); });
 }, .afterwards = run_again})};
 
-const add computing{"ends/some_compute", drawn(700), whole({.prepares_itself = true, .main = [] {
+const add computing{"ends/some_compute", drawn(400), whole({.prepares_itself = true, .main = [] {
     sim::prepared();
     go([] {
         for (;;) {
@@ -35,7 +35,7 @@ const add computing{"ends/some_compute", drawn(700), whole({.prepares_itself = t
     sim::compute(10 * us);
 }, .afterwards = run_again})};
 
-const add blocked{"ends/some_block", drawn(700), whole({.prepares_itself = true, .main = [] {
+const add blocked{"ends/some_block", drawn(400), whole({.prepares_itself = true, .main = [] {
     sim::prepared();
     go([] { blocking([] { sim::sleep_in_kernel(ms); }); });
     yield();

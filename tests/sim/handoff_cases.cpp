@@ -41,17 +41,17 @@ void announced_twice(std::int64_t ns) {
     announced(ns);
 }
 
-const add blocks{"handoff/blocking", drawn(500), keeps(announced, 100 * ms, 1)};
-const add blocks_two{"handoff/blocking_both", drawn(500), keeps(announced_twice, 100 * ms, 2)};
+const add blocks{"handoff/blocking", drawn(300), keeps(announced, 100 * ms, 1)};
+const add blocks_two{"handoff/blocking_both", drawn(300), keeps(announced_twice, 100 * ms, 2)};
 const add blocks_no_threads{"handoff/blocking_no_threads", drawn(300), keeps(announced, 200 * ms, 1, false)};
 const add blocks_no_monitor{"handoff/blocking_monitor_sleeps", drawn(300), keeps(announced, 100 * ms, 1, true, true)};
-const add sleeps{"handoff/asleep_unannounced", drawn(500), keeps(sim::sleep_in_kernel, 200 * ms, 1)};
+const add sleeps{"handoff/asleep_unannounced", drawn(300), keeps(sim::sleep_in_kernel, 200 * ms, 1)};
 const add sleeps_no_monitor{"handoff/asleep_monitor_sleeps", drawn(300), keeps(sim::sleep_in_kernel, 200 * ms, 1, true, true)};
 const add computes{"handoff/computing", drawn(300), keeps(sim::compute, 200 * ms, 1)};
-const add computes_two{"handoff/computing_both", drawn(300), keeps(sim::compute, 200 * ms, 2)};
+const add computes_two{"handoff/computing_both", drawn(150), keeps(sim::compute, 200 * ms, 2)};
 
 // Calls that end while the monitor takes the processor.
-const add short_calls{"handoff/calls_that_end", drawn(1'500), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+const add short_calls{"handoff/calls_that_end", drawn(600), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     sim::prepared();
     wait_group g;
     chan<int> c;
@@ -73,7 +73,7 @@ const add short_calls{"handoff/calls_that_end", drawn(1'500), whole({.max_procs 
 }})};
 
 // A goroutine that computes lends its processor to those whose timers come due.
-const add lends{"handoff/lending", drawn(700), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+const add lends{"handoff/lending", drawn(500), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     sim::prepared();
     wait_group g;
     int woken = 0;
@@ -90,7 +90,7 @@ const add lends{"handoff/lending", drawn(700), whole({.max_procs = 1, .prepares_
 }})};
 
 // Fewer processors and more while goroutines work.
-const add procs{"handoff/set_max_procs", drawn(1'000), whole({.prepares_itself = true, .main = [] {
+const add procs{"handoff/set_max_procs", drawn(500), whole({.prepares_itself = true, .main = [] {
     sim::prepared();
     wait_group g;
     chan<int> c;

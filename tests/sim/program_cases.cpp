@@ -31,7 +31,7 @@ void over_a_channel() {
     }
     sim::require(mine.touched() == 6, "what a goroutine had on its stack is lost");
 }
-const add channels{"program/channel", drawn(1'500), whole({.prepares_itself = true, .main = over_a_channel<true>})};
+const add channels{"program/channel", drawn(1'000), whole({.prepares_itself = true, .main = over_a_channel<true>})};
 const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel<>})};
 const add one_processor{"program/one_processor", drawn(300), whole({.max_procs = 1, .prepares_itself = true, .main = over_a_channel<true>})};
 

@@ -25,10 +25,10 @@ sim::case_function spread(bool monitor_sleeps, bool has_threads) {
     }});
 }
 const add spreads_with_monitor{"wake/spread_monitor_sleeps", drawn(300), spread(true, true)};
-const add spreads_without_threads{"wake/spread_no_threads", drawn(500), spread(false, false)};
+const add spreads_without_threads{"wake/spread_no_threads", drawn(300), spread(false, false)};
 
 // The same where no monitor comes to help, while the other machine retires after each of them.
-const add submits{"wake/submit_and_retire", drawn(2'000), whole({.prepares_itself = true, .main = [] {
+const add submits{"wake/submit_and_retire", drawn(1'000), whole({.prepares_itself = true, .main = [] {
     linger();
     platform::atomic<int> began{0};
     wait_group g;
@@ -43,7 +43,7 @@ const add submits{"wake/submit_and_retire", drawn(2'000), whole({.prepares_itsel
 }})};
 
 // Two that start others and yield, and machines that retire between them.
-const add retirers{"wake/retire_and_start", drawn(1'000), whole({.prepares_itself = true, .main = [] {
+const add retirers{"wake/retire_and_start", drawn(600), whole({.prepares_itself = true, .main = [] {
     wait_group g;
     sim::prepared();
     for (int k = 0; k < 2; ++k) {
@@ -65,7 +65,7 @@ const add retirers{"wake/retire_and_start", drawn(1'000), whole({.prepares_itsel
 }})};
 
 // Three processors: two machines retire at once.
-const add three{"wake/three_processors", drawn(700), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+const add three{"wake/three_processors", drawn(500), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
     linger();
     platform::atomic<int> began{0};
     wait_group g;
@@ -79,7 +79,7 @@ const add three{"wake/three_processors", drawn(700), whole({.max_procs = 3, .pre
 }})};
 
 // A plain thread starts goroutines, and wakes one, while the machines come and go.
-const add outside{"wake/from_outside", drawn(1'000), [](sim::scenario& s) {
+const add outside{"wake/from_outside", drawn(600), [](sim::scenario& s) {
     auto& c = s.make<chan<int>>("channel", 1);
     auto& t = s.make<tally>("tally");
     whole({.prepares_itself = true, .main = [&c, &t] {
@@ -122,8 +122,8 @@ sim::case_function sleepers(bool monitor_sleeps) {
         g.wait();
     }});
 }
-const add timers{"wake/timers", drawn(1'000), sleepers(false)};
-const add timers_without_monitor{"wake/timers_monitor_sleeps", drawn(500), sleepers(true)};
+const add timers{"wake/timers", drawn(300), sleepers(false)};
+const add timers_without_monitor{"wake/timers_monitor_sleeps", drawn(300), sleepers(true)};
 
 // A plain thread arms a timer, earlier than the one that a machine sleeps for, or is about to.
 sim::case_function timer_from_outside(bool all_asleep) {
@@ -146,11 +146,11 @@ sim::case_function timer_from_outside(bool all_asleep) {
         }}})(s);
     };
 }
-const add timer_outside{"wake/timer_from_outside", drawn(2'000), timer_from_outside(false)};
-const add timer_outside_asleep{"wake/timer_from_outside_asleep", drawn(500), timer_from_outside(true)};
+const add timer_outside{"wake/timer_from_outside", drawn(800), timer_from_outside(false)};
+const add timer_outside_asleep{"wake/timer_from_outside_asleep", drawn(300), timer_from_outside(true)};
 
 // A goroutine arms one on its way to sleep, while another machine is on its own.
-const add timer_earlier{"wake/timer_earlier", drawn(2'000), whole({.prepares_itself = true, .main = [] {
+const add timer_earlier{"wake/timer_earlier", drawn(700), whole({.prepares_itself = true, .main = [] {
     linger();
     wait_group g;
     g.go([] { sleep_for(std::chrono::milliseconds(1500)); });
