@@ -100,7 +100,7 @@ private:
     world::quiet_check when_quiet_;
 };
 
-enum class order : std::uint8_t { random, pct, round_robin, exhaustive };
+enum class order : std::uint8_t { random, pct, round_robin, exhaustive, delayed };
 
 struct options {
     enum order order = order::exhaustive;

@@ -43,7 +43,7 @@ std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim
 
 namespace {
 
-const char* const orders[] = {"random", "pct", "round robin", "every order"};
+const char* const orders[] = {"random", "pct", "round robin", "every order", "delayed"};
 const char* const models[] = {"sequential", "tso", "cxx"};
 
 struct arguments {

@@ -53,11 +53,14 @@ void make_threads(unsigned max_procs) {
 
 std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
     std::vector<sim::options> runs;
-    for (const sim::memory m : {sim::memory::tso, sim::memory::sequential}) {
-        for (const sim::order o : {sim::order::random, sim::order::pct}) {
-            runs.push_back({.order = o, .model = m, .executions = executions, .depth = 3, .max_steps = max_steps, .whole = true});
-        }
-    }
+    const auto add = [&](sim::order o, sim::memory m, std::size_t so_many) {
+        runs.push_back({.order = o, .model = m, .executions = so_many, .depth = 3, .max_steps = max_steps, .whole = true});
+    };
+    add(sim::order::delayed, sim::memory::tso, executions);
+    add(sim::order::pct, sim::memory::tso, executions);
+    add(sim::order::random, sim::memory::tso, executions / 2);
+    add(sim::order::delayed, sim::memory::sequential, executions / 2);
+    add(sim::order::pct, sim::memory::sequential, executions / 2);
     return runs;
 }
 
