@@ -9,6 +9,7 @@
 namespace dunlin::platform {
 
 void end_process(int status) noexcept {
+    if (simulation* s = simulation_here()) s->failed("the process is ended");
     // A thread that will never run again may hold stdout's lock; losing its text is better than hanging.
     if (ftrylockfile(stdout) == 0) {
         fflush_unlocked(stdout);

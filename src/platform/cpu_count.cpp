@@ -9,11 +9,13 @@
 #include <optional>
 #include <string_view>
 
+#include "platform/simulated.h"
 #include "platform/syscall.h"
 
 namespace dunlin::platform {
 
 unsigned affinity_cpus() noexcept {
+    if (simulation* s = simulation_here()) return s->cpus();
     // The kernel refuses a mask smaller than its own; 65,536 CPUs are eight times what it can be built for.
     std::array<unsigned long, 1024> mask;
     const long bytes = raw_syscall(SYS_sched_getaffinity, 0, sizeof(mask), syscall_arg(mask.data()));

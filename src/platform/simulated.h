@@ -29,6 +29,19 @@ public:
     virtual void pause() noexcept = 0;
     virtual std::int64_t now_ns() noexcept = 0;
     virtual int thread_id() noexcept = 0;
+    // The calling thread says what it is.
+    virtual void name_thread(const char* name) noexcept = 0;
+    // What the kernel tells of a thread.
+    struct thread_look {
+        bool runs = false;          // or waits for a CPU; false: it sleeps, or is gone
+        std::int64_t cpu_ns = 0;
+        std::uint64_t sleeps = 0;
+    };
+    virtual thread_look look_at(int thread_id) noexcept = 0;
+    virtual unsigned count_threads() noexcept = 0;
+    virtual unsigned cpus() noexcept = 0;
+    virtual int current_cpu() noexcept = 0;
+    virtual void send_signal(int thread_id, int signal) noexcept = 0;
     // 0, or the error of pthread_create.
     virtual int start_thread(void* (*entry)(void*), void* argument) noexcept = 0;
     // The process would end here.

@@ -45,6 +45,7 @@ bool mask_known = false;
 }  // namespace
 
 void detail::begin_thread(const char* name) noexcept {
+    if (simulation* s = simulation_here()) return s->name_thread(name);
     raw_syscall(SYS_prctl, PR_SET_NAME, syscall_arg(name));
     if (mask_known) pthread_sigmask(SIG_SETMASK, &initial_mask, nullptr);
 }
@@ -81,6 +82,14 @@ void give_turn_away() noexcept {
     raw_syscall(SYS_sched_yield);
 }
 
+bool send_signal(pid_t tid, int signal) noexcept {
+    if (simulation* s = simulation_here()) {
+        s->send_signal(tid, signal);
+        return true;
+    }
+    return raw_syscall(SYS_tgkill, raw_syscall(SYS_getpid), tid, signal) == 0;
+}
+
 bool is_main_thread() noexcept { return raw_syscall(SYS_gettid) == raw_syscall(SYS_getpid); }
 
 namespace {
@@ -100,6 +109,7 @@ std::size_t read_proc(const char* path, char* text, std::size_t size) noexcept {
 }  // namespace
 
 unsigned count_threads() noexcept {
+    if (simulation* s = simulation_here()) return s->count_threads();
     char text[4096];
     read_proc("/proc/self/status", text, sizeof text);
     const char* line = std::strstr(text, "\nThreads:");
@@ -119,11 +129,13 @@ std::size_t read_current_call(pid_t tid, char* text, std::size_t size) noexcept 
 }  // namespace
 
 bool thread_is_running(pid_t tid) noexcept {
+    if (simulation* s = simulation_here()) return s->look_at(tid).runs;
     char text[64];
     return read_current_call(tid, text, sizeof text) != 0 && std::strncmp(text, "running", 7) == 0;
 }
 
 const void* thread_sleeps_at(pid_t tid) noexcept {
+    if (simulation_here() != nullptr) return nullptr;
     char text[256];
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return nullptr;
     const char* last = std::strrchr(text, ' ');
@@ -132,6 +144,7 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
 
 lock_wait lock_waited_for(pid_t tid) noexcept {
     lock_wait wait;
+    if (simulation_here() != nullptr) return wait;
 #if defined(__GLIBC__)
     char text[256];
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return wait;
@@ -168,6 +181,7 @@ int last_cpu(pid_t tid) noexcept {
 // How long the thread (0: this one) may go on before another that waits for the CPU comes first; 0: the kernel's own.
 // To ask is a tenth of what it takes to set it.
 void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
+    if (simulation_here() != nullptr) return;
     // linux/sched/types.h, which cannot be included beside <sched.h>.
     struct {
         std::uint32_t size, policy;
@@ -186,6 +200,7 @@ void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
 }  // namespace
 
 void give_right_of_way(pid_t first, pid_t second) noexcept {
+    if (simulation_here() != nullptr) return;
     // Out of use_leftover_time(), if it was in it: forbidden without privileges, and then it stays there.
     const sched_param none{};
     if (raw_syscall(SYS_sched_getscheduler, second) == SCHED_IDLE) raw_syscall(SYS_sched_setscheduler, second, SCHED_OTHER, syscall_arg(&none));
@@ -200,11 +215,13 @@ void give_right_of_way(pid_t first, pid_t second) noexcept {
 }
 
 void use_leftover_time(pid_t tid) noexcept {
+    if (simulation_here() != nullptr) return;
     const sched_param none{};
     raw_syscall(SYS_sched_setscheduler, tid, SCHED_IDLE, syscall_arg(&none));
 }
 
 std::int64_t thread_cpu_ns(pid_t tid) noexcept {
+    if (simulation* s = simulation_here()) return s->look_at(tid).cpu_ns;
     // The clock of a thread: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED below the complement of its number
     // (linux/posix-timers.h).
     timespec t{};
@@ -214,6 +231,7 @@ std::int64_t thread_cpu_ns(pid_t tid) noexcept {
 }
 
 std::uint64_t thread_sleeps(pid_t tid) noexcept {
+    if (simulation* s = simulation_here()) return s->look_at(tid).sleeps;
     text_writer path(-1);
     path << "/proc/self/task/" << static_cast<int>(tid) << "/status" << std::string_view("\0", 1);
     char text[4096];
@@ -223,6 +241,10 @@ std::uint64_t thread_sleeps(pid_t tid) noexcept {
 }
 
 thread_use this_thread_use() noexcept {
+    if (simulation* s = simulation_here()) {
+        const simulation::thread_look look = s->look_at(s->thread_id());
+        return {look.cpu_ns, look.sleeps};
+    }
     timespec t{};
     rusage used{};
     raw_syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, syscall_arg(&t));
@@ -230,9 +252,14 @@ thread_use this_thread_use() noexcept {
     return {static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec, static_cast<std::uint64_t>(used.ru_nvcsw)};
 }
 
-int current_cpu() noexcept { return sched_getcpu(); }
+int current_cpu() noexcept {
+    if (simulation* s = simulation_here()) return s->current_cpu();
+    return sched_getcpu();
+}
 
-void use_exact_timers() noexcept { raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1); }
+void use_exact_timers() noexcept {
+    if (simulation_here() == nullptr) raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1);
+}
 
 void use_short_turns() noexcept { set_turn_ns(0, 100'000); }
 
@@ -259,6 +286,7 @@ stack_bounds thread_stack() noexcept {
 }
 
 signal_stack::signal_stack() noexcept {
+    if (simulation_here() != nullptr) return;
     stack_t current;
     // A sanitizer installs one of its own and takes it down itself when the thread ends.
     if (sigaltstack(nullptr, &current) == 0 && !(current.ss_flags & SS_DISABLE)) return;
@@ -269,6 +297,7 @@ signal_stack::signal_stack() noexcept {
 }
 
 signal_stack::~signal_stack() {
+    if (simulation_here() != nullptr) return;
     stack_t current;
     if (sigaltstack(nullptr, &current) != 0 || current.ss_sp != memory_) return;
     stack_t none{};

@@ -50,6 +50,9 @@ void give_turn_away() noexcept;
 int current_cpu() noexcept;  // a hint: it may be on another one by now
 bool is_main_thread() noexcept;
 
+// False: there is no such thread in this process.
+bool send_signal(pid_t tid, int signal) noexcept;
+
 // Threads of this process, from /proc/self/status; 0 when it cannot be told.
 unsigned count_threads() noexcept;
 

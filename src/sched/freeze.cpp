@@ -27,7 +27,6 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
-#include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/current.h"
 #include "sched/frozen.h"
@@ -93,7 +92,7 @@ void ask(machine* m) noexcept {
         return;
     }
     m->asleep_since_ns = 0;
-    platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
+    platform::send_signal(m->tid, preemption_signal);
 }
 
 // It will stop soon, as far as is known. Not if it has been asleep in the kernel for a while; a moment's sleep (a

@@ -43,13 +43,13 @@
 #include <dunlin/detail/atomic.hpp>
 
 #include <new>
-#include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/global_queue.h"
 #include "sched/hooks.h"
@@ -579,7 +579,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
 void yield() noexcept {
     machine* m = current_machine();
     if (m == nullptr) {
-        sched_yield();
+        platform::give_turn_away();
         return;
     }
     m = enter(m);
@@ -639,7 +639,7 @@ void wait_until_saved(const goroutine* g) noexcept {
         if (i < 100) {
             platform::pause();
         } else {
-            sched_yield();
+            platform::give_turn_away();
         }
     }
 }

@@ -5,7 +5,6 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
-#include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/frozen.h"
 #include "sched/machine.h"
@@ -182,7 +181,7 @@ void ask_to_stop(machine* m) noexcept {
     // answer is not overwritten.
     m->preempt_asked.store(true, std::memory_order_release);
     the_scheduler.hand_offs.freeze_signals.add();
-    platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal);
+    platform::send_signal(m->tid, preemption_signal);
 }
 
 void wait_until_stopped(machine* m) noexcept {

@@ -9,7 +9,6 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
-#include "platform/syscall.h"
 #include "platform/thread.h"
 #include "sched/crash.h"
 #include "sched/machine.h"
@@ -59,7 +58,7 @@ bool call(machine* m, bool preempted) noexcept {
         return true;
     }
     m->sample.signalled.store(true, std::memory_order_release);
-    return platform::raw_syscall(SYS_tgkill, platform::raw_syscall(SYS_getpid), m->tid, preemption_signal) == 0;
+    return platform::send_signal(m->tid, preemption_signal);
 }
 
 void ask(machine* m) noexcept {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "sim/forked.h"
 #include "sim/strategies.h"
 
 namespace dunlin::sim {
@@ -13,10 +14,16 @@ namespace {
 // A failure at the end of an execution, outside of its threads.
 thread_local std::string* failure_at_end = nullptr;
 
-constexpr std::size_t shrinking_executions = 3000;
 constexpr char letters[] = {'r', 'f', 't', 'v'};
 
 }  // namespace
+
+void check_at_end(const std::vector<std::function<void()>>& checks, world::outcome& outcome, std::string* story) {
+    failure_at_end = &outcome.failure;
+    for (const auto& check : checks) check();
+    failure_at_end = nullptr;
+    if (story != nullptr && !outcome.failure.empty()) *story += "FAILS at the end: " + outcome.failure + "\n";
+}
 
 void require(bool condition, std::string_view what) {
     if (condition) return;
@@ -27,6 +34,8 @@ void require(bool condition, std::string_view what) {
 
 class explorer {
 public:
+    static constexpr std::size_t shrinking_executions = 3000;
+
     explorer(const options& o, const case_function& build)
         : build_(build), world_({.model = o.model, .max_steps = o.max_steps, .times_out = o.times_out}) {}
 
@@ -35,46 +44,14 @@ public:
         build_(*parts);
         world::outcome outcome = world_.execute(s, std::move(parts->threads_), std::move(parts->names_), story);
         if (outcome.failure.empty()) {
-            failure_at_end = &outcome.failure;
-            for (const auto& check : parts->ends_) check();
-            failure_at_end = nullptr;
+            check_at_end(parts->ends_, outcome, story);
             while (!parts->objects_.empty()) parts->objects_.pop_back();
-            if (story != nullptr && !outcome.failure.empty()) *story += "FAILS at the end: " + outcome.failure + "\n";
         } else {
             // The stacks that were given up may point to it.
             parts.release();  // NOLINT: not destroyed on purpose
         }
         s.ended(outcome.steps);
         return outcome;
-    }
-
-    // Choices, fewer, that fail in the same way.
-    std::vector<choice> shrink(std::vector<choice> choices, const std::string& failure) {
-        std::size_t left = shrinking_executions;
-        const auto fails = [&](const std::vector<choice>& tried) {
-            if (left == 0) return false;
-            --left;
-            replayed_order order(tried);
-            order.begin();
-            return once(order, nullptr).failure == failure;
-        };
-        for (std::size_t part = std::max<std::size_t>(choices.size() / 2, 1); left != 0; part /= 2) {
-            bool shorter = true;
-            while (shorter && left != 0) {
-                shorter = false;
-                for (std::size_t at = choices.size(); at-- > 0 && left != 0;) {
-                    if (at % part != 0) continue;
-                    std::vector<choice> tried = choices;
-                    const std::size_t end = std::min(at + part, choices.size());
-                    tried.erase(tried.begin() + static_cast<std::ptrdiff_t>(at), tried.begin() + static_cast<std::ptrdiff_t>(end));
-                    if (!fails(tried)) continue;
-                    choices = std::move(tried);
-                    shorter = true;
-                }
-            }
-            if (part == 1) break;
-        }
-        return choices;
     }
 
 private:
@@ -84,20 +61,49 @@ private:
 
 namespace {
 
+// Choices, fewer, that fail in the same way.
+template <class Explorer>
+std::vector<choice> shrink(Explorer& e, std::vector<choice> choices, const std::string& failure, std::size_t executions) {
+    std::size_t left = executions;
+    const auto fails = [&](const std::vector<choice>& tried) {
+        if (left == 0) return false;
+        --left;
+        replayed_order order(tried);
+        order.begin();
+        return e.once(order, nullptr).failure == failure;
+    };
+    for (std::size_t part = std::max<std::size_t>(choices.size() / 2, 1); left != 0; part /= 2) {
+        bool shorter = true;
+        while (shorter && left != 0) {
+            shorter = false;
+            for (std::size_t at = choices.size(); at-- > 0 && left != 0;) {
+                if (at % part != 0) continue;
+                std::vector<choice> tried = choices;
+                const std::size_t end = std::min(at + part, choices.size());
+                tried.erase(tried.begin() + static_cast<std::ptrdiff_t>(at), tried.begin() + static_cast<std::ptrdiff_t>(end));
+                if (!fails(tried)) continue;
+                choices = std::move(tried);
+                shorter = true;
+            }
+        }
+        if (part == 1) break;
+    }
+    return choices;
+}
+
 std::unique_ptr<strategy> strategy_of(const options& o) {
     switch (o.order) {
     case order::random: return std::make_unique<random_order>(o.seed);
     case order::pct: return std::make_unique<pct_order>(o.seed, o.depth);
+    case order::delayed: return std::make_unique<delayed_order>(o.seed);
     case order::round_robin: return std::make_unique<round_robin_order>();
     case order::exhaustive: break;
     }
     return std::make_unique<exhaustive_order>(o.detours);
 }
 
-}  // namespace
-
-result explore(const options& o, const case_function& build) {
-    explorer e(o, build);
+template <class Explorer>
+result explore_by(Explorer& e, const options& o) {
     const std::unique_ptr<strategy> s = strategy_of(o);
     result r;
     while (r.executions < o.executions) {
@@ -112,7 +118,7 @@ result explore(const options& o, const case_function& build) {
         r.hash = (r.hash ^ outcome.hash) * 0x9e3779b97f4a7c15u;
         if (outcome.failure.empty()) continue;
         r.failure = outcome.failure;
-        r.choices = e.shrink(outcome.choices, r.failure);
+        r.choices = shrink(e, outcome.choices, r.failure, Explorer::shrinking_executions);
         replayed_order order(r.choices);
         order.begin();
         e.once(order, &r.story);
@@ -121,8 +127,8 @@ result explore(const options& o, const case_function& build) {
     return r;
 }
 
-result replay(const options& o, const std::vector<choice>& choices, const case_function& build) {
-    explorer e(o, build);
+template <class Explorer>
+result replay_by(Explorer& e, const std::vector<choice>& choices) {
     replayed_order order(choices);
     order.begin();
     result r;
@@ -133,6 +139,31 @@ result replay(const options& o, const std::vector<choice>& choices, const case_f
     r.steps = outcome.steps;
     r.hash = outcome.hash;
     return r;
+}
+
+}  // namespace
+
+result explore(const options& o, const case_function& build) {
+    if (o.whole) {
+        if (o.order == order::exhaustive) throw std::invalid_argument("a whole program has too many orders for all of them");
+        return in_process_of_its_own([&] {
+            forked_explorer e(o, build);
+            return explore_by(e, o);
+        });
+    }
+    explorer e(o, build);
+    return explore_by(e, o);
+}
+
+result replay(const options& o, const std::vector<choice>& choices, const case_function& build) {
+    if (o.whole) {
+        return in_process_of_its_own([&] {
+            forked_explorer e(o, build);
+            return replay_by(e, choices);
+        });
+    }
+    explorer e(o, build);
+    return replay_by(e, choices);
 }
 
 std::string text_of(const std::vector<choice>& choices) {

@@ -10,6 +10,8 @@
 //     });
 //
 // Must do    the same when it is executed again: no real time, no real threads, no addresses compared.
+// Whole      programs (options::whole), whose state is the process's: everything before prepared() is done once, and each execution
+//            is a forked child that goes on from there. Drawn orders only (src/sim/forked.cpp).
 // Fails      by require(), by a race for a variable, by what ends a process (platform/check.h), by threads that wait for
 //            ever, by an execution that does not end.
 // Then       the list of choices is made shorter for as long as it still fails in the same way, and told as a story.
@@ -50,6 +52,12 @@ private:
 // In a thread of a case, or at its end.
 void require(bool condition, std::string_view what);
 
+// In a thread of a whole program: goes on when nobody else can do anything until time passes; the first time executions begin here.
+inline void prepared() { here()->prepared(); }
+// In a call of the kernel's, or computing, for so long.
+inline void sleep_in_kernel(std::int64_t ns) { here()->sleep_in_kernel(ns); }
+inline void compute(std::int64_t ns) { here()->compute(ns); }
+
 class scenario {
 public:
     // Lives until the execution has ended.
@@ -68,9 +76,12 @@ public:
     void thread(std::string name, std::function<void()> run) { threads_.push_back({std::move(name), std::move(run)}); }
     // When all threads have ended, outside of the simulation.
     void at_end(std::function<void()> check) { ends_.push_back(std::move(check)); }
+    // Whole programs: whenever nobody can do anything until time passes. Says what is wrong then, or nothing; outside as well.
+    void when_quiet(world::quiet_check check) { when_quiet_ = std::move(check); }
 
 private:
     friend class explorer;
+    friend class forked_explorer;
 
     struct object {
         virtual ~object() = default;
@@ -86,9 +97,10 @@ private:
     std::vector<world::thread_body> threads_;
     std::vector<world::named> names_;
     std::vector<std::function<void()>> ends_;
+    world::quiet_check when_quiet_;
 };
 
-enum class order : std::uint8_t { random, pct, round_robin, exhaustive };
+enum class order : std::uint8_t { random, pct, round_robin, exhaustive, delayed };
 
 struct options {
     enum order order = order::exhaustive;
@@ -99,6 +111,7 @@ struct options {
     unsigned detours = ~0u;          // exhaustive: at most; all, if not given
     std::size_t max_steps = 5'000;
     bool times_out = true;               // sleeps with a deadline may end by it although others could go on
+    bool whole = false;                  // a whole program: see above
 };
 
 struct result {

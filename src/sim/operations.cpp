@@ -24,6 +24,9 @@ bool is_fence_for_compilers(std::memory_order order) noexcept {
     return order == std::memory_order_seq_cst || order == std::memory_order_acq_rel;
 }
 
+// Of a whole program.
+constexpr std::int64_t pause_costs_ns = 500, shortest_pause_ns = 1'000, longest_pause_ns = 1'000'000;
+
 std::uintptr_t number_of(const void* at) noexcept { return reinterpret_cast<std::uintptr_t>(at); }
 
 }  // namespace
@@ -185,6 +188,7 @@ bool world::futex_wait(const void* word, std::uint32_t expected, std::int64_t de
     t.deadline_ns = deadline_ns;
     t.came = ++sleeps_;
     t.timed_out = false;
+    ++t.slept;
     t.next = {action::resume, false, false, false, no_place, where};
     schedule();
     memory_.catch_up(me().memory, number_of(word));
@@ -211,6 +215,7 @@ void world::pause() noexcept {
     issue_point(std::source_location::current());
     virtual_thread& t = me();
     bool sees_more = false;
+    if (settings_.whole) pass_time(pause_costs_ns);
     if (t.paused_at == writes_) {
         for (const std::uintptr_t address : t.looked_at) sees_more |= memory_.catch_up(t.memory, address);
         t.looked_at.clear();
@@ -219,7 +224,11 @@ void world::pause() noexcept {
         t.paused_at = writes_;
         return;
     }
+    t.pauses_until_ns = now_ns_ + t.pause_ns;
+    t.timed_out = false;
     step({action::wait, false, false, false, no_place, std::source_location::current()});
+    // What it waits for comes with time, it seems.
+    t.pause_ns = t.timed_out ? std::min(2 * t.pause_ns + shortest_pause_ns, longest_pause_ns) : 0;
     me().paused_at = ~std::uint64_t{0};
 }
 

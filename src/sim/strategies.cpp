@@ -66,6 +66,49 @@ std::size_t random_order::pick(const std::vector<transition>& possible, unsigned
 
 unsigned random_order::pick_value(unsigned count) { return random_.below(older_) == 0 ? random_.below(count) : 0; }
 
+// ---- delayed -------------------------------------------------------------------------------------------------------
+
+bool delayed_order::begin() {
+    random_ = source_of(seed_, execution_++);
+    static constexpr std::uint32_t staying[] = {16, 64, 256}, rarely[] = {64, 256, 1024}, with_buffer[] = {8, 64, 1024}, lengths[] = {60, 250, 1000};
+    stay_weight_ = staying[random_.below(3)];
+    one_in_ = rarely[random_.below(3)];
+    one_in_with_buffer_ = with_buffer[random_.below(3)];
+    longest_ = lengths[random_.below(3)];
+    left_ = 0;
+    return true;
+}
+
+void delayed_order::begin_delay(const std::vector<transition>& possible, unsigned last) noexcept {
+    const auto leaves = [&](const transition& t) { return t.what.kind == step_kind::flush && t.what.which == last; };
+    const bool has_buffer = std::any_of(possible.begin(), possible.end(), leaves);
+    if (random_.below(has_buffer ? one_in_with_buffer_ : one_in_) != 0) return;
+    left_ = 1 + random_.below(longest_);
+    delayed_ = last;
+}
+
+std::size_t delayed_order::pick(const std::vector<transition>& possible, unsigned last) {
+    if (left_ != 0) --left_;
+    if (left_ == 0) begin_delay(possible, last);
+    const auto weight = [&](const choice& c) {
+        if (left_ != 0 && c.which == delayed_) return 0u;
+        if (c.kind == step_kind::run && c.which == last) return stay_weight_;
+        return c.kind == step_kind::time_out ? 4u : 16u;
+    };
+    std::uint32_t sum = 0;
+    for (const transition& t : possible) sum += weight(t.what);
+    if (sum == 0) {
+        left_ = 0;  // nobody else can go on
+        return random_.below(static_cast<std::uint32_t>(possible.size()));
+    }
+    std::uint32_t at = random_.below(sum);
+    std::size_t i = 0;
+    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
+    return i;
+}
+
+unsigned delayed_order::pick_value(unsigned count) { return random_.below(4) == 0 ? random_.below(count) : 0; }
+
 // ---- pct -----------------------------------------------------------------------------------------------------------
 
 bool pct_order::begin() {

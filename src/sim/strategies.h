@@ -5,6 +5,8 @@
 //   pct          "A randomized scheduler with probabilistic guarantees of finding bugs" (Burckhardt and others, 2010): the
 //                threads, and their buffers, have random priorities, and at d - 1 random steps the one that runs gets the
 //                lowest. Of n threads and k steps a fault that needs d orders is found with 1 / (n k^(d-1)) at least
+//   delayed      random, and now and then a thread is kept from its CPU for some time, with what stands in its buffer: rather when
+//                something stands there. For long executions, where the others need many steps to come to harm by that
 //   round_robin  each thread a step, in turn, and buffers at once
 //   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
 //                detours: every order that has no more of them, without reduction, since the two together lose some. A detour
@@ -38,6 +40,26 @@ private:
     platform::random_source random_;
     std::uint32_t flush_weight_ = 16, stay_weight_ = 16, time_out_weight_ = 16;
     std::uint32_t older_ = 2;  // one load in so many finds an older value
+};
+
+class delayed_order final : public strategy {
+public:
+    explicit delayed_order(std::uint64_t seed) noexcept : seed_(seed) {}
+    bool begin() override;
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned count) override;
+    void ended(std::size_t) override {}
+
+private:
+    void begin_delay(const std::vector<transition>& possible, unsigned last) noexcept;
+
+    std::uint64_t seed_;
+    std::uint64_t execution_ = 0;
+    platform::random_source random_;
+    std::uint32_t stay_weight_ = 64;
+    std::uint32_t one_in_ = 64, one_in_with_buffer_ = 16, longest_ = 200;
+    std::uint32_t left_ = 0;   // of the delay, in steps
+    unsigned delayed_ = 0;     // whose
 };
 
 class pct_order final : public strategy {

@@ -10,7 +10,7 @@
 
 namespace dunlin::sim {
 
-inline constexpr unsigned max_threads = 8;
+inline constexpr unsigned max_threads = 12;
 
 // How memory behaves.
 //   sequential  every access takes effect at once
@@ -43,6 +43,7 @@ enum class action : std::uint8_t {
     wake,
     wait,        // pause: until others have written
     resume,      // after sleep or barrier
+    settle,      // until nobody else can do anything (whole programs)
 };
 
 // Places are numbered in the order in which threads come to them: addresses differ from one execution to the next.

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t stack_bytes = 256 << 10;
 constexpr std::int64_t time_begins_ns = 1'000'000'000;
+constexpr std::int64_t step_ns = 20;
 
 std::vector<thread_variable>& variables() {
     static std::vector<thread_variable> all{
@@ -111,6 +112,7 @@ bool world::can_run(const virtual_thread& t) const noexcept {
     case condition::at_barrier: return t.waits_for == 0;
     case condition::ready: break;
     }
+    if (t.next.what == action::settle) return false;  // collect_times() knows
     if (t.next.needs_empty_buffer && !t.memory.buffer.empty()) return false;
     if (t.next.what == action::store && t.memory.buffer.size() >= settings_.buffer) return false;
     return t.next.what != action::wait || writes_ != t.paused_at;
@@ -130,6 +132,7 @@ void world::collect() {
             possible_.push_back({{step_kind::flush, i}, true, false, !t.memory.buffer.front().passed, memory_.place_of_front(t.memory)});
         }
     }
+    if (settings_.whole) return collect_times(runs);
     if (runs && !settings_.times_out) return;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
@@ -139,6 +142,7 @@ void world::collect() {
 
 std::string world::why_nothing_happens() const {
     std::string text = "threads wait for ever:";
+    if (const std::string wrong = what_is_wrong(); !wrong.empty()) text = wrong + "; " + text;
     for (const auto& t : threads_) {
         if (t->is == condition::ended) continue;
         text += " " + t->name;
@@ -155,10 +159,11 @@ std::string world::why_nothing_happens() const {
 // Lets things happen until the calling thread's turn has come.
 void world::schedule() {
     for (;;) {
+        if (settings_.whole && is_over()) leave_for_good();
         collect();
+        if (!outcome_.failure.empty()) leave_for_good();
         if (possible_.empty()) {
-            const bool over = std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->is == condition::ended; });
-            if (!over) outcome_.failure = why_nothing_happens();
+            if (!is_over()) outcome_.failure = why_nothing_happens();
             leave_for_good();
         }
         if (++outcome_.steps > settings_.max_steps) {
@@ -180,12 +185,7 @@ void world::schedule() {
             continue;
         }
         if (c.kind == step_kind::time_out) {
-            virtual_thread& t = *threads_[c.which];
-            now_ns_ = std::max(now_ns_, t.deadline_ns);
-            t.timed_out = true;
-            t.is = condition::ready;
-            t.sleeps_on = 0;
-            if (story_ != nullptr) tell_of(c.which, t.next.where, "has slept until its deadline");
+            end_sleep(c.which);
         }
         for (auto& other : threads_) {
             if (!other->memory.buffer.empty()) other->memory.buffer.front().passed = true;
@@ -240,6 +240,7 @@ void world::require(bool condition, std::string_view what) {
 // The calling thread has come to `op`. Returns when it is to do it.
 void world::step(operation op) {
     me().next = op;
+    if (settings_.whole) pass_time(step_ns);
     schedule();
 }
 
@@ -257,6 +258,7 @@ void world::issue_point(const std::source_location& where) {
 int world::start_thread(void* (*entry)(void*), void* argument) noexcept {
     if (threads_.size() == max_threads) return EAGAIN;
     add_thread("thread " + std::to_string(threads_.size()), [=] { entry(argument); });
+    threads_.back()->may_stay = settings_.whole;
     return 0;
 }
 

@@ -13,6 +13,12 @@
 //            of time, which jumps there.
 // Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
 //            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
+// Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where nobody can go on it
+//            jumps to the earliest deadline. Every so many steps it may jump there although others could go on, if that is near: those
+//            were kept from their CPUs for so long, 20 ms in all. A store has left its buffer by then: it jumps only while all are
+//            empty.
+// Whole      programs do not begin at their beginning. Threads that the case names prepare everything, in one order, up to
+//            prepared(); executions go on from there (forked.h). Threads that were started meanwhile need not end.
 // Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is
 //            possible: the threads wait for ever. Too many steps: it does not end. A failure ends the execution where it
 //            stands; its stacks are given up, and what lies on them is not destroyed.
@@ -45,6 +51,7 @@ struct settings {
     std::size_t max_steps = 20'000;    // of an execution
     std::size_t buffer = 8;            // stores that a buffer holds
     bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
+    bool whole = false;                // a whole program: see Time and Whole
 };
 
 class world final : public platform::simulation {
@@ -70,11 +77,22 @@ public:
         std::vector<choice> choices;
     };
     outcome execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story);
+    // Of a whole program: up to prepared(), and from there to the end, once. What is to hold while nobody can do anything says
+    // what is wrong, or nothing; it runs outside of the simulation.
+    using quiet_check = std::function<std::string()>;
+    outcome prepare(std::vector<thread_body> threads, std::vector<named> names, quiet_check when_quiet);
+    outcome go_on(strategy& s, std::string* story);
 
     // Called by virtual threads.
     void require(bool condition, std::string_view what);
     void plain_access(const void* at, bool writes, const char* name, const std::source_location& where);
     unsigned current_thread() const noexcept { return current_; }
+    // Nobody else can do anything until time passes. The first time: executions begin here.
+    void prepared();
+    // In a call of the kernel's for so long.
+    void sleep_in_kernel(std::int64_t ns);
+    // Computes for so long.
+    void compute(std::int64_t ns);
 
     std::uint64_t load(const void* at, unsigned size, std::memory_order order, const std::source_location& where) override;
     void store(void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) override;
@@ -93,6 +111,12 @@ public:
     std::int64_t now_ns() noexcept override { return now_ns_; }
     int thread_id() noexcept override { return 1000 + static_cast<int>(current_); }
     int start_thread(void* (*entry)(void*), void* argument) noexcept override;
+    void name_thread(const char* name) noexcept override { me().name = name; }
+    thread_look look_at(int thread_id) noexcept override;
+    unsigned count_threads() noexcept override;
+    unsigned cpus() noexcept override { return 2; }
+    int current_cpu() noexcept override { return static_cast<int>(current_ % cpus()); }
+    void send_signal(int thread_id, int signal) noexcept override;
     [[noreturn]] void failed(std::string_view what) noexcept override;
 
 private:
@@ -113,6 +137,11 @@ private:
         bool timed_out = false;
         std::uint64_t paused_at = ~std::uint64_t{0};  // the number of writes at its last pause
         std::vector<std::uintptr_t> looked_at;        // since then
+        std::int64_t pauses_until_ns = 0, pause_ns = 0;  // whole programs: the wait for others ends by itself
+        std::int64_t cpu_ns = 0;
+        std::uint64_t slept = 0;
+        bool computes = false;                        // compute(): it does not wait for others
+        bool may_stay = false;                        // started by others: need not end
         std::vector<std::byte> variables;
     };
 
@@ -135,6 +164,13 @@ private:
     void schedule();
     bool can_run(const virtual_thread& t) const noexcept;
     void collect();
+    void collect_times(bool others_can);
+    bool settle();
+    std::string what_is_wrong() const;
+    std::int64_t sleeps_until(const virtual_thread& t) const noexcept;
+    void end_sleep(unsigned thread);
+    bool is_over() const noexcept;
+    void pass_time(std::int64_t ns) noexcept;
     bool make_visible(unsigned thread);
     void switch_to(unsigned thread);
     void swap_variables(virtual_thread& from, virtual_thread& to) noexcept;
@@ -165,6 +201,10 @@ private:
     outcome outcome_;
     unsigned current_ = 0;
     bool inside_ = false;
+    bool preparing_ = false;
+    quiet_check when_quiet_;
+    std::int64_t wrong_since_ns_ = 0, jumped_ns_ = 0;
+    bool may_jump_ = false;
     std::uint64_t writes_ = 0, sleeps_ = 0;
     std::int64_t now_ns_ = 0;
     std::size_t told_ = 0;

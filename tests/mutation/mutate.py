@@ -7,7 +7,7 @@ SOURCE is the project, BUILD a build of its preset `sim`. The mutations are data
 
     [what is taken out]
     file  src/platform/lock.cpp
-    old   a part of one line, which stands in the file once
+    old   a part of one line, which stands in the file once; of several, with \\n for the end of each
     new   what stands there instead; missing: nothing
     case  the cases that must fail, by how their names begin, separated by blanks
     with  other files that are compiled again, because they include this one; separated by blanks
@@ -53,7 +53,7 @@ def read_mutations(folder):
                 key, _, value = line.partition(" ")
                 if key not in KEYS or not mutations:
                     raise Fault(f"{name}:{number}: not a line of a mutation: {line}")
-                mutations[-1][key] = value.strip()
+                mutations[-1][key] = value.strip().replace(r"\n", "\n") if key in ("old", "new") else value.strip()
     for m in mutations:
         for key in ("file", "old", "case"):
             if not m.get(key):
@@ -83,9 +83,12 @@ class Build:
                 if "sim_cases" in entry["command"] or "/src/" in entry["file"]:
                     self.commands.setdefault(os.path.relpath(entry["file"], self.source), entry)
         self.library = os.path.join(self.build, "libdunlin.a")
-        main = self.commands["tests/sim/cases.cpp"]
-        words = shlex.split(main["command"])
-        self.main = os.path.join(main["directory"], words[words.index("-o") + 1])
+        self.shared = [self.object_of("tests/sim/cases.cpp"), self.object_of("tests/sim/whole.cpp")]
+
+    def object_of(self, unit):
+        entry = self.commands[unit]
+        words = shlex.split(entry["command"])
+        return os.path.join(entry["directory"], words[words.index("-o") + 1])
 
     def compile(self, unit, overlay):
         entry = self.commands.get(unit)
@@ -109,7 +112,7 @@ class Build:
         return output
 
     def link(self, objects, program):
-        words = ["g++", "-o", program, *objects, self.main, self.library, "-lpthread"]
+        words = ["g++", "-o", program, *objects, *self.shared, self.library, "-lpthread"]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode != 0:
             raise Fault(f"cannot be linked:\n{done.stderr[-2000:]}")
@@ -124,11 +127,15 @@ def try_mutation(build, mutation):
         os.makedirs(os.path.dirname(path))
         with open(path, "w", encoding="utf-8") as file:
             file.write(changed(build.source, mutation))
-        units = case_files(mutation) + mutation["with"].split()
+        units, cases = mutation["with"].split(), case_files(mutation)
         if mutation["file"].endswith(".cpp"):
             units.append(mutation["file"])
+            objects = [build.object_of(u) for u in cases]  # what they include is as it was
+        else:
+            units += cases
+            objects = []
         program = os.path.join(overlay, "cases")
-        build.link([build.compile(u, overlay) for u in sorted(set(units))], program)
+        build.link(objects + [build.compile(u, overlay) for u in sorted(set(units))], program)
         words = [program, "--quiet", *mutation["case"].split()]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=CASE_SECONDS)
@@ -148,7 +155,7 @@ def main():
     parser.add_argument("source")
     parser.add_argument("build")
     parser.add_argument("--sample", type=int, help="only so many, spread over the list")
-    parser.add_argument("--only", help="those whose name or file contains this")
+    parser.add_argument("--only", help="those whose name, file or list contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     build = Build(arguments.source, arguments.build)
@@ -156,7 +163,7 @@ def main():
     for m in mutations:
         changed(build.source, m)  # all can be made, whichever are tried
     if arguments.only:
-        mutations = [m for m in mutations if arguments.only in m["name"] or arguments.only in m["file"]]
+        mutations = [m for m in mutations if any(arguments.only in m[key] for key in ("name", "file", "at"))]
     if arguments.sample:
         step = max(1, len(mutations) // arguments.sample)
         mutations = mutations[::step][:arguments.sample]

@@ -1,12 +1,15 @@
-// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..." --model tso|cxx] NAME...: explores the cases whose names begin so.
+// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..." --model sequential|tso|cxx] NAME...: explores the cases whose names begin so.
 // Prints a line for each way of exploring one, and the story of the first failure. 0: all hold; 1: one fails; 2: misuse.
 #include "sim/cases.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <sys/personality.h>
+#include <unistd.h>
 
 namespace dunlin::sim_cases {
 
@@ -40,7 +43,7 @@ std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim
 
 namespace {
 
-const char* const orders[] = {"random", "pct", "round robin", "every order"};
+const char* const orders[] = {"random", "pct", "round robin", "every order", "delayed"};
 const char* const models[] = {"sequential", "tso", "cxx"};
 
 struct arguments {
@@ -52,7 +55,7 @@ struct arguments {
 };
 
 [[noreturn]] void misuse(const char* what) {
-    std::fprintf(stderr, "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES --model tso|cxx] NAME...\n", what);
+    std::fprintf(stderr, "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES --model sequential|tso|cxx] NAME...\n", what);
     std::exit(2);
 }
 
@@ -75,8 +78,9 @@ arguments read_arguments(int argc, char** argv) {
             a.replay = value();
         } else if (word == "--model") {
             const std::string_view model = value();
-            if (model != "tso" && model != "cxx") misuse("a model is tso or cxx");
-            a.model = model == "tso" ? sim::memory::tso : sim::memory::cxx;
+            const auto* const found = std::find(std::begin(models), std::end(models), model);
+            if (found == std::end(models)) misuse("a model is sequential, tso or cxx");
+            a.model = static_cast<sim::memory>(found - std::begin(models));
         } else if (word.starts_with("--")) {
             misuse("unknown option");
         } else {
@@ -130,7 +134,9 @@ int main_of(const arguments& a) {
         if (!wanted(a, c)) continue;
         found = true;
         if (a.replay != nullptr) {
-            const sim::result r = sim::replay({.model = a.model}, sim::choices_in(a.replay), c.build);
+            sim::options o = c.runs.front();
+            o.model = a.model;
+            const sim::result r = sim::replay(o, sim::choices_in(a.replay), c.build);
             std::printf("%s%s\n", r.story.c_str(), r.failure.c_str());
             return !r.holds();
         }
@@ -149,7 +155,15 @@ int main_of(const arguments& a) {
 
 }  // namespace dunlin::sim_cases
 
+// What a whole program does depends on its addresses: locks are taken in their order. The same in each process.
+static void use_the_same_addresses(char** argv) {
+    const int now = personality(0xffffffff);
+    if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) == -1) return;
+    execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char** argv) {
+    use_the_same_addresses(argv);
     try {
         return dunlin::sim_cases::main_of(dunlin::sim_cases::read_arguments(argc, argv));
     } catch (const std::exception& e) {

@@ -1,0 +1,217 @@
+// whole.cpp - what only whole programs have: a beginning that is prepared, time that passes, looks at threads.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "sim/world.h"
+
+namespace dunlin::sim {
+
+namespace {
+
+constexpr std::size_t steps_between_jumps = 64;
+constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
+constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
+// Those who wait for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in all.
+constexpr std::int64_t may_be_wrong_ns = 20'000'000;
+constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
+constexpr int first_thread_id = 1000;
+
+// Outside of the simulation as long as this lives.
+class outside {
+public:
+    outside() noexcept : before_(std::exchange(platform::checker_of_thread, nullptr)) {}
+    ~outside() { platform::checker_of_thread = before_; }
+    outside(const outside&) = delete;
+
+private:
+    platform::access_checker* before_;
+};
+
+// In the preparation everybody goes on for as long as he can.
+class one_after_the_other final : public strategy {
+public:
+    bool begin() override { return true; }
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override {
+        std::size_t best = 0;
+        for (std::size_t i = 0; i < possible.size(); ++i) {
+            if (possible[i].what.kind == step_kind::flush) return i;
+            if (possible[i].what == choice{step_kind::run, static_cast<std::uint8_t>(last)}) best = i;
+        }
+        return best;
+    }
+    unsigned pick_value(unsigned) override { return 0; }
+    void ended(std::size_t) override {}
+};
+
+}  // namespace
+
+// ---- from the preparation on ---------------------------------------------------------------------------------------
+
+world::outcome world::prepare(std::vector<thread_body> threads, std::vector<named> names, quiet_check when_quiet) {
+    one_after_the_other order;
+    preparing_ = true;
+    outcome o = execute(order, std::move(threads), std::move(names), nullptr);
+    if (preparing_ && o.failure.empty()) o.failure = "a case of a whole program has ended without prepared()";
+    when_quiet_ = std::move(when_quiet);
+    return o;
+}
+
+world::outcome world::go_on(strategy& s, std::string* story) {
+    outcome_ = {};
+    strategy_ = &s;
+    story_ = story;
+    told_ = 0;
+    current_ = max_threads;
+    inside_ = true;
+    platform::checker_of_thread = this;
+    schedule();
+    platform::checker_of_thread = nullptr;
+    inside_ = false;
+    return std::move(outcome_);
+}
+
+[[gnu::noinline]] void world::prepared() {
+    step({action::settle, true, false, false, no_place, std::source_location::current()});
+    if (!std::exchange(preparing_, false)) return;
+    virtual_thread& t = me();
+    t.next = {action::resume, false, false, false, no_place, std::source_location::current()};
+    swap_variables(t, outside_thread_);
+    current_ = max_threads;
+    stack::switch_context(&t.context, &outside_);
+}
+
+bool world::is_over() const noexcept {
+    return std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->is == condition::ended || t->may_stay; });
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+void world::pass_time(std::int64_t ns) noexcept {
+    now_ns_ += ns;
+    me().cpu_ns += ns;
+}
+
+// 0: only others can end it.
+std::int64_t world::sleeps_until(const virtual_thread& t) const noexcept {
+    if (t.is == condition::asleep) return t.deadline_ns == never_ns ? 0 : t.deadline_ns;
+    if (t.is == condition::ready && t.next.what == action::wait && t.paused_at == writes_) return t.pauses_until_ns;
+    return 0;
+}
+
+void world::collect_times(bool others_can) {
+    std::int64_t earliest = 0;
+    std::uint8_t first = 0;
+    may_jump_ = false;
+    bool spins = false, due = false;
+    for (std::uint8_t i = 0; i < threads_.size(); ++i) {
+        const virtual_thread& t = *threads_[i];
+        const std::int64_t until = sleeps_until(t);
+        if (until == 0) continue;
+        if (until <= now_ns_ && t.is == condition::asleep) {
+            due = true;
+            possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
+            continue;
+        }
+        spins = spins || (t.is == condition::ready && !t.computes);
+        if (earliest != 0 && until >= earliest) continue;
+        earliest = until;
+        first = i;
+    }
+    if (due) return;
+    if (others_can) {
+        const std::int64_t jump = earliest - now_ns_;
+        const bool may_jump = outcome_.steps % steps_between_jumps == 0 && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
+                              jumped_ns_ + jump <= all_jumps_ns &&
+                              std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->memory.buffer.empty(); });
+        if (may_jump) possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});
+        may_jump_ = may_jump;
+        return;
+    }
+    if (!spins && settle()) return;
+    if (earliest == 0 || !outcome_.failure.empty()) return;
+    if (earliest - now_ns_ > longest_ns) outcome_.failure = "nothing happens for ten minutes";
+    possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});
+}
+
+std::string world::what_is_wrong() const {
+    if (!when_quiet_ || preparing_) return {};
+    const outside here;
+    return when_quiet_();
+}
+
+// Nobody can do anything until time passes. True: somebody has waited for just that.
+bool world::settle() {
+    for (std::uint8_t i = 0; i < threads_.size(); ++i) {
+        const virtual_thread& t = *threads_[i];
+        if (t.is != condition::ready || t.next.what != action::settle) continue;
+        possible_.push_back({{step_kind::run, i}, true, true, false, no_place});
+        return true;
+    }
+    const std::string wrong = what_is_wrong();
+    if (wrong.empty()) {
+        wrong_since_ns_ = 0;
+    } else if (wrong_since_ns_ == 0) {
+        wrong_since_ns_ = now_ns_;
+    } else if (now_ns_ - wrong_since_ns_ > may_be_wrong_ns) {
+        outcome_.failure = wrong;
+    }
+    return false;
+}
+
+void world::end_sleep(unsigned thread) {
+    virtual_thread& t = *threads_[thread];
+    const bool asleep = t.is == condition::asleep;
+    const std::int64_t before = now_ns_;
+    now_ns_ = std::max(now_ns_, asleep ? t.deadline_ns : t.pauses_until_ns);
+    if (may_jump_) jumped_ns_ += now_ns_ - before;
+    if (story_ != nullptr) {
+        tell_of(thread, t.next.where, asleep ? "has slept until its deadline" : "has waited for a while");
+    }
+    t.timed_out = true;
+    t.is = condition::ready;
+    t.sleeps_on = 0;
+}
+
+void world::sleep_in_kernel(std::int64_t ns) {
+    const std::uint32_t nothing = 0;
+    futex_wait(&nothing, 0, now_ns_ + ns, std::source_location::current());
+}
+
+// Others go on meanwhile; its time is that of a CPU.
+void world::compute(std::int64_t ns) {
+    issue_point(std::source_location::current());
+    virtual_thread& t = me();
+    t.computes = true;
+    for (const std::int64_t until = t.cpu_ns + ns; t.cpu_ns < until;) {
+        const std::int64_t before = now_ns_;
+        t.paused_at = writes_;
+        t.pauses_until_ns = now_ns_ + (until - t.cpu_ns);
+        step({action::wait, false, false, false, no_place, std::source_location::current()});
+        t.cpu_ns += now_ns_ - before;
+    }
+    t.computes = false;
+    t.paused_at = ~std::uint64_t{0};
+}
+
+// ---- what the kernel tells -----------------------------------------------------------------------------------------
+
+platform::simulation::thread_look world::look_at(int thread_id) noexcept {
+    const auto number = static_cast<std::size_t>(thread_id - first_thread_id);
+    if (number >= threads_.size()) return {};
+    step({action::load, true, true, false, no_place, std::source_location::current()});
+    const virtual_thread& t = *threads_[number];
+    return {t.is == condition::ready || t.is == condition::at_barrier, t.cpu_ns, t.slept};
+}
+
+unsigned world::count_threads() noexcept {
+    const auto lives = [](const auto& t) { return t->is != condition::ended; };
+    return static_cast<unsigned>(std::count_if(threads_.begin(), threads_.end(), lives));
+}
+
+// None arrives: the runtime must hold without (preempt.h, Protocol).
+void world::send_signal(int thread_id, int) noexcept {
+    if (story_ != nullptr) tell(std::source_location::current(), "sends a signal to thread " + std::to_string(thread_id - first_thread_id));
+}
+
+}  // namespace dunlin::sim

@@ -1,0 +1,50 @@
+// The end of run() (sched/retire.cpp): goroutines are left in every state, and another run() follows.
+#include "sim/whole.h"
+
+namespace {
+
+using namespace dunlin;
+using namespace dunlin::sim_cases;
+
+void run_again() {
+    int sum = 0;
+    dunlin::run({.max_procs = 2}, [&sum] {
+        chan<int> c;
+        go([c] { c.send(1); });
+        sum = *c.recv();
+    });
+    sim::require(sum == 1, "a later run() does not work");
+}
+
+const add waiting{"ends/some_wait", drawn(400), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
+    chan<int> c;
+    go([c] { c.send(1); });
+    go([] { sleep_for(std::chrono::microseconds(30)); });
+    go([] { sleep_for(std::chrono::hours(1)); });
+}, .afterwards = run_again})};
+
+const add computing{"ends/some_compute", drawn(400), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
+    go([] {
+        for (;;) {
+            sim::compute(100 * us);
+            yield();
+        }
+    });
+    sim::compute(10 * us);
+}, .afterwards = run_again})};
+
+const add blocked{"ends/some_block", drawn(400), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
+    go([] { blocking([] { sim::sleep_in_kernel(ms); }); });
+    yield();
+}, .afterwards = run_again})};
+
+const add waited_for{"ends/waited_for", drawn(300), whole({.prepares_itself = true, .at_end = leftovers::wait, .main = [] {
+    sim::prepared();
+    go([] { sleep_for(std::chrono::microseconds(300)); });
+    go([] { sim::compute(20 * us); });
+}, .afterwards = run_again})};
+
+}  // namespace

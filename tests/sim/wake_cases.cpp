@@ -1,0 +1,165 @@
+// The wake protocol (sched/wake.h), the sleep for timers (sched/find_work.cpp) and the making of threads, in whole programs.
+#include "platform/clock.h"
+#include "sim/whole.h"
+
+namespace {
+
+using namespace dunlin;
+using namespace dunlin::sim_cases;
+
+// What `count` goroutines have done.
+struct tally {
+    platform::atomic<int> done{0};
+    void note() { done.fetch_add(1); }
+};
+
+// What was started comes to run although the one that has started it goes on.
+sim::case_function spread(bool monitor_sleeps, bool has_threads) {
+    return whole({.has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .main = [] {
+        platform::atomic<int> began{0};
+        wait_group g;
+        g.go([&] { began.fetch_add(1); });
+        sim::compute(60 * ms);
+        sim::require(began.load() == 1, "nobody has come for a goroutine while a processor was idle");
+        g.wait();
+    }});
+}
+const add spreads_with_monitor{"wake/spread_monitor_sleeps", drawn(300), spread(true, true)};
+const add spreads_without_threads{"wake/spread_no_threads", drawn(300), spread(false, false)};
+
+// The same where no monitor comes to help, while the other machine retires after each of them.
+const add submits{"wake/submit_and_retire", drawn(1'000), whole({.prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    for (int i = 0; i < 4; ++i) {
+        g.go([&] { began.fetch_add(1); });
+        sim::compute(i * us);
+    }
+    sim::compute(60 * ms);
+    sim::require(began.load() == 4, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// Two that start others and yield, and machines that retire between them.
+const add retirers{"wake/retire_and_start", drawn(600), whole({.prepares_itself = true, .main = [] {
+    wait_group g;
+    sim::prepared();
+    for (int k = 0; k < 2; ++k) {
+        g.go([&g] {
+            own_value own;
+            for (int i = 0; i < 3; ++i) {
+                own.touch();
+                g.go([] { sim::compute(us); });
+                sim::compute(2 * us);
+                own.touch();
+                yield();
+            }
+        });
+    }
+    own_value own;
+    own.touch();
+    g.wait();
+    own.touch();
+}})};
+
+// Three processors: two machines retire at once.
+const add three{"wake/three_processors", drawn(500), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    for (int i = 0; i < 5; ++i) {
+        g.go([&] { began.fetch_add(1); });
+    }
+    sim::compute(60 * ms);
+    sim::require(began.load() == 5, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// A plain thread starts goroutines, and wakes one, while the machines come and go.
+const add outside{"wake/from_outside", drawn(600), [](sim::scenario& s) {
+    auto& c = s.make<chan<int>>("channel", 1);
+    auto& t = s.make<tally>("tally");
+    whole({.prepares_itself = true, .main = [&c, &t] {
+        sim::prepared();
+        let_plain_threads_begin();
+        int sum = 0;
+        for (int i = 0; i < 4; ++i) sum += c.recv().value_or(100);
+        sim::require(sum == 4 && t.done.load() == 2, "a value is lost or doubled");
+    }, .plain_threads = {[&c, &t] {
+        for (int i = 0; i < 2; ++i) {
+            go([&c, &t] {
+                t.note();
+                c.send(1);
+            });
+            c.send(1);
+        }
+    }}})(s);
+}};
+
+// Sleepers of different lengths: each is woken about when it wants to be.
+sim::case_function sleepers(bool monitor_sleeps) {
+    return whole({.monitor_sleeps = monitor_sleeps, .main = [] {
+        wait_group g;
+        const auto sleep = [](std::int64_t ns) {
+            own_value own;
+            own.touch();
+            const std::int64_t until = platform::now_ns() + ns;
+            sleep_for(std::chrono::nanoseconds(ns));
+            own.touch();
+            sim::require(platform::now_ns() >= until, "a sleep ends early");
+            sim::require(platform::now_ns() < until + 200 * ms, "a sleep ends late");
+        };
+        g.go([&] { sleep(3'000 * ms); });
+        g.go([&] {
+            sim::compute(us);
+            sleep(20 * us);
+            sleep(500 * ms);
+        });
+        sleep(10 * us);
+        g.wait();
+    }});
+}
+const add timers{"wake/timers", drawn(300), sleepers(false)};
+const add timers_without_monitor{"wake/timers_monitor_sleeps", drawn(300), sleepers(true)};
+
+// A plain thread arms a timer, earlier than the one that a machine sleeps for, or is about to.
+sim::case_function timer_from_outside(bool all_asleep) {
+    return [=](sim::scenario& s) {
+        auto& done = s.make<chan<int>>("channel", 1);
+        whole({.prepares_itself = true, .main = [&done, all_asleep] {
+            go([] { sleep_for(std::chrono::hours(1)); });
+            sleep_for(std::chrono::microseconds(10));
+            if (!all_asleep) sim::prepared();
+            let_plain_threads_begin();
+            const std::int64_t begin = platform::now_ns();
+            sim::require(done.recv() == 1, "the wrong value");
+            sim::require(platform::now_ns() < begin + 900 * ms, "what a plain thread has asked for comes late");
+        }, .plain_threads = {[&done, all_asleep] {
+            if (all_asleep) {
+                sim::sleep_in_kernel(400 * ms);
+                sim::prepared();
+            }
+            after_func(std::chrono::microseconds(50), [&done] { done.send(1); });
+        }}})(s);
+    };
+}
+const add timer_outside{"wake/timer_from_outside", drawn(800), timer_from_outside(false)};
+const add timer_outside_asleep{"wake/timer_from_outside_asleep", drawn(300), timer_from_outside(true)};
+
+// A goroutine arms one on its way to sleep, while another machine is on its own.
+const add timer_earlier{"wake/timer_earlier", drawn(700), whole({.prepares_itself = true, .main = [] {
+    linger();
+    wait_group g;
+    g.go([] { sleep_for(std::chrono::milliseconds(1500)); });
+    sim::prepared();
+    yield();
+    const std::int64_t begin = platform::now_ns();
+    sleep_for(std::chrono::microseconds(40));
+    sim::require(platform::now_ns() < begin + 200 * ms, "a sleep ends late");
+    g.wait();
+}})};
+
+}  // namespace

@@ -1,0 +1,103 @@
+#include "sim/whole.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "sched/event_source.h"
+#include "sched/hooks.h"
+#include "sched/lifetime.h"
+#include "sched/machine.h"
+#include "sched/wake.h"
+
+namespace dunlin::sim_cases {
+
+namespace {
+
+using sched::the_scheduler;
+
+// W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose wake is left
+// to the monitor.
+std::string who_is_forgotten() {
+    const sched::scheduler& s = the_scheduler;
+    const std::uint32_t word = s.idle_and_spinning.load();
+    if (s.stopping.load()) return {};
+    if (sched::spinning_count(word) != 0) return "a machine is counted as searching, and none does";
+    if (sched::idle_count(word) == 0) return {};
+    if (s.global_size.load() != 0) return "a goroutine waits in the global queue while a processor is idle";
+    const bool attentive = s.monitor_attentive.load();
+    for (std::uint32_t i = 0; i < s.procs_made.load(); ++i) {
+        const sched::processor* p = s.processor_at(i);
+        const bool owed = attentive && sched::has_short_turns(p);
+        if (p->queue.size() >= sched::short_queue || (p->queue.size() != 0 && !owed)) {
+            return "a goroutine waits in a queue while a processor is idle";
+        }
+        if (p->run_next.load() != nullptr && !owed) return "a goroutine waits in run_next while a processor is idle";
+    }
+    return {};
+}
+
+constinit platform::atomic<std::uint32_t> begun{0};
+
+void make_threads(unsigned max_procs) {
+    dunlin::run({.max_procs = max_procs}, [] {
+        task_group g;
+        for (int i = 0; i < 3; ++i) {
+            g.go([] { sim::compute(20 * us); });
+        }
+        g.wait();
+    });
+}
+
+}  // namespace
+
+std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
+    std::vector<sim::options> runs;
+    const auto add = [&](sim::order o, sim::memory m, std::size_t so_many) {
+        runs.push_back({.order = o, .model = m, .executions = so_many, .depth = 3, .max_steps = max_steps, .whole = true});
+    };
+    add(sim::order::delayed, sim::memory::tso, executions);
+    add(sim::order::pct, sim::memory::tso, executions);
+    add(sim::order::random, sim::memory::tso, executions / 2);
+    add(sim::order::delayed, sim::memory::sequential, executions / 2);
+    add(sim::order::pct, sim::memory::sequential, executions / 2);
+    return runs;
+}
+
+void let_plain_threads_begin() {
+    begun.store(1);
+    platform::futex_wake(begun, 1 << 20);
+}
+
+void linger() {
+    wait_group g;
+    g.go([] {});
+    sim::compute(60 * ms);
+    g.wait();
+}
+
+sim::case_function whole(program p) {
+    return [p](sim::scenario& s) {
+        s.thread("run", [p] {
+            sched::start_runtime();
+            sched::hooks.deadlock = []() noexcept { sim::require(false, "a deadlock is reported"); };
+            if (p.has_threads) make_threads(p.max_procs);
+            if (p.monitor_sleeps) sim::sleep_in_kernel(400 * ms);
+            if (!p.prepares_itself) {
+                sim::prepared();
+                let_plain_threads_begin();
+            }
+            dunlin::run({.max_procs = p.max_procs, .at_end = p.at_end}, p.main);
+            if (p.afterwards) p.afterwards();
+        });
+        for (std::size_t i = 0; i < p.plain_threads.size(); ++i) {
+            s.thread("plain " + std::to_string(i + 1), [p, i] {
+                while (begun.load() == 0) platform::futex_wait(begun, 0);
+                p.plain_threads[i]();
+            });
+        }
+        s.when_quiet(who_is_forgotten);
+    };
+}
+
+}  // namespace dunlin::sim_cases

@@ -1,0 +1,47 @@
+// whole.h - whole programs as cases: the real run() on virtual threads (docs/decisions/048-whole-programs.md).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <dunlin/dunlin.hpp>
+
+#include "sim/cases.h"
+
+namespace dunlin::sim_cases {
+
+inline constexpr std::int64_t us = 1'000, ms = 1'000'000;
+
+struct program {
+    unsigned max_procs = 2;
+    bool has_threads = true;          // an earlier run() has made some
+    bool monitor_sleeps = false;      // nothing has been done for a while
+    bool prepares_itself = false;     // main calls sim::prepared(), and lets the plain threads begin
+    leftovers at_end = leftovers::stop;
+    std::function<void()> main;
+    std::vector<std::function<void()>> plain_threads = {};  // begin when main may
+    std::function<void()> afterwards = {};                  // on the thread that has called run()
+};
+
+sim::case_function whole(program p);
+
+void let_plain_threads_begin();
+// The goroutine is one that goes on after it has started others, and the monitor is not attentive to it (sched/turns.h, wake.h):
+// what it starts from here on is work for others at once. The other machines are asleep.
+void linger();
+
+// What a goroutine has on its stack: wherever it goes on, it finds what it has left.
+class own_value {
+public:
+    void touch() { n_.set(n_.get() + 1); }
+    int touched() const { return n_.get(); }
+
+private:
+    sim::variable<int> n_{0, "what a goroutine has on its stack"};
+};
+
+// Drawn orders, so many of each, sequential and TSO.
+std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
+
+}  // namespace dunlin::sim_cases
