@@ -24,6 +24,10 @@ FRAMES = {
         "dunlin::go([address] {", "}); clients.get();", {'":8080"': "address", "30s": "300ms"}),
     "run_options{.stack_size = dunlin::dense_stack_size}": ("auto o = dunlin::", "; check(o.stack_size == 239 * 1024);", {}),
     "run_options{.at_end = dunlin::leftovers::wait}": ("auto o = dunlin::", "; check(o.at_end != dunlin::leftovers::stop);", {}),
+    # docs/debugging.md
+    "dunlin::runtime::set_block_profile_rate(10us);": (
+        "", "check(block && mutex && block.tellp() > 0); block.close(); mutex.close();"
+        "std::remove(\"block.pb\"); std::remove(\"mutex.pb\");", {}),
     # docs/libraries.md
     "dunlin::os_thread_lock wired;": ("", "", {}),
     # docstrings
@@ -71,6 +75,7 @@ PREAMBLE = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <dunlin/dunlin.hpp>
