@@ -135,6 +135,22 @@ struct dump_options {
 /// dump(out) is the one with dump_options().
 DUNLIN_API void dump(std::ostream& out, const dump_options& options);
 
+/// A goroutine that can never go on.
+struct leak {
+    std::uint64_t id = 0;
+    std::string name;
+    std::string state;          ///< what it waits for, as dumps say it: "chan receive (nil chan)"
+    std::string why;            ///< why it is certain
+    std::chrono::nanoseconds waited{0};
+    std::string waits_at, created_at;
+};
+
+/// Goroutines of which it is certain that they can never go on: they wait without a limit for a nil channel or in a
+/// select that has none but those, or for the end of one of these. No false alarm; but who waits for a channel that
+/// nobody will use any more, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers.
+/// Stops the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
+DUNLIN_API std::vector<leak> leaks();
+
 /// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and
 /// their like. `text`: as Go's profiles for people (what they call debug 1).
 enum class profile_format : unsigned char { pprof, text };

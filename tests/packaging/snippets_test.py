@@ -28,6 +28,7 @@ FRAMES = {
     "dunlin::runtime::set_block_profile_rate(10us);": (
         "", "check(block && mutex && block.tellp() > 0); block.close(); mutex.close();"
         "std::remove(\"block.pb\"); std::remove(\"mutex.pb\");", {}),
+    "const dunlin::testing::no_leaks guard(": ("\n#define ADD_FAILURE() std::cerr\n", "", {}),
     # docs/libraries.md
     "dunlin::os_thread_lock wired;": ("", "", {}),
     # docstrings
@@ -42,6 +43,8 @@ FRAMES = {
     "auto ctx = with_cancel(parent); ctx.cancel();": (
         "using namespace dunlin; const context parent = context::background();", "check(ctx.is_done());", {}),
     "auto [r, w] = dunlin::fs::pipe();": ("", "w.write_all(\"x\"); char c; check(r.read_some(&c, 1) == 1);", {}),
+    "run_options{.report_leaks = true}": ("auto o = dunlin::", "; check(o.report_leaks);", {}),
+    "dunlin::testing::no_leaks guard(": ("\n#define ADD_FAILURE() std::cerr\n", "", {}),
     "go_options{.name = \"reader\"}": ("auto o = dunlin::", "; check(o.name == \"reader\");", {}),
     "process_environment{{\"HOME\", \"/\"}}": ("const auto e = dunlin::", "; check(!e.empty());", {}),
     "select(on_send(c, std::move(v)), ...)": (
@@ -76,9 +79,11 @@ PREAMBLE = r"""
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <dunlin/dunlin.hpp>
+#include <dunlin/testing.hpp>
 using namespace std::chrono_literals;
 static void check_that(bool so, const char* what) {
     if (so) return;
