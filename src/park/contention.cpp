@@ -47,10 +47,14 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
     ns_ += b.charge(address, platform::now_ns());
 }
 
+// A counter goes into the runtime, and may come out of it on another thread: errno's address must not be kept over that.
+[[gnu::noinline]] static int errno_here() noexcept { return errno; }
+[[gnu::noinline]] static void set_errno_here(int value) noexcept { errno = value; }
+
 [[gnu::noinline]] void unlock_charge::tell() const noexcept {
-    const int kept = errno;
+    const int kept = errno_here();
     if (const contention_counter* c = unlocks_counter.load(std::memory_order_acquire)) c->made_wait(ns_);
-    errno = kept;
+    set_errno_here(kept);
 }
 
 [[gnu::noinline]] void waiter::wait_counted() noexcept {
@@ -62,9 +66,9 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
 }
 
 [[gnu::noinline]] void waiter::count_wait(sched::wait_reason reason, std::int64_t ns) noexcept {
-    const int kept = errno;
+    const int kept = errno_here();
     if (const contention_counter* c = waits_counter.load(std::memory_order_acquire)) c->waited(reason, ns);
-    errno = kept;
+    set_errno_here(kept);
 }
 
 }  // namespace dunlin::park

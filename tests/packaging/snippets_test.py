@@ -29,6 +29,8 @@ FRAMES = {
         "", "check(block && mutex && block.tellp() > 0); block.close(); mutex.close();"
         "std::remove(\"block.pb\"); std::remove(\"mutex.pb\");", {}),
     "const dunlin::testing::no_leaks guard(": ("\n#define ADD_FAILURE() std::cerr\n", "", {}),
+    "const dunlin::debug::server page =": (
+        "", "check(page.url() != \"\");", {"127.0.0.1:6060": "127.0.0.1:0"}),
     # docs/libraries.md
     "dunlin::os_thread_lock wired;": ("", "", {}),
     # docstrings
@@ -82,6 +84,7 @@ PREAMBLE = r"""
 #include <iostream>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <dunlin/debug.hpp>
 #include <dunlin/dunlin.hpp>
 #include <dunlin/testing.hpp>
 using namespace std::chrono_literals;
