@@ -3,7 +3,7 @@ include_guard(GLOBAL)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dunlin")
 
-install(TARGETS dunlin EXPORT dunlinTargets
+install(TARGETS dunlin dunlin_debug EXPORT dunlinTargets
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
@@ -54,6 +54,8 @@ cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FU
 list(JOIN DUNLIN_SANITIZE_FLAGS " " pc_flags)
 configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin.pc.in" "${PROJECT_BINARY_DIR}/dunlin.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/dunlin.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-debug.pc.in" "${PROJECT_BINARY_DIR}/dunlin-debug.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/dunlin-debug.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 if(TARGET dunlin_tls)
     configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-tls.pc.in" "${PROJECT_BINARY_DIR}/dunlin-tls.pc" @ONLY)
     install(FILES "${PROJECT_BINARY_DIR}/dunlin-tls.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -1,6 +1,17 @@
 # What is made only where another library is installed: dunlin::tls (OpenSSL 3), dunlin::nats (libnats), and examples and tests that use it or Boost.Beast. The library itself needs none.
 include_guard(GLOBAL)
 
+# A library of its own, so that programs which do not ask for it have nothing that listens; it needs no other library.
+file(GLOB debug_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/debug/*.cpp")
+dunlin_library(dunlin_debug "" "${debug_sources}")
+add_library(dunlin::debug ALIAS dunlin_debug)
+target_link_libraries(dunlin_debug PUBLIC dunlin)
+set_target_properties(dunlin_debug PROPERTIES EXPORT_NAME debug VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
+    set_target_properties(dunlin_debug PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it
+endif()
+
 if(NOT DUNLIN_TLS MATCHES "^(ON|OFF|AUTO)$")
     message(FATAL_ERROR "dunlin: DUNLIN_TLS=${DUNLIN_TLS}: expected ON, OFF or AUTO")
 endif()
@@ -66,6 +77,8 @@ function(dunlin_wants name possible libraries)
         set(wanted dunlin_beast)
     elseif(name MATCHES "^tls(_|$)")
         set(wanted dunlin_tls)
+    elseif(name STREQUAL "debug")
+        set(wanted dunlin_debug)
     elseif(name MATCHES "^nats(_|$)")
         set(wanted dunlin_nats)
     endif()

@@ -3,6 +3,7 @@
 
 #include <dunlin/config.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
@@ -141,11 +142,54 @@ struct dump_options {
 /// dump(out) is the one with dump_options().
 DUNLIN_API void dump(std::ostream& out, const dump_options& options);
 
-/// Writes how many goroutines have which stack, in the format of pprof (not compressed), for `go tool pprof`,
-/// speedscope and their like. Samples have the goroutines' labels, and two more: `state` (what dumps say: "running",
-/// "chan receive") and, of those that have one, `name`.
-/// Which stacks are known: as for dump(). Stops the world while it looks, as dump(). From goroutines and plain threads.
-/// Throws std::bad_alloc.
-DUNLIN_API void goroutine_profile(std::ostream& out);
+/// A goroutine that can never go on.
+struct leak {
+    std::uint64_t id = 0;
+    std::string name;
+    std::string state;          ///< what it waits for, as dumps say it: "chan receive (nil chan)"
+    std::string why;            ///< why it is certain
+    std::chrono::nanoseconds waited{0};
+    std::string waits_at, created_at;
+};
+
+/// Goroutines of which it is certain that they can never go on: they wait without a limit for a nil channel or in a
+/// select that has none but those, or for the end of one of these. No false alarm; but one that waits for a channel which
+/// is not used any more, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers.
+/// Stops the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
+DUNLIN_API std::vector<leak> leaks();
+
+/// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and
+/// their like. `text`: as Go's profiles for people (what they call debug 1).
+enum class profile_format : unsigned char { pprof, text };
+
+/// Writes how many goroutines have which stack. Samples have the goroutines' labels, and two more: `state` (what dumps
+/// say: "running", "chan receive") and, of those that have one, `name`. Which stacks are known: as for dump(). Stops
+/// the world while it looks, as dump(). From goroutines and plain threads. Throws std::bad_alloc.
+DUNLIN_API void goroutine_profile(std::ostream& out, profile_format format = profile_format::pprof);
+
+/// Switches the profile of waits on: about one wait is counted for each `rate` of time waited, 1 ns: each wait; zero
+/// or less: off, as it is at first. A shorter wait counts with the probability of its length / `rate`, and then for as
+/// many as it stands for, as in Go's SetBlockProfileRate. Waits for channels, select, locks, condition variables,
+/// groups, semaphores, futures and tasks count, of goroutines and of plain threads, when they end; sleeping and
+/// waiting for descriptors do not. Costs while it is on: two readings of the clock a wait, and some microseconds for
+/// each that is counted. What has been counted stays. Throws std::bad_alloc.
+DUNLIN_API void set_block_profile_rate(std::chrono::nanoseconds rate);
+
+/// Writes what set_block_profile_rate() has had counted since the program began: how often (contentions) and how long
+/// (delay) who has waited where. Stacks begin with the program's function that waits; the label `reason` says for what
+/// ("chan receive", "sync.Mutex.Lock"), and goroutines have their own labels and `name`. Of more than 4096 different
+/// ones the others are counted together. From goroutines and plain threads. Throws std::bad_alloc.
+DUNLIN_API void block_profile(std::ostream& out, profile_format format = profile_format::pprof);
+
+/// Switches the profile of locks on: one in so many unlocks of a mutex or shared_mutex that others wait for is
+/// counted; 0: off, as it is at first. Returns what it was. Each is charged with what all who wait for that lock have
+/// waited since the unlock before it: so the profile shows who holds locks while others wait, as Go's
+/// SetMutexProfileFraction. What has been counted stays. Throws std::bad_alloc.
+DUNLIN_API unsigned set_mutex_profile_fraction(unsigned one_in);
+
+/// Writes what set_mutex_profile_fraction() has had counted, as block_profile() does: the stack is that of the unlock.
+/// A function that ends with the unlock (of its lock_guard) may be gone by then, optimised to a jump: its caller
+/// stands there unless it is compiled with -fno-optimize-sibling-calls.
+DUNLIN_API void mutex_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
 }  // namespace dunlin::runtime

@@ -174,7 +174,9 @@ enum class direction : bool { send, receive };
     }
     park::waiter w;
     w.enter();
-    w.prepare(d == direction::send ? sched::wait_reason::chan_send_nil : sched::wait_reason::chan_receive_nil, where);
+    // Not those of a wait for ever: a report may say of that one that it never ends.
+    using sched::wait_reason;
+    w.prepare(d == direction::send ? wait_reason::chan_send_nil_limited : wait_reason::chan_receive_nil_limited, where);
     switch (wait_limited(w, *limit)) {
     case end_of_wait::no_memory: throw std::bad_alloc();
     case end_of_wait::cancelled: return wait_outcome::cancelled;

@@ -26,8 +26,10 @@ alike::~alike() {
 void alike::add(const sched::goroutine& g, std::uint64_t key) noexcept {
     if (used_ == room_) return;
     member* const m = &members_[used_++];
-    const bool waits = g.state.load(std::memory_order_relaxed) == sched::goroutine_state::waiting && g.waits_since_ns != 0;
-    *m = {&g, nullptr, 1, waits ? g.waits_since_ns : never};
+    // A thread that is no machine may make it ready meanwhile.
+    const std::int64_t since_ns = g.waits_since_ns;
+    const bool waits = g.state.load(std::memory_order_relaxed) == sched::goroutine_state::waiting && since_ns != 0;
+    *m = {&g, nullptr, 1, waits ? since_ns : never};
     std::size_t at = key & mask_;
     while (groups_[at].first != nullptr && groups_[at].key != key) at = (at + 1) & mask_;  // half of the places stay free
     group& of = groups_[at];

@@ -125,17 +125,17 @@ struct counts {
 
 }  // namespace
 
-void write_goroutines(page& to, std::size_t at_most) noexcept {
+void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* filter) noexcept {
     allow_searches(1000);
     const sched::samples samples;
     const goroutine* self = sched::current_goroutine();
     const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, alike::never}, samples); };
     const auto for_each_other = [&](auto f) {
         sched::for_each_descriptor([&](const goroutine& g) {
-            if (&g != self && alive(g)) f(g);
+            if (&g != self && alive(g) && (filter == nullptr || filter->wanted(g, filter->with))) f(g);
         });
     };
-    if (self != nullptr) alone(*self);
+    if (self != nullptr && filter == nullptr) alone(*self);
     std::size_t others = 0;
     for_each_other([&](const goroutine&) { ++others; });
     alike groups(others);

@@ -49,13 +49,16 @@ void message::numbers(unsigned field, const std::vector<std::uint64_t>& values) 
     sub(field, packed);
 }
 
-profile::profile(std::string_view type, std::string_view unit) {
+profile::profile(const types& of_values) {
     text("");  // number 0 is the empty text
-    message what;
-    what.number(in_type::type, text(type));
-    what.number(in_type::unit, text(unit));
-    whole_.sub(in_profile::sample_type, what);
-    whole_.sub(in_profile::period_type, what);
+    bool another = false;
+    for (const auto& [type, unit] : of_values) {
+        message what;
+        what.number(in_type::type, text(type));
+        what.number(in_type::unit, text(unit));
+        whole_.sub(in_profile::sample_type, what);
+        if (!std::exchange(another, true)) whole_.sub(in_profile::period_type, what);
+    }
     whole_.number(in_profile::period, 1);
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -121,7 +124,8 @@ std::uint64_t profile::location(std::uint64_t pc, std::string_view function, std
     return l;
 }
 
-void profile::add(const stack::trace& frames, std::string_view otherwise, std::uint64_t value, const labels& with) {
+void profile::add(const stack::trace& frames, std::string_view otherwise, const std::vector<std::uint64_t>& values,
+    const labels& with) {
     std::vector<std::uint64_t> locations;
     for_each_frame(frames, [&](const shown_frame& f) {
         std::uint64_t pc = 0;
@@ -131,7 +135,7 @@ void profile::add(const stack::trace& frames, std::string_view otherwise, std::u
     if (locations.empty()) locations.push_back(location(0, otherwise, {}));
     message sample;
     sample.numbers(in_sample::location, locations);
-    sample.numbers(in_sample::value, {value});
+    sample.numbers(in_sample::value, values);
     for (const auto& [key, content] : with) {
         message label;
         label.number(in_label::key, text(key));
@@ -139,6 +143,38 @@ void profile::add(const stack::trace& frames, std::string_view otherwise, std::u
         sample.sub(in_sample::label, label);
     }
     whole_.sub(in_profile::sample, sample);
+}
+
+void append_sample(std::string& text, std::string_view values, const stack::trace& frames,
+    const profile::labels& with) {
+    std::string lines;
+    text += values;
+    text += " @";
+    for_each_frame(frames, [&](const shown_frame& f) {
+        text += ' ';
+        text += f.pc;
+        lines += "#\t";
+        lines += f.pc;
+        lines += '\t';
+        lines += f.function;
+        lines += '\t';
+        lines += f.place;
+        lines += '\n';
+    });
+    text += '\n';
+    if (!with.empty()) {
+        platform::text_writer out(text);
+        out << "# labels: {";
+        for (std::size_t i = 0; i < with.size(); ++i) {
+            if (i != 0) out << ", ";
+            write_json_string(out, with[i].first);
+            out << ':';
+            write_json_string(out, with[i].second);
+        }
+        out << "}\n";
+    }
+    text += lines;
+    text += '\n';
 }
 
 std::string profile::finish() {

@@ -36,11 +36,13 @@ class profile {
 public:
     using labels = std::vector<std::pair<std::string, std::string>>;
 
-    // What is counted, in which unit: "goroutine", "count".
-    profile(std::string_view type, std::string_view unit);
+    // What is counted, in which unit: "goroutine", "count". The first type is that of the period, which is 1.
+    using types = std::vector<std::pair<std::string_view, std::string_view>>;
+    explicit profile(const types& of_values);
 
-    // `otherwise` is the only function of a stack that has no frames.
-    void add(const stack::trace& frames, std::string_view otherwise, std::uint64_t value, const labels& with);
+    // A value for each type. `otherwise` is the only function of a stack that has no frames.
+    void add(const stack::trace& frames, std::string_view otherwise, const std::vector<std::uint64_t>& values,
+        const labels& with);
     std::string finish();
 
 private:
@@ -53,5 +55,8 @@ private:
     std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, std::uint64_t> locations_;  // pc, function, line
     message whole_;
 };
+
+// A sample as Go's profiles have it as text: "40 @ 0x55d0c2 0x55e1f7", its labels, and a line for each frame.
+void append_sample(std::string& text, std::string_view values, const stack::trace& frames, const profile::labels& with);
 
 }  // namespace dunlin::observe

@@ -67,7 +67,7 @@ void collect(std::vector<kept>& into) {
 
 namespace dunlin::runtime {
 
-void goroutine_profile(std::ostream& stream) {
+void goroutine_profile(std::ostream& stream, profile_format format) {
     sched::start_runtime();
     std::vector<observe::kept> groups;
     groups.reserve(std::min<std::size_t>(sched::live_goroutines(), 1000));
@@ -79,13 +79,20 @@ void goroutine_profile(std::ostream& stream) {
         throw;
     }
     sched::start_world();
-    observe::profile p("goroutine", "count");
+    observe::profile p(observe::profile::types{{"goroutine", "count"}});
+    std::uint64_t total = 0;
+    for (const observe::kept& k : groups) total += k.count;
+    std::string text = "goroutine profile: total " + std::to_string(total) + "\n";
     for (observe::kept& k : groups) {
         k.labels.emplace_back("state", k.doing);
         if (!k.name.empty()) k.labels.emplace_back("name", k.name);
-        p.add(k.frames, std::string("(") + k.doing + ")", k.count, k.labels);
+        if (format == profile_format::text) {
+            observe::append_sample(text, std::to_string(k.count), k.frames, k.labels);
+            continue;
+        }
+        p.add(k.frames, std::string("(") + k.doing + ")", {k.count}, k.labels);
     }
-    const std::string bytes = p.finish();
+    const std::string bytes = format == profile_format::text ? text : p.finish();
     stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "platform/text.h"
+#include "sched/types.h"
 
 namespace dunlin::observe {
 
@@ -12,7 +13,12 @@ class page;
 // Every goroutine, one paragraph for those that are alike, the current one first, then the longest waits; of more than `at_most` paragraphs
 // only how many. The world must be stopped (or dead).
 inline constexpr std::size_t everything = ~std::size_t{0};
-void write_goroutines(page& to, std::size_t at_most) noexcept;
+// With a filter only those that it wants, without the current one.
+struct goroutine_filter {
+    bool (*wanted)(const sched::goroutine& g, const void* with) noexcept;
+    const void* with;
+};
+void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* filter = nullptr) noexcept;
 
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;

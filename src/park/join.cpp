@@ -72,6 +72,11 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
 
 bool has_ended(const sched::goroutine* child) noexcept { return child->join.load(std::memory_order_acquire) == ended; }
 
+const sched::goroutine* joiner_of(const sched::goroutine* child) noexcept {
+    const std::uintptr_t raw = child->join.load(std::memory_order_acquire);
+    return raw > detached && (raw & heir) == 0 ? reinterpret_cast<const waiter*>(raw)->goroutine() : nullptr;
+}
+
 namespace detail {
 
 bool run_youngest_of(const void* group, const std::source_location& where) noexcept { return run_youngest_in_place(group, where); }

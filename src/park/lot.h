@@ -58,6 +58,12 @@ struct lot_node : wait_node {
     lot_node* last = nullptr;
 };
 
+// Who waits for a mutex, or for a shared_mutex as reader or writer.
+struct lock_node : lot_node {
+    using lot_node::lot_node;
+    std::int64_t queued_ns = 0;  // constant while linked; 0: not known
+};
+
 class alignas(64) lot_bucket {
 public:
     constexpr lot_bucket() noexcept = default;
@@ -66,6 +72,9 @@ public:
     platform::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
     platform::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
     std::uint32_t idle_looks = 0;           // lock: how many of them in a row found no waiter
+
+    std::int64_t charged_ns = 0;            // lock: of the last unlock here that was charged (contention.h)
+    const void* charged_address = nullptr;  // lock: and of what
 
     // All under the lock. ---------------------------------------------------------------------------------------------
 
@@ -88,6 +97,8 @@ public:
     lot_node* pop_claimed(const void* address) noexcept;
     // Its place, if g stands in this bucket; null.
     const lot_node* find(const sched::goroutine* g) const noexcept;
+    // contention.h: what an unlock is charged with. Those who wait for `address` are lock_nodes.
+    std::int64_t charge(const void* address, std::int64_t now_ns) noexcept;
     // All such, in order, for wake_all().
     wait_node* take_all(const void* address) noexcept;
 

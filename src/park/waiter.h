@@ -28,6 +28,8 @@
 #include <cstdint>
 #include <source_location>
 
+#include "park/contention.h"
+#include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/usable.h"
 #include "sched/goroutine.h"
@@ -61,11 +63,19 @@ public:
     // Step 2. A goroutine must be inside the runtime from before the thing's lock is taken (enter()): with the lock
     // held it must not lose its processor.
     void prepare(sched::wait_reason reason, const std::source_location& where) noexcept {
-        if (goroutine_ != nullptr) sched::prepare_to_park(goroutine_, reason, where);
+        if (goroutine_ != nullptr) {
+            sched::prepare_to_park(goroutine_, reason, where);
+        } else {
+            reason_ = reason;
+        }
     }
 
     // Step 4. Leaves the runtime.
     void wait() noexcept {
+        if (waits_counter.load(std::memory_order_relaxed) != nullptr) [[unlikely]] return wait_counted();
+        wait_uncounted();
+    }
+    void wait_uncounted() noexcept {
         if (goroutine_ != nullptr) {
             sched::park(machine_);
         } else {
@@ -77,11 +87,11 @@ public:
     // The same for a plain thread, until a moment of the monotonic clock. False: that is past, and it has not been
     // woken yet.
     bool wait_on_thread_until(std::int64_t deadline_ns) noexcept {
-        platform::check_usable();
-        while (word_.load(std::memory_order_acquire) == 0) {
-            if (!platform::futex_wait_until(word_, 0, deadline_ns)) return word_.load(std::memory_order_acquire) != 0;
-        }
-        return true;
+        if (waits_counter.load(std::memory_order_relaxed) == nullptr) return wait_on_thread_uncounted(deadline_ns);
+        const std::int64_t began_ns = platform::now_ns();
+        const bool woken = wait_on_thread_uncounted(deadline_ns);
+        count_wait(reason_, platform::now_ns() - began_ns);
+        return woken;
     }
 
     // Wake, step 4.
@@ -144,10 +154,22 @@ public:
     bool lost() const noexcept { return goroutine_ != nullptr && goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen; }
 
 private:
+    bool wait_on_thread_uncounted(std::int64_t deadline_ns) noexcept {
+        platform::check_usable();
+        while (word_.load(std::memory_order_acquire) == 0) {
+            if (!platform::futex_wait_until(word_, 0, deadline_ns)) return word_.load(std::memory_order_acquire) != 0;
+        }
+        return true;
+    }
+    // contention.cpp. From who has waited, outside the runtime.
+    void wait_counted() noexcept;
+    static void count_wait(sched::wait_reason reason, std::int64_t ns) noexcept;
+
     sched::machine* machine_;
     sched::goroutine* goroutine_ = nullptr;
     platform::atomic<wait_node*> decided_{nullptr};
     platform::atomic<std::uint32_t> word_{0};
+    sched::wait_reason reason_ = sched::wait_reason::none;  // of a plain thread
 };
 
 inline bool wait_node::claim() noexcept {

@@ -178,7 +178,7 @@ struct alignas(platform::cache_line) goroutine {
     platform::atomic<const void*> group{nullptr};    // until it begins: a waiter for this may run it in place
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
-    std::int64_t waits_since_ns = 0;            // owner; coarse clock. While it is runnable and `stamped`: free_clock
+    owned<std::int64_t> waits_since_ns;         // owner; coarse clock. While it is runnable and `stamped`, by who readied it: free_clock
     goroutine_extra* extra = nullptr;           // owner
 
     // Third line: the callable, with its result where there is one, or a pointer to it.

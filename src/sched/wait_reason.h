@@ -33,7 +33,9 @@ namespace dunlin::sched {
     X(io_wait, "IO wait")                        \
     X(io_turn, "IO wait (others use the descriptor)") \
     X(io_close, "close (calls under way)")       \
-    X(parked, "parked")
+    X(parked, "parked")                          \
+    X(chan_receive_nil_limited, "chan receive (nil chan)") \
+    X(chan_send_nil_limited, "chan send (nil chan)")
 
 enum class wait_reason : std::uint8_t {
 #define DUNLIN_REASON(name, text) name,

@@ -52,7 +52,7 @@ private:
 // In a thread of a case, or at its end.
 void require(bool condition, std::string_view what);
 
-// In a thread of a whole program: goes on when nobody else can do anything until time passes; the first time executions begin here.
+// In a thread of a whole program: goes on when no other thread can do anything until time passes; the first time executions begin here.
 inline void prepared() { here()->prepared(); }
 // In a call of the kernel's, or computing, for so long.
 inline void sleep_in_kernel(std::int64_t ns) { here()->sleep_in_kernel(ns); }
@@ -76,7 +76,7 @@ public:
     void thread(std::string name, std::function<void()> run) { threads_.push_back({std::move(name), std::move(run)}); }
     // When all threads have ended, outside of the simulation.
     void at_end(std::function<void()> check) { ends_.push_back(std::move(check)); }
-    // Whole programs: whenever nobody can do anything until time passes. Says what is wrong then, or nothing; outside as well.
+    // Whole programs: whenever no thread can do anything until time passes. Says what is wrong then, or nothing; outside as well.
     void when_quiet(world::quiet_check check) { when_quiet_ = std::move(check); }
 
 private:

@@ -132,7 +132,7 @@ world::outcome forked_explorer::once(strategy& s, std::string* story) {
         l.put(o.steps);
         l.put(o.hash);
         l.put(o.gave_up);
-        // Of an execution that holds nobody asks, but for replay().
+        // Of an execution that holds only replay() asks.
         l.put(o.failure.empty() && story == nullptr ? std::vector<choice>() : o.choices);
         l.put(story != nullptr ? *story : std::string());
         _exit(0);

@@ -98,7 +98,7 @@ std::size_t delayed_order::pick(const std::vector<transition>& possible, unsigne
     std::uint32_t sum = 0;
     for (const transition& t : possible) sum += weight(t.what);
     if (sum == 0) {
-        left_ = 0;  // nobody else can go on
+        left_ = 0;  // no other thread can go on
         return random_.below(static_cast<std::uint32_t>(possible.size()));
     }
     std::uint32_t at = random_.below(sum);

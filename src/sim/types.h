@@ -43,7 +43,7 @@ enum class action : std::uint8_t {
     wake,
     wait,        // pause: until others have written
     resume,      // after sleep or barrier
-    settle,      // until nobody else can do anything (whole programs)
+    settle,      // until no other thread can do anything (whole programs)
 };
 
 // Places are numbered in the order in which threads come to them: addresses differ from one execution to the next.

@@ -28,7 +28,7 @@ private:
     platform::access_checker* before_;
 };
 
-// In the preparation everybody goes on for as long as he can.
+// In the preparation each thread goes on for as long as it can.
 class one_after_the_other final : public strategy {
 public:
     bool begin() override { return true; }
@@ -140,7 +140,7 @@ std::string world::what_is_wrong() const {
     return when_quiet_();
 }
 
-// Nobody can do anything until time passes. True: somebody has waited for just that.
+// No thread can do anything until time passes. True: one has waited for just that.
 bool world::settle() {
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];

@@ -13,7 +13,7 @@
 //            of time, which jumps there.
 // Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
 //            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
-// Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where nobody can go on it
+// Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where no thread can go on it
 //            jumps to the earliest deadline. Every so many steps it may jump there although others could go on, if that is near: those
 //            were kept from their CPUs for so long, 20 ms in all. A store has left its buffer by then: it jumps only while all are
 //            empty.
@@ -77,7 +77,7 @@ public:
         std::vector<choice> choices;
     };
     outcome execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story);
-    // Of a whole program: up to prepared(), and from there to the end, once. What is to hold while nobody can do anything says
+    // Of a whole program: up to prepared(), and from there to the end, once. What is to hold while no thread can do anything says
     // what is wrong, or nothing; it runs outside of the simulation.
     using quiet_check = std::function<std::string()>;
     outcome prepare(std::vector<thread_body> threads, std::vector<named> names, quiet_check when_quiet);
@@ -87,7 +87,7 @@ public:
     void require(bool condition, std::string_view what);
     void plain_access(const void* at, bool writes, const char* name, const std::source_location& where);
     unsigned current_thread() const noexcept { return current_; }
-    // Nobody else can do anything until time passes. The first time: executions begin here.
+    // No other thread can do anything until time passes. The first time: executions begin here.
     void prepared();
     // In a call of the kernel's for so long.
     void sleep_in_kernel(std::int64_t ns);

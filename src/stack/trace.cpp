@@ -441,6 +441,15 @@ bool print_first_of_program(platform::text_writer& out, const trace& t) noexcept
     return found;
 }
 
+std::size_t frames_of_library(const trace& t) noexcept {
+    for (std::size_t i = 0; i < t.size; ++i) {
+        const std::string_view name = find_symbol(reinterpret_cast<std::uintptr_t>(t.pc[i]) - 1).name;
+        const part p = part_of(name);
+        if (p == part::entry || (p == part::program && !of_library(name))) return i;
+    }
+    return 0;
+}
+
 void print_symbol(platform::text_writer& out, const void* pc) noexcept {
     const int kept = errno;
     print(out, frame(pc, true), pc);

@@ -58,6 +58,10 @@ void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime =
 // nothing was printed.
 bool print_first_of_program(platform::text_writer& out, const trace& t) noexcept;
 
+// How many of the innermost frames are dunlin's or the C++ library's, which stand between the program and what it waits
+// for. All of them: 0.
+std::size_t frames_of_library(const trace& t) noexcept;
+
 // "worker(int) at app.cpp:17"
 void print_symbol(platform::text_writer& out, const void* pc) noexcept;
 

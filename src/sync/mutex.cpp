@@ -151,6 +151,7 @@ void mutex::unlock() {
         owner_.store(0, std::memory_order_relaxed);
         if (word_.compare_exchange_strong(word, woken, std::memory_order_release, std::memory_order_relaxed)) return;  // U6
     }
+    park::unlock_charge charge;
     park::runtime_section inside;
     lot_bucket& b = park::bucket_of(this);
     b.lock.lock();  // U7
@@ -159,6 +160,7 @@ void mutex::unlock() {
         found_nobody(b);
     } else {
         b.idle_looks = 0;
+        charge.add(b, this);
         const bool hand_over = n->starving;
         n = b.pop_claimed(this);
         if (n != nullptr && hand_over) {
@@ -178,6 +180,7 @@ void mutex::unlock() {
 
 // U5. There may be another object at this address by now, or none.
 [[gnu::noinline, gnu::cold]] void mutex::look_for_waiters(const void* address) noexcept {
+    park::unlock_charge charge;
     park::runtime_section inside;
     lot_bucket& b = park::bucket_of(address);
     b.lock.lock();
@@ -186,6 +189,7 @@ void mutex::unlock() {
         n = nullptr;
         found_nobody(b);
     } else {
+        charge.add(b, address);
         n = static_cast<mutex*>(const_cast<void*>(address))->wake_first(b);
     }
     b.lock.unlock();
@@ -228,9 +232,10 @@ bool mutex::spin() noexcept {
     std::int64_t since_ns = 0;
     for (bool was_woken = false;; was_woken = true) {
         park::waiter w;
-        lot_node n(&w, this, park::lot_kind::mutex, limit != nullptr);
+        park::lock_node n(&w, this, park::lot_kind::mutex, limit != nullptr);
         n.value = me;
         const std::int64_t now_ns = platform::now_ns();
+        n.queued_ns = now_ns;
         if (since_ns == 0) since_ns = now_ns;
         n.starving = now_ns - since_ns > starving_ns;
         w.enter();

@@ -18,6 +18,7 @@
 // Tests      tests/sync/shared_mutex_test.cpp
 #include <dunlin/shared_mutex.hpp>
 
+#include "platform/clock.h"
 #include "sched/crash.h"
 #include "sync/lot_wait.h"
 
@@ -100,7 +101,8 @@ wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const s
     if (detail::cancelled_already(limit)) return wait_outcome::cancelled;
     if (detail::is_past(limit)) return wait_outcome::timed_out;
     park::waiter w;
-    lot_node n(&w, this, r == writer ? lot_kind::writer : lot_kind::reader, limit != nullptr);
+    park::lock_node n(&w, this, r == writer ? lot_kind::writer : lot_kind::reader, limit != nullptr);
+    if (park::counts_unlocks()) n.queued_ns = platform::now_ns();
     park::lot_bucket& b = park::bucket_of(this);
     w.enter();
     b.lock.lock();
@@ -123,9 +125,11 @@ wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const s
 
 void shared_mutex::unlock_slow() {
     if ((word_.load(std::memory_order_relaxed) & written) == 0) sched::report_misuse("unlock of unlocked shared_mutex");
+    park::unlock_charge charge;
     park::runtime_section inside;
     park::lot_bucket& b = park::bucket_of(this);
     b.lock.lock();
+    charge.add(b, this);
     park::wait_node* const chain = queue{*this, b}.pass_on(writer);
     b.lock.unlock();
     park::wake_all(chain);
@@ -134,6 +138,7 @@ void shared_mutex::unlock_slow() {
 void shared_mutex::unlock_shared_slow() {
     const std::uint32_t seen = word_.load(std::memory_order_relaxed);
     if ((seen & written) != 0 || (seen & readers) == 0) sched::report_misuse("unlock_shared of unlocked shared_mutex");
+    park::unlock_charge charge;
     park::runtime_section inside;
     park::lot_bucket& b = park::bucket_of(this);
     park::wait_node* chain = nullptr;
@@ -142,6 +147,7 @@ void shared_mutex::unlock_shared_slow() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
         if ((word & waited) != 0 && (word & readers) == 1) {
+            charge.add(b, this);
             chain = queue{*this, b}.pass_on(reader);
             break;
         }

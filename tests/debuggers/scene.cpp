@@ -1,5 +1,5 @@
 // scene.cpp - goroutines in every state, to be looked at by a debugger. Usage: scene RECEIVERS [abort | profile FILE]; with -RECEIVERS each has a name.
-// Or one fault by itself: scene deadlock | circle | leak.
+// Or one fault by itself: scene deadlock | circle | leak | contention BLOCK MUTEX PROCESSORS (writes the two profiles).
 //
 // Prints "ready" when all of them are where they shall be, and then waits to be killed, or aborts. Each function has a name of its
 // own that the tests look for in the stacks.
@@ -94,6 +94,46 @@ void leave_receivers() {
     });
 }
 
+[[gnu::noinline]] unsigned work_under_lock(dunlin::mutex& m, std::chrono::microseconds how_long) {
+    const std::lock_guard guard(m);
+    const auto until = std::chrono::steady_clock::now() + how_long;
+    unsigned rounds = 0;
+    while (std::chrono::steady_clock::now() < until) ++rounds;
+    dunlin::sleep_for(how_long);  // the others come by with one processor too
+    return rounds;
+}
+
+[[gnu::noinline]] unsigned use_hot_lock(dunlin::mutex& m) { return work_under_lock(m, 200us) + 1; }
+
+[[gnu::noinline]] int use_cold_lock(dunlin::mutex& m, int n) {
+    const std::lock_guard guard(m);
+    dunlin::yield();
+    return n + 1;
+}
+
+// Eight goroutines with a lock that each wants most of the time, and one that they seldom meet at.
+int contend(const char* block, const char* mutex, unsigned processors) {
+    bool good = true;
+    dunlin::run({.max_procs = processors}, [&] {
+        dunlin::runtime::set_block_profile_rate(1ns);
+        dunlin::runtime::set_mutex_profile_fraction(1);
+        dunlin::mutex hot, cold;
+        dunlin::wait_group all;
+        for (int i = 0; i < 8; ++i) {
+            all.go({.name = i == 0 ? "first" : "", .labels = {{"kind", i % 2 == 0 ? "even" : "odd"}}}, [&, i] {
+                for (int k = 0; k < 40; ++k) use_hot_lock(hot), use_cold_lock(cold, i);
+            });
+        }
+        all.wait();
+        std::ofstream block_file(block, std::ios::binary), mutex_file(mutex, std::ios::binary);
+        dunlin::runtime::block_profile(block_file);
+        dunlin::runtime::mutex_profile(mutex_file);
+        block_file.close(), mutex_file.close();
+        good = block_file && mutex_file;
+    });
+    return good ? 0 : 1;
+}
+
 }  // namespace scene
 
 using namespace scene;
@@ -103,6 +143,7 @@ int main(int argc, char** argv) {
     if (what == "deadlock") lock_in_two_orders(0s);
     if (what == "circle") lock_in_two_orders(3s);
     if (what == "leak") return leave_receivers(), 0;
+    if (what == "contention" && argc == 5) return contend(argv[2], argv[3], static_cast<unsigned>(std::atoi(argv[4])));
     const int asked = argc > 1 ? std::atoi(argv[1]) : 10, receivers = std::abs(asked);
     const bool aborts = argc > 2 && std::string(argv[2]) == "abort";
     int pipe_ends[2];

@@ -24,6 +24,13 @@ FRAMES = {
         "dunlin::go([address] {", "}); clients.get();", {'":8080"': "address", "30s": "300ms"}),
     "run_options{.stack_size = dunlin::dense_stack_size}": ("auto o = dunlin::", "; check(o.stack_size == 239 * 1024);", {}),
     "run_options{.at_end = dunlin::leftovers::wait}": ("auto o = dunlin::", "; check(o.at_end != dunlin::leftovers::stop);", {}),
+    # docs/debugging.md
+    "dunlin::runtime::set_block_profile_rate(10us);": (
+        "", "check(block && mutex && block.tellp() > 0); block.close(); mutex.close();"
+        "std::remove(\"block.pb\"); std::remove(\"mutex.pb\");", {}),
+    "const dunlin::testing::no_leaks guard(": ("\n#define ADD_FAILURE() std::cerr\n", "", {}),
+    "const dunlin::debug::server page =": (
+        "", "check(page.url() != \"\");", {"127.0.0.1:6060": "127.0.0.1:0"}),
     # docs/libraries.md
     "dunlin::os_thread_lock wired;": ("", "", {}),
     # docstrings
@@ -38,6 +45,8 @@ FRAMES = {
     "auto ctx = with_cancel(parent); ctx.cancel();": (
         "using namespace dunlin; const context parent = context::background();", "check(ctx.is_done());", {}),
     "auto [r, w] = dunlin::fs::pipe();": ("", "w.write_all(\"x\"); char c; check(r.read_some(&c, 1) == 1);", {}),
+    "run_options{.report_leaks = true}": ("auto o = dunlin::", "; check(o.report_leaks);", {}),
+    "dunlin::testing::no_leaks guard(": ("\n#define ADD_FAILURE() std::cerr\n", "", {}),
     "go_options{.name = \"reader\"}": ("auto o = dunlin::", "; check(o.name == \"reader\");", {}),
     "process_environment{{\"HOME\", \"/\"}}": ("const auto e = dunlin::", "; check(!e.empty());", {}),
     "select(on_send(c, std::move(v)), ...)": (
@@ -71,9 +80,13 @@ PREAMBLE = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iostream>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <dunlin/debug.hpp>
 #include <dunlin/dunlin.hpp>
+#include <dunlin/testing.hpp>
 using namespace std::chrono_literals;
 static void check_that(bool so, const char* what) {
     if (so) return;

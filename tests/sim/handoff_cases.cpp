@@ -10,7 +10,8 @@ using namespace dunlin::sim_cases;
 
 // `call` keeps its thread for `lasts` while another goroutine waits for the processor.
 sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true, bool monitor_sleeps = false) {
-    return whole({.max_procs = max_procs, .has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .prepares_itself = has_threads && !monitor_sleeps, .main = [=] {
+    return whole({.max_procs = max_procs, .has_threads = has_threads, .monitor_sleeps = monitor_sleeps,
+                  .prepares_itself = has_threads && !monitor_sleeps, .main = [=] {
         own_value own;
         own.touch();
         if (has_threads && !monitor_sleeps) sim::prepared();

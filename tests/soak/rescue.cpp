@@ -66,7 +66,8 @@ void watch(unsigned procs) {
             before[w] = now;
             if ((used - since[w] < patience && ++still[w] < patience_seconds) || !go_on()) continue;
             std::array<char, 200> text{};
-            std::snprintf(text.data(), text.size(), "rescue: %s: nothing for %d s, in which the process has had %.1f s of CPU\n", names[w], still[w], used - since[w]);
+            std::snprintf(text.data(), text.size(), "rescue: %s: nothing for %d s, in which the process has had %.1f s of CPU\n",
+                          names[w], still[w], used - since[w]);
             say(text.data());
             std::abort();
         }

@@ -58,7 +58,7 @@ def packed(data):
 
 
 class Decoded:
-    """samples: [([(function, file, line)] innermost first, value, labels)]"""
+    """samples: [([(function, file, line)] innermost first, value, labels)]; values: all values of each"""
 
     def __init__(self, data):
         whole = fields(data)
@@ -73,7 +73,7 @@ class Decoded:
             self.locations[location[1]] = (*functions[line[1]], line[2])
             assert location[2] == 1  # the mapping
         self.mappings = of(3)
-        self.samples = []
+        self.samples, self.values = [], []
         for k, v in whole:
             if k == 2:
                 sample = fields(v)
@@ -81,6 +81,23 @@ class Decoded:
                 values = [n for f, b in sample if f == 2 for n in packed(b)]
                 labels = {texts[dict(fields(b))[1]]: texts[dict(fields(b))[2]] for f, b in sample if f == 3}
                 self.samples.append((places, values[0], labels))
+                self.values.append(values)
+
+
+def pprof(folder, *options):
+    """Where Go does not bring pprof compiled, the first call compiles it and keeps it: a minute of CPU time."""
+    cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+    environment = {**ENVIRONMENT, "HOME": folder, "GOTOOLCHAIN": "local", "GOCACHE": cache}
+    if not pprof.compiled:
+        subprocess.run(["go", "tool", "pprof", "-h"], capture_output=True, env=environment)
+        pprof.compiled = True
+    done = subprocess.run(["go", "tool", "pprof", *options], capture_output=True, text=True, timeout=100,
+                          env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+pprof.compiled = False
 
 
 class Profile(unittest.TestCase):
@@ -118,27 +135,74 @@ class Profile(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
     def test_go_tool_pprof_reads_it(self):
-        # Where Go does not bring pprof compiled, this compiles it and keeps it: a minute of CPU time.
-        cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
-        subprocess.run(["go", "tool", "pprof", "-h"], capture_output=True, env={**ENVIRONMENT, "HOME": self.folder, "GOTOOLCHAIN": "local", "GOCACHE": cache})
-
-        def pprof(*options):
-            done = subprocess.run(["go", "tool", "pprof", *options, self.path], capture_output=True, text=True, timeout=100,
-                                  env={**ENVIRONMENT, "HOME": self.folder, "GOTOOLCHAIN": "local", "GOCACHE": cache})
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            return done.stdout
-
-        top = pprof("-text", "-nodecount=100")
+        top = pprof(self.folder, "-text", "-nodecount=100", self.path)
         self.assertIn("Type: goroutine", top)
         self.assertRegex(top, rf"of {RECEIVERS + 11} total")
-        peek = pprof("-peek", "receive_for_ever")
+        peek = pprof(self.folder, "-peek", "receive_for_ever", self.path)
         self.assertRegex(peek, rf"\b{RECEIVERS + 1}\b.*receive_for_ever")
-        raw = pprof("-raw")
+        raw = pprof(self.folder, "-raw", self.path)
         self.assertIn("goroutine/count", raw)
         self.assertIn("state:[chan receive]", raw)
         self.assertIn("user:[anna]", raw)
-        self.assertRegex(pprof("-traces", "-tagfocus", "name=sleeper"), r"sleep_long")
-        self.assertRegex(pprof("-tags"), r"chan receive")
+        self.assertRegex(pprof(self.folder, "-traces", "-tagfocus", "name=sleeper", self.path), r"sleep_long")
+        self.assertRegex(pprof(self.folder, "-tags", self.path), r"chan receive")
+
+
+class Contention(unittest.TestCase):
+    """Eight goroutines with a hot lock: its place is the first that both profiles show, for each P."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="dunlin-profile-")
+        cls.paths = {}
+        for processors in (1, 2, 8):
+            cls.paths[processors] = [os.path.join(cls.folder, f"{kind}{processors}.pb") for kind in ("block", "mutex")]
+            subprocess.run([SCENE, "contention", *cls.paths[processors], str(processors)], env=ENVIRONMENT, check=True,
+                           timeout=60)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def each(self):
+        for processors, paths in self.paths.items():
+            for path in paths:
+                with self.subTest(processors=processors, profile=os.path.basename(path)), open(path, "rb") as file:
+                    yield path, Decoded(file.read())
+
+    def test_most_of_the_delay_is_at_the_hot_lock(self):
+        for path, profile in self.each():
+            self.assertEqual(profile.type, [("contentions", "count"), ("delay", "nanoseconds")])
+            delays = {}
+            for (places, count, labels), values in zip(profile.samples, profile.values):
+                self.assertEqual(len(values), 2)
+                self.assertGreaterEqual(count, 1)
+                delays[places[0][0].partition("(")[0]] = delays.get(places[0][0].partition("(")[0], 0) + values[1]
+                if "work_under_lock" in places[0][0]:
+                    self.assertIn(labels["kind"], ("even", "odd"))
+                    self.assertIn("use_hot_lock", places[1][0])
+                    self.assertEqual(labels.get("reason"), "sync.Mutex.Lock" if "block" in path else None)
+            hot = delays["scene::work_under_lock"]
+            self.assertGreater(hot, 8 * delays.get("scene::use_cold_lock", 0))
+            # Seven of eight wait, and each has the lock for 0.4 ms 40 times.
+            self.assertGreater(hot, 0.5 * 7 * 8 * 40 * 400_000)
+            names = {labels.get("name") for places, _, labels in profile.samples if "work_under_lock" in places[0][0]}
+            self.assertEqual(names, {None, "first"})
+
+    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    def test_go_tool_pprof_shows_it_first(self):
+        for path, _ in self.each():
+            options = ["-focus", "lock"] if "block" in path else []  # main waits for all of them in its wait_group
+            top = pprof(self.folder, "-text", *options, path)
+            self.assertIn("Type: delay", top)
+            first = top[top.index("flat%"):].splitlines()[1]
+            self.assertRegex(first, r"work_under_lock")
+            self.assertIn("Type: contentions", pprof(self.folder, "-text", "-sample_index=contentions", path))
+            self.assertRegex(pprof(self.folder, "-peek", "work_under_lock", path), r"use_hot_lock")
+            self.assertRegex(pprof(self.folder, "-tags", path), r"(?s)kind:.*even")
+            self.assertIn("contentions/count delay/nanoseconds", pprof(self.folder, "-raw", path))
+            # A profile against itself: nothing is left.
+            self.assertRegex(pprof(self.folder, "-text", "-base", path, path), r"of \S+ total|flat%")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+#include "metrics.h"
+
+#include <charconv>
+#include <cstdint>
+
+#include <dunlin/runtime.hpp>
+
+namespace dunlin::debug {
+
+namespace {
+
+class writer {
+public:
+    void gauge(const char* name, const char* help, std::uint64_t value) { one(name, help, "gauge", value); }
+    void counter(const char* name, const char* help, std::uint64_t value) { one(name, help, "counter", value); }
+
+    void begin(const char* name, const char* help, const char* type) {
+        name_ = name;
+        text += std::string("# HELP dunlin_") + name + ' ' + help + "\n# TYPE dunlin_" + name + ' ' + type + '\n';
+    }
+    // Of the metric that has been begun. `labels`: {state="running"}
+    void value(const char* suffix, const std::string& labels, std::uint64_t v) {
+        text += std::string("dunlin_") + name_ + suffix + labels + ' ' + std::to_string(v) + '\n';
+    }
+
+    std::string text;
+
+private:
+    void one(const char* name, const char* help, const char* type, std::uint64_t v) {
+        begin(name, help, type);
+        value("", "", v);
+    }
+
+    const char* name_ = "";
+};
+
+std::string in_seconds(std::int64_t ns) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, static_cast<double>(ns) * 1e-9).ptr;
+    return std::string(digits, end);
+}
+
+void write_histogram(writer& out, const char* name, const char* help, const runtime::duration_histogram& h) {
+    out.begin(name, help, "histogram");
+    std::uint64_t so_far = 0;
+    for (std::size_t i = 0; i < h.counts.size(); ++i) {
+        so_far += h.counts[i];
+        const std::string limit = i < h.limits_ns.size() ? in_seconds(h.limits_ns[i]) : "+Inf";
+        out.value("_bucket", "{le=\"" + limit + "\"}", so_far);
+    }
+    out.value("_count", "", so_far);
+}
+
+}  // namespace
+
+std::string metrics() {
+    const runtime::runtime_stats s = runtime::stats();
+    writer out;
+    out.begin("goroutines", "Goroutines alive, by state.", "gauge");
+    out.value("", "{state=\"runnable\"}", s.runnable);
+    out.value("", "{state=\"running\"}", s.running);
+    out.value("", "{state=\"waiting\"}", s.waiting);
+    out.value("", "{state=\"preempted\"}", s.preempted);
+    out.gauge("processors", "How many goroutines may execute at the same time.", s.max_procs);
+    out.gauge("processors_idle", "Processors that have nothing to run.", s.idle_procs);
+    out.gauge("threads", "Threads that run goroutines.", s.threads);
+    out.gauge("threads_idle", "Of these, those that have nothing to do.", s.idle_threads);
+    out.gauge("threads_spinning", "Of these, those that look for work.", s.spinning_threads);
+    std::uint64_t queued = s.global_queue, created = 0, ended = 0, switches = 0, parks = 0, yields = 0;
+    for (const runtime::processor_stats& p : s.procs) {
+        queued += p.run_queue + (p.run_next ? 1 : 0);
+        created += p.created, ended += p.ended, switches += p.switches, parks += p.parks, yields += p.yields;
+    }
+    out.gauge("run_queue_length", "Goroutines that wait for a processor.", queued);
+    out.gauge("stacks_in_use", "Stacks handed out, reserves included.", s.stacks_in_use);
+    out.gauge("stack_reserved_bytes", "Addresses reserved for stacks.", s.stack_bytes_reserved);
+    out.gauge("descriptors", "Open sockets, pipes and files.", s.poll.descriptors);
+    out.gauge("descriptor_waits", "Calls that wait for one of them.", s.poll.waiting);
+    out.gauge("preempted_now", "Goroutines that a signal has stopped.", s.hand_offs.preempted_now);
+    out.counter("goroutines_created_total", "Goroutines started by goroutines.", created);
+    out.counter("goroutines_ended_total", "Goroutines that have ended.", ended);
+    out.counter("switches_total", "Times that a processor looked for the next goroutine.", switches);
+    out.counter("parks_total", "Times that a goroutine began to wait.", parks);
+    out.counter("yields_total", "Times that a goroutine gave up its turn.", yields);
+    out.counter("steals_total", "Successful steals.", s.steals);
+    out.counter("stolen_total", "Goroutines stolen.", s.stolen);
+    out.counter("in_place_joins_total", "Children run on the stack of who waited for them.", s.in_place_joins);
+    out.counter("queue_overflows_total", "Times that half of a queue went to the global one.", s.overflows);
+    out.counter("polls_total", "Times that the kernel was asked what is ready.", s.poll.polls);
+    out.counter("blocking_calls_total", "Calls of blocking().", s.hand_offs.blocking_calls);
+    out.begin("hand_offs_total", "Processors handed on, by what their thread did.", "counter");
+    out.value("", "{from=\"blocking\"}", s.hand_offs.at_once + s.hand_offs.from_blocking);
+    out.value("", "{from=\"blocked\"}", s.hand_offs.from_blocked);
+    out.value("", "{from=\"hog\"}", s.hand_offs.from_hogs);
+    out.counter("preemptions_total", "Goroutines that a signal stopped.", s.hand_offs.preemptions);
+    write_histogram(out, "wait_while_idle_seconds", "Waits for a processor while one had nothing to run.",
+        s.waits_while_idle);
+    return out.text;
+}
+
+}  // namespace dunlin::debug

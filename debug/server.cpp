@@ -1,0 +1,289 @@
+// server.cpp - serve(): one goroutine that accepts, one for each connection, one request for each connection.
+//
+// Held up    Dumps and profiles stop the world for a moment: one at a time, and who waits longer than its reply's
+//            limit for its turn is told so. Writing goes to the socket when the world has long gone on.
+// Strangers  Without a token only loopback addresses are listened at, and only requests that name such a host are
+//            answered: a page of another site that has its name resolved to this machine is not.
+// Tests      tests/debug/server_test.cpp, tests/tools/debug_test.py
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <dunlin/context.hpp>
+#include <dunlin/debug.hpp>
+#include <dunlin/go.hpp>
+#include <dunlin/mutex.hpp>
+#include <dunlin/runtime.hpp>
+#include <dunlin/wait_group.hpp>
+
+#include "http.h"
+#include "metrics.h"
+#include "page.h"
+
+namespace dunlin::debug {
+
+struct server_state {
+    explicit server_state(serve_options o) : options(std::move(o)) {}
+
+    const serve_options options;
+    net::listener listener;
+    const cancellable ctx = with_cancel(context::background());  // done: everything ends
+    wait_group goroutines;
+    std::atomic<unsigned> connections{0};
+    mutex one_at_a_time;  // what stops the world
+};
+
+namespace {
+
+constexpr std::chrono::milliseconds goodbye_limit{500};
+constexpr std::chrono::seconds close_limit{2};
+
+bool is_loopback_name(std::string_view host) {
+    if (host == "localhost" || host.ends_with(".localhost")) return true;
+    std::error_code ec;
+    const net::address a = net::address::parse("tcp", net::join_host_port(host, "0"), ec);
+    return !ec && a.is_loopback();
+}
+
+// All that the host may be resolved to. Numbers as they are: resolve() has a way to this machine for "0.0.0.0" too,
+// where a listener is for everybody.
+bool is_loopback_address(std::string_view address) {
+    const auto [host, port] = net::split_host_port(address);
+    if (host.empty()) return false;
+    std::error_code is_name;
+    if (const net::address a = net::address::parse("tcp", net::join_host_port(host, "0"), is_name); !is_name) {
+        return a.is_loopback();
+    }
+    for (const net::address& a : net::resolve("tcp", address)) {
+        if (!a.is_loopback()) return false;
+    }
+    return true;
+}
+
+reply text_of(std::ostringstream& text, std::string type = "text/plain; charset=utf-8") {
+    reply r;
+    r.body = std::move(text).str();
+    r.type = std::move(type);
+    return r;
+}
+
+reply profile(const std::string& name, const request& asked) {
+    const std::string debug = asked.parameter("debug").value_or("0");
+    if (debug != "0" && debug != "1" && debug != "2") return failure(400, "debug is 0, 1 or 2");
+    if (asked.parameter("seconds")) return failure(400, "profiles of some seconds are not made here");
+    std::ostringstream out;
+    const auto format = debug == "0" ? runtime::profile_format::pprof : runtime::profile_format::text;
+    if (name == "goroutine" && debug == "2") {
+        runtime::dump(out);
+    } else if (name == "goroutine") {
+        runtime::goroutine_profile(out, format);
+    } else if (name == "block") {
+        runtime::block_profile(out, format);
+    } else if (name == "mutex") {
+        runtime::mutex_profile(out, format);
+    } else {
+        return failure(404, "there are the profiles goroutine, block and mutex");
+    }
+    if (debug != "0") return text_of(out);
+    reply r = text_of(out, "application/octet-stream");
+    r.more_headers = "Content-Disposition: attachment; filename=\"" + name + "\"\r\n";
+    return r;
+}
+
+constexpr std::string_view pprof_index =
+    "/debug/pprof/\n\ngoroutine   all goroutines, by stack\nblock       where goroutines and threads have waited "
+    "(runtime::set_block_profile_rate)\nmutex       who held locks that others waited for "
+    "(runtime::set_mutex_profile_fraction)\n\n?debug=1: as text; goroutine?debug=2: a dump\n";
+
+// Stops the world: one at a time.
+reply look(const request& asked) {
+    std::ostringstream out;
+    if (asked.path == "/dump") return runtime::dump(out), text_of(out);
+    if (asked.path == "/dump.json") {
+        runtime::dump(out, {.format = runtime::dump_format::json});
+        return text_of(out, "application/json");
+    }
+    constexpr std::string_view profiles = "/debug/pprof/";
+    return profile(asked.path.substr(profiles.size()), asked);
+}
+
+reply answer(server_state& s, const request& asked) {
+    const bool has_token = !s.options.token.empty();
+    if (has_token) {
+        const std::string given = asked.bearer.empty() ? asked.parameter("token").value_or("") : asked.bearer;
+        if (!same_secret(given, s.options.token)) {
+            reply r = failure(401, "the token is missing or wrong (Authorization: Bearer TOKEN, or ?token=TOKEN)");
+            r.more_headers = "WWW-Authenticate: Bearer\r\n";
+            return r;
+        }
+    } else if (!asked.host.empty() && !is_loopback_name(asked.host)) {
+        return failure(403, "without a token this is for localhost only, and the request is for another host");
+    }
+    reply r;
+    if (asked.path == "/") {
+        r.body = page_html;
+        r.type = "text/html; charset=utf-8";
+        r.more_headers = page_policy;
+        return r;
+    }
+    if (asked.path == "/metrics") {
+        r.body = metrics();
+        r.type = "text/plain; version=0.0.4; charset=utf-8";
+        return r;
+    }
+    if (asked.path == "/debug/pprof" || asked.path == "/debug/pprof/") {
+        r.body = pprof_index;
+        return r;
+    }
+    if (asked.path != "/dump" && asked.path != "/dump.json" && !asked.path.starts_with("/debug/pprof/")) {
+        return failure(404, "there are /, /dump, /dump.json, /metrics and /debug/pprof/");
+    }
+    const std::unique_lock turn(s.one_at_a_time, s.options.reply_limit);
+    if (!turn.owns_lock()) return failure(503, "others are being answered, and it lasts");
+    return look(asked);
+}
+
+// The first lines. Another status than 200: what came instead. Throws io_error when the client has gone.
+reply receive(const server_state& s, net::stream& client, request& into) {
+    std::string text;
+    char piece[1024];
+    for (;;) {
+        std::error_code ec;
+        const std::size_t got = client.read_some(piece, sizeof piece, s.ctx, ec);
+        if (ec == std::errc::timed_out) return failure(408, "the request did not come in time");
+        if (ec) throw io_error(ec, "read");
+        if (got == 0) return failure(400, "the request ends in its midst");
+        const std::size_t seen = text.size() < 3 ? 0 : text.size() - 3;
+        text.append(piece, got);
+        if (text.size() > longest_head) return failure(431, "the first lines of a request have 8192 bytes at most");
+        const std::size_t end = text.find("\r\n\r\n", seen), short_end = text.find("\n\n", seen);
+        if (end != text.npos || short_end != text.npos) {
+            return parse_request(std::string_view(text).substr(0, std::min(end, short_end)), into);
+        }
+    }
+}
+
+// What is not read when the connection is closed has the kernel reset it, and the reply may be lost.
+void say_goodbye(const server_state& s, net::stream& client) {
+    std::error_code ignored;
+    client.close_write(ignored);
+    client.set_read_deadline(clock::now() + goodbye_limit, ignored);
+    char rest[1024];
+    for (int pieces = 0; pieces < 64; ++pieces) {
+        if (client.read_some(rest, sizeof rest, s.ctx, ignored) == 0) break;
+    }
+}
+
+void serve_one(server_state& s, net::stream client) {
+    try {
+        request asked;
+        client.set_read_deadline(clock::now() + s.options.request_limit);
+        reply r = receive(s, client, asked);
+        if (r.status == 200) {
+            try {
+                r = answer(s, asked);
+            } catch (const std::exception& e) {
+                r = failure(500, e.what());
+            }
+        }
+        client.set_write_deadline(clock::now() + s.options.reply_limit);
+        client.write_all(to_bytes(r, asked.head_only), s.ctx);
+        say_goodbye(s, client);
+    } catch (const std::exception&) {  // the client has gone, or we go
+    }
+}
+
+void turn_away(const server_state& s, net::stream client) {
+    std::error_code ignored;
+    client.set_write_deadline(clock::now() + goodbye_limit, ignored);
+    client.write_all(to_bytes(failure(503, "too many requests at once"), false), s.ctx, ignored);
+    say_goodbye(s, client);
+}
+
+void accept_all(const std::shared_ptr<server_state>& s) {
+    for (;;) {
+        std::error_code ec;
+        net::stream client = s->listener.accept(s->ctx, ec);
+        if (s->ctx.is_done()) return;
+        if (ec) {
+            sleep_for(goodbye_limit);  // no memory, or what else may pass
+            continue;
+        }
+        const unsigned others = s->connections.load(std::memory_order_relaxed);
+        if (others >= 2 * s->options.connections) continue;  // nor can so many be told that there is no room
+        s->connections.fetch_add(1, std::memory_order_relaxed);
+        try {
+            const bool welcome = others < s->options.connections;
+            s->goroutines.go({.name = "dunlin::debug request"}, [s, welcome, c = std::move(client)]() mutable {
+                welcome ? serve_one(*s, std::move(c)) : turn_away(*s, std::move(c));
+                s->connections.fetch_sub(1, std::memory_order_relaxed);
+            });
+        } catch (const std::bad_alloc&) {
+            s->connections.fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
+}
+
+}  // namespace
+
+server::server() noexcept = default;
+server::server(std::shared_ptr<server_state> s) noexcept : state_(std::move(s)) {}
+server::server(server&&) noexcept = default;
+server& server::operator=(server&& other) noexcept {
+    if (this == &other) return *this;
+    close();
+    state_ = std::move(other.state_);
+    return *this;
+}
+server::~server() { close(); }
+
+net::address server::local_address() const { return state_ ? state_->listener.local_address() : net::address(); }
+
+std::string server::url() const { return state_ ? "http://" + local_address().to_string() + "/" : std::string(); }
+
+void server::close() noexcept {
+    const std::shared_ptr<server_state> s = std::exchange(state_, nullptr);
+    if (s == nullptr) return;
+    s->ctx.cancel();
+    s->listener.close();
+    try {
+        s->goroutines.wait_for(close_limit);
+    } catch (const std::bad_alloc&) {  // it has not waited; they end by themselves
+    }
+}
+
+server serve(std::string_view address, const serve_options& options) {
+    const auto refuse = [&] {
+        throw std::invalid_argument("dunlin::debug::serve: " + std::string(address) +
+                                    " can be reached from other machines: give a token, or 127.0.0.1");
+    };
+    if (options.token.empty() && !is_loopback_address(address)) refuse();
+    auto s = std::make_shared<server_state>(options);
+    s->listener = net::listen("tcp", address);
+    // A name may be another address's meanwhile.
+    if (options.token.empty() && !s->listener.local_address().is_loopback()) refuse();
+    s->goroutines.go({.name = "dunlin::debug listener"}, [s] { accept_all(s); });
+    return server(s);
+}
+
+server serve(std::string_view address, const serve_options& options, std::error_code& ec) {
+    ec.clear();
+    try {
+        return serve(address, options);
+    } catch (const std::system_error& e) {
+        ec = e.code();
+    } catch (const std::invalid_argument&) {
+        ec = std::make_error_code(std::errc::permission_denied);
+    } catch (const std::bad_alloc&) {
+        ec = std::make_error_code(std::errc::not_enough_memory);
+    }
+    return {};
+}
+
+}  // namespace dunlin::debug

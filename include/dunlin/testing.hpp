@@ -1,0 +1,52 @@
+// testing.hpp - for tests of programs that use dunlin.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace dunlin::testing {
+
+/// What no_leaks does.
+struct no_leaks_options {
+    /// How long goroutines that are about to end have time for it. Who can never go on (runtime::leaks()) is not
+    /// waited for.
+    std::chrono::nanoseconds grace = std::chrono::seconds(2);
+    /// Is called with a report if some are left, from the destructor, and must not throw. Empty: the report is printed
+    /// on stderr, and the process aborts.
+    std::function<void(const std::string& report)> on_leak = nullptr;
+};
+
+/// A test that leaves no goroutine behind: its destructor finds those that were started since its constructor and have
+/// not ended, by goroutines and threads alike, and reports each with its name, where it was created, what it waits for since
+/// when, and its stack. To be made first, so that it goes last: `dunlin::testing::no_leaks guard({.on_leak = [](const
+/// std::string& report) { ADD_FAILURE() << report; }});` In a goroutine, or on a plain thread outside of run().
+/// Goroutines that the end of a run() inside its scope has stopped are gone: those are told by
+/// `run_options{.report_leaks = true}`.
+/// Blocks    The destructor, as sleep_for(), until they have ended, for `grace` at most. Stops the world while it
+///           looks.
+class no_leaks {
+public:
+    /// Throws std::bad_alloc.
+    DUNLIN_API explicit no_leaks(no_leaks_options options = {},
+        std::source_location where = std::source_location::current());
+    DUNLIN_API ~no_leaks();
+    no_leaks(const no_leaks&) = delete;
+    no_leaks& operator=(const no_leaks&) = delete;
+
+    /// Looks now, with the same patience: the report, empty if nothing is left. The destructor says nothing any more.
+    DUNLIN_API std::string check();
+
+private:
+    const no_leaks_options options_;
+    const std::source_location where_;
+    std::vector<std::uint64_t> before_;  // alive at the beginning, sorted
+    bool checked_ = false;
+};
+
+}  // namespace dunlin::testing

@@ -1,0 +1,53 @@
+// contention.h - what block and mutex profiles have counted: how often and how long, by stack, by what was waited for,
+// and by the goroutine's name and labels.
+//
+// Data       A table of fixed size, mapped when a profile is first switched on: no memory is asked for where something
+//            is counted, but for a goroutine with a name or labels. What there is no place for any more counts for a
+//            stack without frames.
+// Tests      tests/runtime/contention_test.cpp
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "platform/lock.h"
+#include "sched/types.h"
+#include "stack/trace.h"
+
+namespace dunlin::observe {
+
+class contention_table {
+public:
+    using labels = std::vector<std::pair<std::string, std::string>>;
+    struct record {
+        stack::trace frames;
+        double count = 0, delay_ns = 0;
+        sched::wait_reason reason = sched::wait_reason::none;
+        const labels* with = nullptr;  // of the goroutine, with its name; lives for ever. Null: none
+    };
+
+    // Before anything is counted. Throws std::bad_alloc.
+    void prepare();
+    // For what the caller does here. Outside the runtime. g is the caller, or null.
+    void add(const stack::trace& frames, sched::wait_reason reason, const sched::goroutine* g, double count,
+        double delay_ns) noexcept;
+    // Throws std::bad_alloc.
+    std::vector<record> all();
+
+private:
+    struct entry {
+        std::uint64_t key;  // 0: free
+        record what;
+    };
+    static constexpr std::size_t places = 8192, most = places / 2;  // a power of two
+
+    entry& find(std::uint64_t key) noexcept;
+
+    platform::ranked_lock<platform::lock_rank::leaf> lock_;
+    entry* entries_ = nullptr;  // lock_
+    std::size_t used_ = 0;      // lock_
+};
+
+}  // namespace dunlin::observe

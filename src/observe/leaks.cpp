@@ -1,0 +1,225 @@
+// leaks.cpp - goroutines that can never go on (runtime::leaks()), and those that a test leaves behind
+// (testing::no_leaks).
+//
+// Exact      Stuck for good is, for certain: who waits for a nil channel, or in a select without any case that could
+//            come, without a limit; who waits for the end of one of these without a limit; and who runs one of these
+//            in place, on whose stack it stands. Not who waits for a mutex: any goroutine may unlock it.
+// Tests      tests/runtime/leaks_test.cpp
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dunlin/go.hpp>
+#include <dunlin/runtime.hpp>
+#include <dunlin/testing.hpp>
+
+#include "observe/collect.h"
+#include "observe/page.h"
+#include "observe/report.h"
+#include "park/join.h"
+#include "platform/clock.h"
+#include "sched/crash.h"
+#include "sched/descriptors.h"
+#include "sched/goroutine.h"
+#include "sched/lifetime.h"
+#include "sched/processor.h"
+
+namespace dunlin::observe {
+
+namespace {
+
+using sched::goroutine;
+using sched::goroutine_state;
+using sched::wait_reason;
+
+// The world stands still while this exists.
+class stopped_world {
+public:
+    stopped_world() noexcept { sched::stop_world(); }
+    ~stopped_world() { sched::start_world(); }
+    stopped_world(const stopped_world&) = delete;
+    stopped_world& operator=(const stopped_world&) = delete;
+};
+
+const char* why_stuck_by_itself(const goroutine& g) noexcept {
+    if (g.state.load(std::memory_order_acquire) != goroutine_state::waiting) return nullptr;
+    switch (g.reason.load(std::memory_order_relaxed)) {
+    case wait_reason::chan_receive_nil: return "receives from a nil channel";
+    case wait_reason::chan_send_nil: return "sends to a nil channel";
+    case wait_reason::select_no_cases: return "selects among no cases, or nil channels only";
+    default: return nullptr;
+    }
+}
+
+// f(g) for who goes on no sooner than `child` ends.
+template <class F>
+void for_each_held_up_by(const goroutine& child, F f) {
+    if (const goroutine* joiner = park::joiner_of(&child)) f(*joiner);
+    if ((child.flags & goroutine::in_place) == 0) return;
+    sched::for_each_descriptor([&](const goroutine& g) {
+        const bool runs_another = g.state.load(std::memory_order_acquire) == goroutine_state::waiting &&
+                                  g.reason.load(std::memory_order_relaxed) == wait_reason::in_place_join;
+        if (runs_another && g.stack == child.stack) f(g);
+    });
+}
+
+// With the reason. The world is stopped.
+std::map<const goroutine*, const char*> find_stuck() {
+    std::map<const goroutine*, const char*> found;
+    std::vector<const goroutine*> to_do;
+    const auto add = [&](const goroutine& g, const char* why) {
+        if (found.emplace(&g, why).second) to_do.push_back(&g);
+    };
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (const char* why = why_stuck_by_itself(g)) add(g, why);
+    });
+    while (!to_do.empty()) {
+        const goroutine* child = to_do.back();
+        to_do.pop_back();
+        for_each_held_up_by(*child, [&](const goroutine& g) {
+            add(g, "waits for the end of one that can never go on");
+        });
+    }
+    return found;
+}
+
+std::vector<std::uint64_t> alive_now() {
+    std::vector<std::uint64_t> ids;
+    const stopped_world stopped;
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (alive(g)) ids.push_back(g.id);
+    });
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+bool is_new(const goroutine& g, const void* before) noexcept {
+    const auto& ids = *static_cast<const std::vector<std::uint64_t>*>(before);
+    return !std::binary_search(ids.begin(), ids.end(), g.id);
+}
+
+struct left_over {
+    std::size_t count = 0;
+    bool all_stuck = true;
+};
+
+left_over look_for_new(const std::vector<std::uint64_t>& before) {
+    left_over left;
+    const stopped_world stopped;
+    const std::map<const goroutine*, const char*> stuck = find_stuck();
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (!alive(g) || &g == sched::current_goroutine() || !is_new(g, &before)) return;
+        ++left.count;
+        left.all_stuck = left.all_stuck && stuck.contains(&g);
+    });
+    return left;
+}
+
+// Empty: they have ended after all.
+std::string report_of_new(const std::vector<std::uint64_t>& before, const std::source_location& where) {
+    page page;
+    page.reserve(sched::live_goroutines());
+    const goroutine_filter filter{is_new, &before};
+    std::size_t count = 0;
+    {
+        const stopped_world stopped;
+        sched::for_each_descriptor([&](const goroutine& g) {
+            count += alive(g) && &g != sched::current_goroutine() && is_new(g, &before);
+        });
+        if (count == 0) return {};
+        page.text() << "dunlin: " << count << (count == 1 ? " goroutine is" : " goroutines are")
+                    << " left of what no_leaks guards (";
+        sched::print_where(page.text(), where);
+        page.text() << "):\n\n";
+        write_goroutines(page, everything, &filter);
+    }
+    return page.finish();
+}
+
+template <class F>
+std::string printed(F print) {
+    std::string text;
+    {
+        platform::text_writer out(text);
+        print(out);
+    }
+    return text;
+}
+
+}  // namespace
+
+}  // namespace dunlin::observe
+
+namespace dunlin::runtime {
+
+std::vector<leak> leaks() {
+    struct kept {
+        leak l;
+        std::source_location waits_at;
+        sched::creation_place created_at;
+    };
+    std::vector<kept> found;
+    sched::start_runtime();
+    {
+        const observe::stopped_world stopped;
+        for (const auto& [stuck, why] : observe::find_stuck()) {
+            const sched::goroutine& g = *stuck;
+            leak l;
+            l.id = g.id;
+            if (g.extra != nullptr) l.name = g.extra->name;
+            l.state = name(g.reason.load(std::memory_order_relaxed));
+            l.why = why;
+            // Who runs another in place has no such moment.
+            if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::in_place_join) {
+                const std::int64_t ns = platform::now_ns() - g.waits_since_ns;
+                l.waited = std::chrono::nanoseconds(std::max<std::int64_t>(ns, 0));
+            }
+            found.push_back({std::move(l), g.waits_at, g.created_at});
+        }
+    }
+    std::vector<leak> result;
+    for (kept& k : found) {
+        k.l.waits_at = observe::printed([&](platform::text_writer& out) { sched::print_where(out, k.waits_at); });
+        k.l.created_at = observe::printed([&](platform::text_writer& out) { sched::print_where(out, k.created_at); });
+        result.push_back(std::move(k.l));
+    }
+    std::sort(result.begin(), result.end(), [](const leak& a, const leak& b) { return a.id < b.id; });
+    return result;
+}
+
+}  // namespace dunlin::runtime
+
+namespace dunlin::testing {
+
+no_leaks::no_leaks(no_leaks_options options, std::source_location where) : options_(std::move(options)), where_(where) {
+    sched::start_runtime();
+    before_ = observe::alive_now();
+}
+
+std::string no_leaks::check() {
+    checked_ = true;
+    const std::int64_t until_ns = platform::deadline_after(platform::now_ns(), options_.grace.count());
+    for (std::int64_t pause_ns = 100'000;; pause_ns = std::min<std::int64_t>(2 * pause_ns, 20'000'000)) {
+        const observe::left_over left = observe::look_for_new(before_);
+        if (left.count == 0) return {};
+        if (left.all_stuck || platform::now_ns() >= until_ns) return observe::report_of_new(before_, where_);
+        sleep_for(std::chrono::nanoseconds(pause_ns));
+    }
+}
+
+no_leaks::~no_leaks() {
+    if (checked_) return;
+    const std::string report = check();
+    if (report.empty()) return;
+    if (options_.on_leak) {
+        options_.on_leak(report);
+        return;
+    }
+    platform::text_writer(2) << std::string_view(report);
+    std::abort();
+}
+
+}  // namespace dunlin::testing

@@ -1,0 +1,64 @@
+// contention.h - where block and mutex profiles get what they count: how long a waiter has waited, and how long an
+// unlock has made others wait.
+//
+// Off        a wait has one load and one branch more, and an unlock with waiters has another; one that finds
+//            no waiter has nothing.
+// Waits      are measured around the park, on the stack of the waiter, and told of outside the runtime.
+// Unlocks    Each unlock that comes by under the lock of the mutex's bucket is charged with what all in the queue have
+//            waited since the unlock before it, or since they queued: so the holder who keeps the mutex for long is
+//            charged, and not the one whose unlock wakes who has waited longest. The moment of that unlock stands in
+//            the bucket (lot.h); two busy mutexes in one bucket spoil it for each other, and are then charged from the
+//            queueing on. Of more than `looked_at` waiters the others count as the mean of the last one looked at and
+//            the last one.
+// Source     Go 1.24 runtime/mprof.go (what is sampled), runtime/sema.go (what is charged to whom).
+// Tests      tests/runtime/contention_test.cpp, tests/tools/profile_test.py
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/cpu.h"
+#include "sched/wait_reason.h"
+
+namespace dunlin::park {
+
+// Who counts. The functions run on the stack that is meant, outside the runtime.
+struct contention_counter {
+    void (*waited)(sched::wait_reason reason, std::int64_t ns) noexcept;
+    void (*made_wait)(std::int64_t ns) noexcept;
+};
+
+// Null: off. They may be switched at any time: a wait or an unlock that is under way is counted or not. std's own
+// atomic: no protocol depends on it, so a simulation need not see it.
+DUNLIN_HIDDEN extern std::atomic<const contention_counter*> waits_counter;
+DUNLIN_HIDDEN extern std::atomic<const contention_counter*> unlocks_counter;
+
+inline bool counts_unlocks() noexcept { return unlocks_counter.load(std::memory_order_relaxed) != nullptr; }
+
+class lot_bucket;
+
+// Stands in an unlock before whatever brings it into the runtime, so that its end comes after the way out.
+class unlock_charge {
+public:
+    unlock_charge() noexcept = default;
+    unlock_charge(const unlock_charge&) = delete;
+    unlock_charge& operator=(const unlock_charge&) = delete;
+    ~unlock_charge() {
+        if (ns_ != 0) [[unlikely]] tell();
+    }
+
+    // The bucket is locked, and those who wait for `address` are lock_nodes, still in the queue.
+    void add(lot_bucket& b, const void* address) noexcept {
+        if (counts_unlocks()) [[unlikely]] look(b, address);
+    }
+
+private:
+    void look(lot_bucket& b, const void* address) noexcept;
+    void tell() const noexcept;
+
+    std::int64_t ns_ = 0;
+};
+
+}  // namespace dunlin::park

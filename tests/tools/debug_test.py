@@ -1,0 +1,109 @@
+"""The page of a program as others read it: Go's own `go tool pprof` over HTTP where Go is installed; a plain client.
+Run by ctest as tools/debug.
+
+Usage: debug_test.py SCENE, which is tests/debug/page_scene.cpp.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
+
+
+class Program:
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([SCENE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=ENVIRONMENT)
+        self.url = self.process.stdout.readline().strip()
+
+    def get(self, path, **headers):
+        request = urllib.request.Request(self.url.rstrip("/") + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+        self.process.stdout.close()
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="dunlin-debug-")
+        cls.program = Program("200")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.program.close()
+        shutil.rmtree(cls.folder)
+
+    def test_json_is_what_the_page_reads(self):
+        page = self.program.get("/").decode()
+        dump = json.loads(self.program.get("/dump.json"))
+        self.assertGreaterEqual(dump["goroutines"], 205)
+        (even,) = [g for g in dump["groups"] if g.get("labels") == {"shard": "even"}]
+        self.assertEqual((even["count"], even["reason"]), (100, "chan receive"))
+        for member in ("count", "reason", "state", "longest_wait_ns", "waits_at", "ids", "stack", "created_at",
+                       "labels"):
+            self.assertIn(member, even)
+            self.assertRegex(page, rf"\.{member}\b")
+
+    def test_a_token_is_asked_for(self):
+        program = Program("1", "secret")
+        try:
+            with self.assertRaises(urllib.error.HTTPError) as caught:
+                program.get("/metrics")
+            self.assertEqual(caught.exception.code, 401)
+            caught.exception.close()
+            self.assertIn(b"dunlin_goroutines", program.get("/metrics", Authorization="Bearer secret"))
+            self.assertIn(b"dunlin_goroutines", program.get("/metrics?token=secret"))
+        finally:
+            program.close()
+
+    def test_a_hundred_thousand_goroutines(self):
+        program = Program("100000")
+        try:
+            began = time.monotonic()
+            dump = json.loads(program.get("/dump.json"))
+            took = time.monotonic() - began
+            self.assertGreaterEqual(dump["goroutines"], 100_000)
+            self.assertLess(len(dump["groups"]), 20)
+            self.assertLess(took, 10)
+        finally:
+            program.close()
+
+    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    def test_go_tool_pprof_reads_it_over_http(self):
+        # Where Go does not bring pprof compiled, the first call compiles it and keeps it: a minute of CPU time.
+        cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+        environment = {**ENVIRONMENT, "HOME": self.folder, "GOTOOLCHAIN": "local", "GOCACHE": cache}
+        subprocess.run(["go", "tool", "pprof", "-h"], capture_output=True, env=environment)
+
+        def top(path, *options):
+            done = subprocess.run(["go", "tool", "pprof", "-text", *options, self.program.url + path], text=True,
+                                  capture_output=True, timeout=100, env=environment)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return done.stdout
+
+        goroutines = top("debug/pprof/goroutine")
+        self.assertIn("Type: goroutine", goroutines)
+        self.assertRegex(goroutines, r"\b200\b.*waits_for_orders")
+        self.assertIn("contentions", top("debug/pprof/mutex", "-sample_index=contentions"))
+        for profile in ("block", "mutex"):
+            text = top("debug/pprof/" + profile)
+            self.assertIn("Type: delay", text)
+            self.assertRegex(text[text.index("flat%"):].splitlines()[1], r"has_hot_lock")
+
+
+if __name__ == "__main__":
+    unittest.main()
