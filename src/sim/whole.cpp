@@ -10,6 +10,8 @@ namespace dunlin::sim {
 namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
+constexpr std::size_t steps_between_short_waits = 17;  // so that the others get somewhere whatever the order prefers
+constexpr std::int64_t short_ns = 50'000;  // who waits in a loop, or computes, may be as much quicker than others
 constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
 // Those who wait for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in all.
@@ -113,6 +115,11 @@ void world::collect_times(bool others_can) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
+        if (others_can && !preparing_ && outcome_.steps % steps_between_short_waits == 0 &&
+            t.is == condition::ready && until - now_ns_ <= short_ns) {
+            possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
+            continue;
+        }
         spins = spins || (t.is == condition::ready && !t.computes);
         if (earliest != 0 && until >= earliest) continue;
         earliest = until;
@@ -164,7 +171,7 @@ void world::end_sleep(unsigned thread) {
     const bool asleep = t.is == condition::asleep;
     const std::int64_t before = now_ns_;
     now_ns_ = std::max(now_ns_, asleep ? t.deadline_ns : t.pauses_until_ns);
-    if (may_jump_) jumped_ns_ += now_ns_ - before;
+    if (may_jump_ && asleep) jumped_ns_ += now_ns_ - before;
     if (story_ != nullptr) {
         tell_of(thread, t.next.where, asleep ? "has slept until its deadline" : "has waited for a while");
     }
