@@ -10,7 +10,7 @@ namespace dunlin::sim {
 namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
-constexpr std::size_t steps_between_short_waits = 17;  // so that the others get somewhere whatever the order prefers
+constexpr std::size_t steps_between_short_waits = 17;  // others get somewhere whatever the order prefers
 constexpr std::int64_t short_ns = 50'000;  // who waits in a loop, or computes, may be as much quicker than others
 constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
@@ -105,6 +105,7 @@ void world::collect_times(bool others_can) {
     std::int64_t earliest = 0;
     std::uint8_t first = 0;
     may_jump_ = false;
+    const bool may_be_quick = !preparing_ && (strategy_->is_fair() || outcome_.steps % steps_between_short_waits == 0);
     bool spins = false, due = false;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
@@ -115,8 +116,7 @@ void world::collect_times(bool others_can) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
-        if (others_can && !preparing_ && outcome_.steps % steps_between_short_waits == 0 &&
-            t.is == condition::ready && until - now_ns_ <= short_ns) {
+        if (others_can && may_be_quick && t.is == condition::ready && until - now_ns_ <= short_ns) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
