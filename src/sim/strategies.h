@@ -67,6 +67,7 @@ public:
     pct_order(std::uint64_t seed, unsigned depth) noexcept : seed_(seed), depth_(depth) {}
     bool begin() override;
     std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    bool is_fair() const noexcept override { return false; }
     unsigned pick_value(unsigned count) override;
     void ended(std::size_t steps) override { longest_ = longest_ < steps ? steps : longest_; }
 

@@ -96,6 +96,8 @@ public:
     // gone on with.
     virtual std::size_t pick(const std::vector<transition>& possible, unsigned last) = 0;
     virtual unsigned pick_value(unsigned count) = 0;
+    // A thread that can go on does so in the end.
+    virtual bool is_fair() const noexcept { return true; }
     // The execution has ended, after so many steps.
     virtual void ended(std::size_t steps) = 0;
 };

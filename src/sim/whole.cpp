@@ -10,6 +10,8 @@ namespace dunlin::sim {
 namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
+constexpr std::size_t steps_between_short_waits = 17;  // others get somewhere whatever the order prefers
+constexpr std::int64_t short_ns = 50'000;  // who waits in a loop, or computes, may be as much quicker than others
 constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
 // Those who wait for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in all.
@@ -103,6 +105,7 @@ void world::collect_times(bool others_can) {
     std::int64_t earliest = 0;
     std::uint8_t first = 0;
     may_jump_ = false;
+    const bool may_be_quick = !preparing_ && (strategy_->is_fair() || outcome_.steps % steps_between_short_waits == 0);
     bool spins = false, due = false;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
@@ -110,6 +113,10 @@ void world::collect_times(bool others_can) {
         if (until == 0) continue;
         if (until <= now_ns_ && t.is == condition::asleep) {
             due = true;
+            possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
+            continue;
+        }
+        if (others_can && may_be_quick && t.is == condition::ready && until - now_ns_ <= short_ns) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
@@ -164,7 +171,7 @@ void world::end_sleep(unsigned thread) {
     const bool asleep = t.is == condition::asleep;
     const std::int64_t before = now_ns_;
     now_ns_ = std::max(now_ns_, asleep ? t.deadline_ns : t.pauses_until_ns);
-    if (may_jump_) jumped_ns_ += now_ns_ - before;
+    if (may_jump_ && asleep) jumped_ns_ += now_ns_ - before;
     if (story_ != nullptr) {
         tell_of(thread, t.next.where, asleep ? "has slept until its deadline" : "has waited for a while");
     }

@@ -9,12 +9,11 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 
 // `call` keeps its thread for `lasts` while another goroutine waits for the processor.
-sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true, bool monitor_sleeps = false) {
-    return whole({.max_procs = max_procs, .has_threads = has_threads, .monitor_sleeps = monitor_sleeps,
-                  .prepares_itself = has_threads && !monitor_sleeps, .main = [=] {
+sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true) {
+    return whole({.max_procs = max_procs, .has_threads = has_threads, .prepares_itself = has_threads, .main = [=] {
         own_value own;
         own.touch();
-        if (has_threads && !monitor_sleeps) sim::prepared();
+        if (has_threads) sim::prepared();
         platform::atomic<int> others{0};
         wait_group g;
         for (unsigned i = 0; i < max_procs; ++i) {
@@ -45,11 +44,32 @@ void announced_twice(std::int64_t ns) {
 const add blocks{"handoff/blocking", drawn(300), keeps(announced, 100 * ms, 1)};
 const add blocks_two{"handoff/blocking_both", drawn(300), keeps(announced_twice, 100 * ms, 2)};
 const add blocks_no_threads{"handoff/blocking_no_threads", drawn(300), keeps(announced, 200 * ms, 1, false)};
-const add blocks_no_monitor{"handoff/blocking_monitor_sleeps", drawn(300), keeps(announced, 100 * ms, 1, true, true)};
 const add sleeps{"handoff/asleep_unannounced", drawn(300), keeps(sim::sleep_in_kernel, 200 * ms, 1)};
-const add sleeps_no_monitor{"handoff/asleep_monitor_sleeps", drawn(300), keeps(sim::sleep_in_kernel, 200 * ms, 1, true, true)};
 const add computes{"handoff/computing", drawn(300), keeps(sim::compute, 200 * ms, 1)};
 const add computes_two{"handoff/computing_both", drawn(150), keeps(sim::compute, 200 * ms, 2)};
+
+// All have been idle for long, and the monitor sleeps until somebody is busy: it is needed as soon as main goes on.
+sim::case_function after_a_pause(void (*call)(std::int64_t)) {
+    return [=](sim::scenario& s) {
+        auto& c = s.make<chan<int>>("channel", 1);
+        whole({.max_procs = 1, .prepares_itself = true, .main = [&c, call] {
+            platform::atomic<int> others{0};
+            let_plain_threads_begin();
+            c.recv();
+            wait_group g;
+            g.go([&others] { others.fetch_add(1); });
+            call(100 * ms);
+            sim::require(others.load() == 1, "goroutines wait for a processor that is of no use where it is");
+            g.wait();
+        }, .plain_threads = {[&c] {
+            sim::sleep_in_kernel(400 * ms);
+            sim::prepared();
+            c.send(1);
+        }}})(s);
+    };
+}
+const add pause_blocking{"handoff/after_a_pause_blocking", drawn(300), after_a_pause(announced)};
+const add pause_computing{"handoff/after_a_pause_computing", drawn(200), after_a_pause(sim::compute)};
 
 // Calls that end while the monitor takes the processor.
 const add short_calls{"handoff/calls_that_end", drawn(600), whole({.max_procs = 1, .prepares_itself = true, .main = [] {

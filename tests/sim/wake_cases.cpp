@@ -1,5 +1,6 @@
 // The wake protocol (sched/wake.h), the sleep for timers (sched/find_work.cpp) and the making of threads, in whole programs.
 #include "platform/clock.h"
+#include "platform/cpu.h"
 #include "sim/whole.h"
 
 namespace {
@@ -75,6 +76,40 @@ const add three{"wake/three_processors", drawn(500), whole({.max_procs = 3, .pre
     }
     sim::compute(60 * ms);
     sim::require(began.load() == 5, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// Of three processors two are busy for long: the one that was woken first wakes the next.
+const add busy{"wake/three_busy", drawn(500), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    for (int i = 0; i < 2; ++i) {
+        g.go([&] {
+            began.fetch_add(1);
+            sim::compute(60 * ms);
+        });
+    }
+    sim::compute(60 * ms);
+    sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// One that starts another where the other machine has just stopped running something.
+const add last_moment{"wake/last_moment", drawn(1'000), whole({.prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    const auto start = [&] {
+        g.go([&] { began.fetch_add(1); });
+    };
+    sim::prepared();
+    start();
+    while (began.load() == 0) platform::pause();
+    start();
+    sim::compute(60 * ms);
+    sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
 

@@ -61,6 +61,7 @@ std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
     add(sim::order::random, sim::memory::tso, executions / 2);
     add(sim::order::delayed, sim::memory::sequential, executions / 2);
     add(sim::order::pct, sim::memory::sequential, executions / 2);
+    add(sim::order::delayed, sim::memory::cxx, executions / 2);
     return runs;
 }
 

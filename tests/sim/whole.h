@@ -41,7 +41,7 @@ private:
     sim::variable<int> n_{0, "what a goroutine has on its stack"};
 };
 
-// Drawn orders, so many of each, sequential and TSO.
+// Drawn orders, so many of each, under all memories.
 std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
 
 }  // namespace dunlin::sim_cases
