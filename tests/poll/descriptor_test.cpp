@@ -550,7 +550,7 @@ std::chrono::nanoseconds cpu_time() {
 polling poll_among(int yielding) {
     std::vector<std::chrono::nanoseconds> late;
     std::chrono::nanoseconds whole{};
-    long yields = 0;
+    std::atomic<long> yields{0};
     dunlin::run({.max_procs = 1}, [&] {
         auto [reader, writer] = dunlin::fs::pipe();
         std::atomic<bool> stop{false};
@@ -558,7 +558,7 @@ polling poll_among(int yielding) {
         const auto began = cpu_time();
         for (int i = 0; i < yielding; ++i) {
             group.go([&] {
-                for (; !stop; ++yields) dunlin::yield();
+                for (; !stop; yields.fetch_add(1, std::memory_order_relaxed)) dunlin::yield();
             });
         }
         // Another thread writes the time.
@@ -579,13 +579,13 @@ polling poll_among(int yielding) {
         group.wait();
     });
     std::nth_element(late.begin(), late.begin() + 20, late.end());
-    return {late[20], whole * yielding / yields};
+    return {late[20], whole * yielding / yields.load()};
 }
 
 TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
     for (const int yielding : {3, 600}) {  // 600: more than a local queue holds
         const polling p = poll_among(yielding);
-        EXPECT_LT(p.median_delay, 2500us + 2 * p.round) << yielding << " goroutines, " << p.round.count() << " ns for a round of them";
+        EXPECT_LT(p.median_delay, 5000us + 2 * p.round) << yielding << " goroutines, " << p.round.count() << " ns for a round of them";
     }
 }
 

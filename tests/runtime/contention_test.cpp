@@ -115,23 +115,29 @@ void expect_one(const std::string& function, const std::string& reason, const sa
     EXPECT_NE(now.labels.find('"' + reason + '"'), std::string::npos) << function << ' ' << now.labels;
 }
 
-// `wait` in a goroutine or a thread, and `let_go` when that has waited for some time.
-template <class Wait, class LetGo>
-void one_wait(const std::string& function, const std::string& reason, Wait wait, LetGo let_go) {
+constexpr auto nothing = [] {};
+
+// `prepare`, then `wait` in a goroutine or a thread; `let_go` when that has waited for some time, and again and again if
+// it could come too early.
+template <class Prepare, class Wait, class LetGo>
+void one_wait(const std::string& function, const std::string& reason, Prepare prepare, Wait wait, LetGo let_go,
+              bool again = false) {
     for (const bool on_thread : {false, true}) {
         const sample before = sum_of(blocked(), function);
-        std::atomic<bool> begun{false};
-        const auto begin = [&] { begun.store(true), wait(); };
+        std::atomic<bool> begun{false}, ended{false};
+        const auto begin = [&] { begun.store(true), wait(), ended.store(true); };
         std::thread thread;
         dunlin::task<void> t;
+        prepare();
         if (on_thread) {
             thread = std::thread(begin);
         } else {
             t = dunlin::spawn(begin);
         }
         support::eventually([&] { return begun.load(); });
-        dunlin::sleep_for(2 * some_time);
+        dunlin::sleep_for(4 * some_time);
         let_go();
+        while (again && !ended.load()) dunlin::sleep_for(4 * some_time), let_go();
         if (on_thread) {
             dunlin::blocking([&] { thread.join(); });
         } else {
@@ -146,35 +152,31 @@ TEST_P(Contention, EachKindOfWaitIsCountedWithItsPlaceAndItsReason) {
         const counting_waits on;
         const dunlin::chan<int> c;
         const auto give = [&] { c.send(1); };
-        one_wait("waits_to_receive", "chan receive", [&] { waits_to_receive(c); }, give);
-        one_wait("waits_to_receive_limited", "chan receive", [&] { waits_to_receive_limited(c); }, give);
-        one_wait("waits_to_send", "chan send", [&] { waits_to_send(c); }, [&] { c.recv(); });
-        one_wait("waits_in_select", "select", [&] { waits_in_select(c); }, give);
+        one_wait("waits_to_receive", "chan receive", nothing, [&] { waits_to_receive(c); }, give);
+        one_wait("waits_to_receive_limited", "chan receive", nothing, [&] { waits_to_receive_limited(c); }, give);
+        one_wait("waits_to_send", "chan send", nothing, [&] { waits_to_send(c); }, [&] { c.recv(); });
+        one_wait("waits_in_select", "select", nothing, [&] { waits_in_select(c); }, give);
         dunlin::mutex m;
-        m.lock();
-        // Free for a moment.
-        const auto pass = [](auto& lock) { lock.unlock(), dunlin::sleep_for(1ms), lock.lock(); };
-        one_wait("waits_for_mutex", "sync.Mutex.Lock", [&] { waits_for_mutex(m); }, [&] { pass(m); });
-        m.unlock();
+        one_wait("waits_for_mutex", "sync.Mutex.Lock", [&] { m.lock(); }, [&] { waits_for_mutex(m); },
+            [&] { m.unlock(); });
         dunlin::shared_mutex s;
-        s.lock();
-        one_wait("waits_to_write", "sync.RWMutex.Lock", [&] { waits_to_write(s); }, [&] { pass(s); });
-        one_wait("waits_to_read", "sync.RWMutex.RLock", [&] { waits_to_read(s); }, [&] { pass(s); });
-        s.unlock();
+        one_wait("waits_to_write", "sync.RWMutex.Lock", [&] { s.lock(); }, [&] { waits_to_write(s); },
+            [&] { s.unlock(); });
+        one_wait("waits_to_read", "sync.RWMutex.RLock", [&] { s.lock(); }, [&] { waits_to_read(s); },
+            [&] { s.unlock(); });
         dunlin::wait_group g;
-        g.add(1);
-        const auto finish = [&] { g.done(), dunlin::sleep_for(1ms), g.add(1); };
-        one_wait("waits_for_group", "sync.WaitGroup.Wait", [&] { waits_for_group(g); }, finish);
-        g.done();
+        one_wait("waits_for_group", "sync.WaitGroup.Wait", [&] { g.add(1); }, [&] { waits_for_group(g); },
+            [&] { g.done(); });
         dunlin::counting_semaphore<> permits(0);
-        one_wait("waits_for_permit", "semacquire", [&] { waits_for_permit(permits); }, [&] { permits.release(); });
+        one_wait("waits_for_permit", "semacquire", nothing, [&] { waits_for_permit(permits); },
+            [&] { permits.release(); });
         dunlin::latch latches[2] = {dunlin::latch(1), dunlin::latch(1)};
         std::atomic<int> waited{0}, counted{0};
-        one_wait("waits_for_latch", "latch wait", [&] { waits_for_latch(latches[waited++]); },
+        one_wait("waits_for_latch", "latch wait", nothing, [&] { waits_for_latch(latches[waited++]); },
             [&] { latches[counted++].count_down(); });
         dunlin::condition_variable condition;
-        one_wait("waits_for_condition", "sync.Cond.Wait", [&] { waits_for_condition(condition, m); },
-            [&] { condition.notify_all(); });
+        one_wait("waits_for_condition", "sync.Cond.Wait", nothing, [&] { waits_for_condition(condition, m); },
+            [&] { condition.notify_all(); }, true);
     });
 }
 
