@@ -190,7 +190,7 @@ TEST_P(TlsIdentity, AChainWithAnIntermediateAuthorityIsFollowed) {
 TEST_P(TlsIdentity, TheConditionsTellWhatItWas) {
     run([] {
         auto l = tls::listen("tcp", "127.0.0.1:0", server_of(localhost()));
-        dunlin::go([&] {
+        auto server = dunlin::spawn([&] {
             std::error_code ec;
             while (auto s = l.accept(ec)) s.handshake(ec);
         });
@@ -201,6 +201,7 @@ TEST_P(TlsIdentity, TheConditionsTellWhatItWas) {
         EXPECT_NE(ec, tls::errc::truncated);
         EXPECT_TRUE(tls::dial("tcp", l.local_address().to_string(), client_that_trusts(the_authority().ca), 20s, ec)) << ec.message();
         l.close();
+        server.get();
     });
 }
 
