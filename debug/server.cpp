@@ -1,7 +1,7 @@
 // server.cpp - serve(): one goroutine that accepts, one for each connection, one request for each connection.
 //
-// Held up    Dumps and profiles stop the world for a moment: one at a time, and who waits longer than its reply's
-//            limit for its turn is told so. Writing goes to the socket when the world has long gone on.
+// Held up    Dumps and profiles stop the world for a moment: one at a time, and a request that waits longer than its
+//            reply's limit for its turn is told so. Writing goes to the socket when the world has long gone on.
 // Strangers  Without a token only loopback addresses are listened at, and only requests that name such a host are
 //            answered: a page of another site that has its name resolved to this machine is not.
 // Tests      tests/debug/server_test.cpp, tests/tools/debug_test.py
@@ -52,7 +52,7 @@ bool is_loopback_name(std::string_view host) {
 }
 
 // All that the host may be resolved to. Numbers as they are: resolve() has a way to this machine for "0.0.0.0" too,
-// where a listener is for everybody.
+// where a listener is reached from any machine.
 bool is_loopback_address(std::string_view address) {
     const auto [host, port] = net::split_host_port(address);
     if (host.empty()) return false;

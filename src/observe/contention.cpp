@@ -188,6 +188,7 @@ void set_block_profile_rate(std::chrono::nanoseconds rate) {
 unsigned set_mutex_profile_fraction(unsigned one_in) {
     if (one_in > 0) observe::unlocked.prepare();
     const std::uint32_t before = observe::mutex_fraction.exchange(one_in, std::memory_order_relaxed);
+    // Release: an unlock that sees it sees the table.
     park::unlocks_counter.store(one_in > 0 ? &observe::counter : nullptr, std::memory_order_release);
     return before;
 }

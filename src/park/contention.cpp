@@ -53,6 +53,7 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
 
 [[gnu::noinline]] void unlock_charge::tell() const noexcept {
     const int kept = errno_here();
+    // Acquire: pairs with the release of set_mutex_profile_fraction(), which publishes the table.
     if (const contention_counter* c = unlocks_counter.load(std::memory_order_acquire)) c->made_wait(ns_);
     set_errno_here(kept);
 }
@@ -67,6 +68,7 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
 
 [[gnu::noinline]] void waiter::count_wait(sched::wait_reason reason, std::int64_t ns) noexcept {
     const int kept = errno_here();
+    // Acquire: pairs with the release of set_block_profile_rate(), which publishes the table.
     if (const contention_counter* c = waits_counter.load(std::memory_order_acquire)) c->waited(reason, ns);
     set_errno_here(kept);
 }

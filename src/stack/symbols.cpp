@@ -162,7 +162,7 @@ class known_lines {
 public:
     const source_line* find(std::uintptr_t address) const noexcept {
         for (std::size_t i = 0; i < probes; ++i) {
-            const place& p = at(address, i);
+            const place& p = places_[index(address, i)];
             // Acquire: pairs with the release in keep(), which publishes the other two.
             if (p.state.load(std::memory_order_acquire) == filled && p.address == address) return &p.line;
         }
@@ -170,8 +170,9 @@ public:
     }
     void keep(std::uintptr_t address, const source_line& line) noexcept {
         for (std::size_t i = 0; i < probes; ++i) {
-            place& p = const_cast<place&>(at(address, i));
+            place& p = places_[index(address, i)];
             std::uint32_t none = empty;
+            // Relaxed: it only keeps other writers off; find() believes nothing before the release.
             if (!p.state.compare_exchange_strong(none, being_filled, std::memory_order_relaxed)) continue;
             p.address = address;
             p.line = line;
@@ -189,8 +190,8 @@ private:
     };
     static constexpr std::size_t places = 2048, probes = 8;
 
-    const place& at(std::uintptr_t address, std::size_t i) const noexcept {
-        return places_[((address * 0x9e3779b97f4a7c15u >> 32) + i) % places];
+    static std::size_t index(std::uintptr_t address, std::size_t i) noexcept {
+        return ((address * 0x9e3779b97f4a7c15u >> 32) + i) % places;
     }
     place places_[places];
 };
