@@ -583,6 +583,7 @@ polling poll_among(int yielding) {
 }
 
 TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
+    // 2.5 ms on two CPUs, since all threads of the process count; the monitor's 10 ms are beyond that.
     for (const int yielding : {3, 600}) {  // 600: more than a local queue holds
         const polling p = poll_among(yielding);
         EXPECT_LT(p.median_delay, 5000us + 2 * p.round) << yielding << " goroutines, " << p.round.count() << " ns for a round of them";
