@@ -14,6 +14,10 @@
 // Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be
 //            longer before a thread runs at all, and only when it runs can it stop, or be where it must not. One that
 //            has had both without stopping is left to the monitor.
+// Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a sanitizer's
+//            handler, or a crash reporter's, holds locks that the exit of the process wants, and what it writes is the
+//            only word of why the program died. The end of run() waits for it, as for a report of our own (crash.h):
+//            ten seconds at most, asleep or not, from when a signal has found it there.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
 //            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
 //            frozen at all.
@@ -50,6 +54,7 @@ constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'00
 constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
 constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
 constexpr std::int64_t settled_ns = 2'000'000;
+constexpr std::int64_t handler_patience_ns = 10'000'000'000;
 
 struct sigaction previous;
 platform::atomic<std::uint32_t> never{0};
@@ -72,6 +77,9 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     if (m->lent.load(std::memory_order_relaxed)) return;  // it is about to begin what is called on its thread's stack, or has just ended it
+    const bool in_handler = stack::interrupts_a_handler(context);
+    m->in_handler.store(in_handler, std::memory_order_relaxed);
+    if (in_handler) return;
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
     freeze_here(m);
 }
@@ -130,17 +138,22 @@ void stop_condemned_machines() noexcept {
     }
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
-        m->asleep_since_ns = 0;  // left from another goroutine of its
+        m->asleep_since_ns = 0;  // both left from another goroutine of its
+        m->in_handler.store(false, std::memory_order_relaxed);
         m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->freeze_asked.store(true, std::memory_order_release);
     }
     const std::int64_t begin = platform::now_ns();
-    for (bool waiting = true; waiting && platform::now_ns() - begin < longest_ns;) {
-        const bool patient = platform::now_ns() - begin < patience_ns;
+    for (bool waiting = true; waiting;) {
+        const std::int64_t waited_ns = platform::now_ns() - begin;
         waiting = false;
         for_each_asked([&](machine* m) {
             if (platform::now_ns() - m->asked_ns >= ask_again_ns) ask(m);
-            if (may_stop_soon(m, patient)) waiting = true;
+            if (m->in_handler.load(std::memory_order_relaxed)) {
+                waiting = waiting || waited_ns < handler_patience_ns;
+            } else if (waited_ns < longest_ns && may_stop_soon(m, waited_ns < patience_ns)) {
+                waiting = true;
+            }
         });
         if (waiting) platform::futex_wait_until(never, 0, platform::now_ns() + ask_again_ns / 4);
     }

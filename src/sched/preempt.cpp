@@ -94,6 +94,8 @@ bool is_stoppable(machine* m, void* context) noexcept {
     if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
+    // It would stand there when its run() ends (freeze.cpp, Handlers).
+    if (stack::interrupts_a_handler(context)) return false;
     const std::uintptr_t pc = stack::interrupted_pc(context);
     m->stopped_in_library = !may_stop_at(pc);
     const bool spins = spins_at(pc);

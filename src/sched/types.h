@@ -433,6 +433,7 @@ struct alignas(platform::false_sharing_range) machine {
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
     bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
     platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
+    platform::atomic<bool> in_handler{false};   // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
     owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze

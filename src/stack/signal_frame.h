@@ -19,6 +19,19 @@ inline std::uintptr_t interrupted_pc(const void* handler_context) noexcept {
 #endif
 }
 
+// What was interrupted is itself a signal handler, of the program's or of a sanitizer's, on the alternate stack. A
+// handler that runs on the stack of what it has interrupted is not known from ordinary code.
+inline bool interrupts_a_handler(const void* handler_context) noexcept {
+    const auto* context = static_cast<const ucontext_t*>(handler_context);
+#if defined(__x86_64__)
+    const auto sp = static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+    const std::uintptr_t sp = context->uc_mcontext.sp;
+#endif
+    // The flags of uc_stack do not say it: the kernel writes there whether the stack disarms itself, and no more.
+    return sp - reinterpret_cast<std::uintptr_t>(context->uc_stack.ss_sp) < context->uc_stack.ss_size;
+}
+
 // A call of an address where there is no code (a null function pointer) has no frame that could be unwound.
 class interrupted_call {
 public:

@@ -220,6 +220,32 @@ int handler_before_on_signal_stack() {
     return in_goroutine<write_to_null>();
 }
 
+std::atomic<bool> reporting{false};
+
+// As a crash reporter does: it takes its time, and the process is to end with what it says.
+void report_at_length(int, siginfo_t*, void*) {
+    reporting = true;
+    const auto used = [] {
+        timespec t{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+    };
+    for (const auto end = used() + 300ms; used() < end;) {}
+    say_and_leave("reported");
+}
+
+// The run() returns while the handler is at work. With one processor main gets on because the goroutine in its handler
+// has lost it.
+int handler_that_outlasts_the_run(unsigned processors) {
+    install(SIGSEGV, SA_ONSTACK, report_at_length);
+    dunlin::run(dunlin::run_options{.max_procs = processors}, [] {
+        dunlin::go([] { write_to_null(); });
+        while (!reporting) dunlin::yield();
+    });
+    std::printf("left behind\n");
+    return 0;
+}
+
 int handler_before_for_abort() {
     install(SIGABRT, 0, tell_and_leave);
     return in_goroutine<call_abort>();
@@ -427,6 +453,8 @@ constexpr support::scenario all[] = {
     {"ignored_fault", ignored_fault},
     {"handler_before", handler_before},
     {"handler_before_on_signal_stack", handler_before_on_signal_stack},
+    {"handler_that_outlasts_the_run_1", [] { return handler_that_outlasts_the_run(1); }},
+    {"handler_that_outlasts_the_run_2", [] { return handler_that_outlasts_the_run(2); }},
     {"handler_before_for_abort", handler_before_for_abort},
     {"plain_handler_before", plain_handler_before},
     {"handler_after", handler_after},

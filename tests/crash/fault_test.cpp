@@ -128,6 +128,11 @@ TEST(OwnHandler, InstalledBeforeTheRuntimeHasItsArgumentsMaskAndStack) {
     calls_handler("handler_before_on_signal_stack", "signal 11, sensible, address (nil), SIGUSR1 blocked, itself free, alternate stack\n");
 }
 
+TEST(OwnHandler, ThatIsAtWorkWhenRunEndsFinishes) {
+    calls_handler("handler_that_outlasts_the_run_1", "reported\n");
+    calls_handler("handler_that_outlasts_the_run_2", "reported\n");
+}
+
 TEST(OwnHandler, ForAbortInstalledBeforeTheRuntimeIsCalled) {
     const auto r = fault("handler_before_for_abort");
     EXPECT_EQ(r.status, 7) << r;
