@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 namespace {
 

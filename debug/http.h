@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 inline constexpr std::size_t longest_head = 8192, longest_target = 2048;
 

@@ -5,7 +5,7 @@
 
 #include <dunlin/runtime.hpp>
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 std::string metrics();
 

@@ -1,6 +1,6 @@
 #include "page.h"
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 constinit const std::string_view page_html = R"html(<!doctype html>
 <html lang="en">

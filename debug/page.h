@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 extern const std::string_view page_html;
 

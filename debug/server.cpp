@@ -26,7 +26,7 @@
 #include "metrics.h"
 #include "page.h"
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 struct server_state {
     explicit server_state(serve_options o) : options(std::move(o)) {}

@@ -11,7 +11,7 @@
 #include "puller.h"
 #include "text.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "text.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise) {
     const auto deadline = ctx.deadline();

@@ -11,7 +11,7 @@
 
 #include "text.h"
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 const context_key<std::string> trace_id;
 

@@ -38,7 +38,7 @@
 #include "loop.h"
 #include "undisturbed.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 // CLOCK_BOOTTIME: goes on while the machine sleeps, as the servers' clocks do, and does not jump.
 std::int64_t now_ns() noexcept;

@@ -4,7 +4,7 @@
 #include "failure.h"
 #include "text.h"
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 namespace {
 

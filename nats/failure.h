@@ -8,7 +8,7 @@
 
 #include <dunlin/nats/error.hpp>
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 struct failure {
     int code = 0;  // an errc; 0: none

@@ -15,7 +15,7 @@
 
 #include "connection.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 struct inflow final : sink {
     inflow(std::shared_ptr<connection> c, subscribe_options o)

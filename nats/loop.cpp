@@ -11,7 +11,7 @@
 
 #include "connection.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 thread_local event_loop* hurried = nullptr;  // read and written inside undisturbed() only

@@ -5,7 +5,7 @@
 
 #include <dunlin/nats/message.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 void detail::message_deleter::operator()(__natsMsg* m) const noexcept { natsMsg_Destroy(m); }
 

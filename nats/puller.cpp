@@ -1,7 +1,7 @@
 // puller.cpp - see puller.h.
 #include "puller.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 constexpr std::int64_t heartbeat_ns = 1'000 * millisecond;
@@ -329,7 +329,7 @@ void consuming::undecodable(puller&, delivery_base d, const char* what) { d.reje
 
 }  // namespace dunlin::nats::detail
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 delivery_base& delivery_base::operator=(delivery_base&& other) noexcept {
     if (this != &other) {

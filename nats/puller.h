@@ -25,7 +25,7 @@
 #include "connection.h"
 #include "text.h"
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 constexpr std::string_view consumer_name = "workers";
 

@@ -8,7 +8,7 @@
 
 #include "connection.h"
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 namespace detail {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 namespace detail {
 

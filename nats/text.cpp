@@ -7,7 +7,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 

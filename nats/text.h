@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 // The value at the end of a path of keys. Of a text its characters, with escapes resolved; of anything else the JSON as
 // it stands. Never reads outside `json`, whatever stands there; nullopt if the path leads nowhere.

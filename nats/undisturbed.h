@@ -12,7 +12,7 @@
 
 #include <dunlin/blocking.hpp>
 
-namespace dunlin::nats::detail {
+namespace dunlin::inline v0_1::nats::detail {
 
 template <class F>
 decltype(auto) undisturbed(F&& f) {

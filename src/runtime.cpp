@@ -44,7 +44,7 @@
 #include "sched/thread_stack.h"
 #include "timer/timers.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace {
 

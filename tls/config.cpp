@@ -12,7 +12,7 @@
 
 #include "error.h"
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "ticket_keys.h"
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 template <auto Free>
 struct openssl_free {

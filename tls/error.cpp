@@ -7,7 +7,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include <dunlin/tls.hpp>
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 std::error_code verify_error(long x509_result) noexcept;
 

@@ -49,7 +49,7 @@
 
 #include "config.h"
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 enum class side { client,
     server };

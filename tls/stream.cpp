@@ -6,7 +6,7 @@
 #include "error.h"
 #include "session.h"
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 stream::stream() noexcept = default;
 stream::stream(std::unique_ptr<session> s) noexcept : session_(std::move(s)) {}

@@ -9,7 +9,7 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 namespace {
 

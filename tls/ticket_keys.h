@@ -16,7 +16,7 @@
 
 #include <openssl/ssl.h>
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 class ticket_keys {
 public:

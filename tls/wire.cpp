@@ -7,7 +7,7 @@
 
 #include "session.h"
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 namespace {
 

@@ -44,7 +44,7 @@ enum class role_type;  // Beast's, for teardown() below
 }
 #endif
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

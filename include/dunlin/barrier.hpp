@@ -12,7 +12,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

@@ -15,7 +15,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/spawn.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

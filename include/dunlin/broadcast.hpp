@@ -15,7 +15,7 @@
 #include <dunlin/detail/publisher.hpp>
 #include <dunlin/error.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// Thrown by a receive of a broadcast_receiver that was too slow: values have been overwritten that it had not
 /// received. The next receive goes on with the oldest that is left.

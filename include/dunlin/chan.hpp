@@ -15,7 +15,7 @@
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/error.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 struct received_access;

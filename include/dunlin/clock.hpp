@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// The clock that sleeps and timers go by: steady, in nanoseconds, standing still while the machine is suspended
 /// (CLOCK_MONOTONIC).

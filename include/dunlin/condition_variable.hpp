@@ -20,7 +20,7 @@
 #include <dunlin/detail/stop_node.hpp>
 #include <dunlin/mutex.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 using std::cv_status;
 

@@ -6,6 +6,11 @@
 #define DUNLIN_VERSION_MINOR 1
 #define DUNLIN_VERSION_PATCH 0
 
+// Everything of the library is in the inline namespace dunlin::v0_1, the version whose binary interface this is: a
+// program that was compiled with another version's headers does not link with this library, and calls of two versions
+// in one process are never bound to each other. A program writes dunlin::mutex all the same.
+#define DUNLIN_ABI_NAME "v0_1"
+
 // Compilers go on after #error, and no line after these would say more: the header that does not exist ends it.
 #if defined(__clang__) && __clang_major__ < 16
 #error "dunlin needs clang 16 or later, or g++ 12 or later"
@@ -96,7 +101,7 @@ DUNLIN_API void DUNLIN_BUILT_DEBUG() noexcept;
 DUNLIN_API void DUNLIN_BUILT_STRINGS() noexcept;
 }
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 [[DUNLIN_RETAIN, gnu::visibility("hidden")]] inline constexpr void (*built_alike[])() noexcept = {

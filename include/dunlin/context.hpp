@@ -34,7 +34,7 @@
 #include <dunlin/detail/stop_node.hpp>
 #include <dunlin/error.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 class context;
 class cancel_function;

@@ -12,7 +12,7 @@
 #include <dunlin/error.hpp>
 #include <dunlin/net.hpp>
 
-namespace dunlin::debug {
+namespace dunlin::inline v0_1::debug {
 
 struct server_state;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// What can end a wait, other than what was waited for. A std::error_code enum, in the category "dunlin".
 enum class errc {

@@ -13,7 +13,7 @@
 #include <dunlin/process.hpp>
 #include <dunlin/signal.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace fs {
 

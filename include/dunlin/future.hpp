@@ -16,7 +16,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/future_state.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 using std::future_errc;
 using std::future_error;

@@ -18,7 +18,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/spawn.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// How a goroutine is started. All members have defaults; use designated initialisers: `go_options{.name = "reader"}`.
 struct go_options {

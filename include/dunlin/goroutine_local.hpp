@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

@@ -26,7 +26,7 @@
 #include <dunlin/error.hpp>
 #include <dunlin/select.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close()
 /// too) and the cause, for example "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the
@@ -121,11 +121,11 @@ private:
 
 }  // namespace dunlin
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 class descriptor;  // src/poll/descriptor.h
 }
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 using io_descriptor = netpoll::descriptor;
 
@@ -163,7 +163,7 @@ DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::i
 
 }  // namespace dunlin::detail
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// An open descriptor that goroutines (and threads) can wait for; the base of all that reads and writes. Movable;
 /// default-constructed, or moved from, it is closed.

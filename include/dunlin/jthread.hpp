@@ -16,7 +16,7 @@
 #include <dunlin/go.hpp>
 #include <dunlin/task.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

@@ -11,7 +11,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/wait_group.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// A count that goes down to zero and stays there, with the interface of std::latch. From goroutines and plain threads,
 /// in any mix.

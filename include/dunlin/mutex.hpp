@@ -14,7 +14,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace park {
 struct lot_node;

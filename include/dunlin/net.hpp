@@ -20,7 +20,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/io.hpp>
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 /// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is an abstract one). A value:
 /// compare, copy, print it.

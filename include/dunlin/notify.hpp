@@ -9,7 +9,7 @@
 
 #include <dunlin/chan.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

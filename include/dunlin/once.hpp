@@ -20,7 +20,7 @@
 #include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// Whether something has been done. For call_once().
 class once_flag {

@@ -12,7 +12,7 @@
 #include <dunlin/detail/spawn.hpp>
 #include <dunlin/future.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

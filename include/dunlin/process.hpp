@@ -13,7 +13,7 @@
 
 #include <dunlin/io.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// How a child process ended.
 struct exit_status {

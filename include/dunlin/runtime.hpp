@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace dunlin::runtime {
+namespace dunlin::inline v0_1::runtime {
 
 /// How many goroutines may execute at the same time.
 DUNLIN_API unsigned max_procs();

@@ -23,7 +23,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/publisher.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// What a handler returns to select_loop() and select_again(). One that returns nothing, or anything else, goes on.
 enum class loop : bool {

@@ -13,7 +13,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace park {
 class lot_bucket;

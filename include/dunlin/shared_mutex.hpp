@@ -12,7 +12,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain
 /// threads, in any mix.

@@ -13,7 +13,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/context.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// A channel that gets each of these signals that reaches the process (Go's signal.Notify):
 /// `for (int s : signal_channel({SIGINT, SIGTERM}))`, or in a select.

@@ -23,7 +23,7 @@
 #include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

@@ -22,7 +22,7 @@
 #include <dunlin/wait_group.hpp>
 #include <dunlin/weighted_semaphore.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

@@ -19,7 +19,7 @@
 #include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// Goroutines that belong together. Their results come in the order in which they end: the fastest first, and each
 /// exception by itself. A T may be moved only; task_set<void> gives bool for "one has ended".

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace dunlin::testing {
+namespace dunlin::inline v0_1::testing {
 
 /// What no_leaks does.
 struct no_leaks_options {

@@ -23,7 +23,7 @@
 struct ssl_st;      // OpenSSL's SSL
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
-namespace dunlin::tls {
+namespace dunlin::inline v0_1::tls {
 
 class session;  // tls/session.h
 

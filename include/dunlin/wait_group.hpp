@@ -14,7 +14,7 @@
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/go.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

@@ -14,7 +14,7 @@
 #include <dunlin/detail/publisher.hpp>
 #include <dunlin/error.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace detail {
 

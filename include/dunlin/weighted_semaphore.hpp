@@ -13,7 +13,7 @@
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/error.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 /// Thrown by the acquires of a weighted_semaphore that is closed, before or while they wait. code() is errc::closed.
 class DUNLIN_API semaphore_closed : public std::system_error {

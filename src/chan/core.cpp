@@ -9,7 +9,7 @@
 #include "chan/timer_channel.h"
 #include "timer/timers.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // ---- the ring -------------------------------------------------------------------------------------------------------
 

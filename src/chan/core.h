@@ -27,7 +27,7 @@
 #include "park/wait_queue.h"
 #include "platform/clock.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 class timer_channel;
 

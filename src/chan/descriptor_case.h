@@ -16,7 +16,7 @@
 #include "platform/syscall.h"
 #include "poll/descriptor.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 static_assert(sizeof(netpoll::poll_node) <= sizeof(case_base::node) && alignof(netpoll::poll_node) <= 8);
 

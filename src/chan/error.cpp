@@ -1,7 +1,7 @@
 // error.cpp - the category of dunlin::errc.
 #include <dunlin/error.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace {
 

@@ -31,7 +31,7 @@
 #include "chan/descriptor_case.h"
 #include "timer/timers.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 namespace detail {
 
 namespace {

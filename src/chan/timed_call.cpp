@@ -22,7 +22,7 @@
 #include "sched/lifetime.h"
 #include "timer/timers.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // g was started by a timer that a plain thread has set: it does not end with the run().
 bool timed_call_outlives_run(const sched::goroutine* g) noexcept;

@@ -12,7 +12,7 @@
 #include "sched/lifetime.h"
 #include "timer/timers.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 namespace detail {
 
 timer_channel::timer_channel(std::int64_t due_ns, std::int64_t period_ns)

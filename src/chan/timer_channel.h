@@ -20,7 +20,7 @@
 #include "chan/core.h"
 #include "timer/heap.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 class timer_channel final : public chan_core, private timers::timer_entry {
 public:

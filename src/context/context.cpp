@@ -2,18 +2,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <cxxabi.h>
 #include <mutex>
 
 #include <dunlin/go.hpp>
 
 #include "context/context_node.h"
+#include "platform/demangle.h"
 #include "platform/text.h"
 #include "platform/thread.h"
 #include "sched/lifetime.h"
 #include "timer/timers.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 namespace detail {
 
 namespace {
@@ -403,8 +403,7 @@ std::string deadline_text(std::int64_t deadline_ns) {
 }  // namespace
 
 std::string type_name(const std::type_info& type) {
-    int status = 0;
-    const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+    const platform::demangled_text name = platform::demangled(type.name());
     return name != nullptr ? name.get() : type.name();
 }
 

@@ -44,7 +44,7 @@
 
 #include "chan/core.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 class context_node;
 

@@ -9,7 +9,7 @@
 #include "park/waiter.h"
 #include "platform/lock.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace {
 

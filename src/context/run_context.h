@@ -1,7 +1,7 @@
 // run_context.h - the context of the run() that is under way (run_context() of <dunlin/context.hpp>).
 #pragma once
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 // The main goroutine has ended: cancels what run_context() has given to goroutines. On a plain thread.
 void cancel_run_context();

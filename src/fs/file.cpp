@@ -27,7 +27,7 @@
 #include "io/operation.h"
 #include "io/system.h"
 
-namespace dunlin::fs {
+namespace dunlin::inline v0_1::fs {
 
 namespace {
 

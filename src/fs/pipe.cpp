@@ -16,7 +16,7 @@
 #include "io/system.h"
 #include "platform/syscall.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace fs {
 

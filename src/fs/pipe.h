@@ -5,7 +5,7 @@
 
 #include "poll/descriptor.h"
 
-namespace dunlin::fs {
+namespace dunlin::inline v0_1::fs {
 
 enum class pipe_side : bool { read, write };
 

@@ -44,7 +44,7 @@
 #define SYS_pidfd_send_signal 424
 #endif
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 platform::atomic<bool> fs::use_pidfd{true};
 

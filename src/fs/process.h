@@ -4,7 +4,7 @@
 #include <dunlin/detail/atomic.hpp>
 
 
-namespace dunlin::fs {
+namespace dunlin::inline v0_1::fs {
 
 // False: as on a kernel without pidfd_open. Relaxed: set before children are started.
 extern platform::atomic<bool> use_pidfd;

@@ -43,7 +43,7 @@
 // kernel by calls that it does not.
 extern "C" int __sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace {
 

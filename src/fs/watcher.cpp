@@ -16,7 +16,7 @@
 #include "platform/thread.h"
 #include "sched/lifetime.h"
 
-namespace dunlin::fs {
+namespace dunlin::inline v0_1::fs {
 
 namespace {
 

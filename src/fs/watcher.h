@@ -18,7 +18,7 @@
 // Tests      tests/fs/process_test.cpp, tests/fs/signal_test.cpp
 #pragma once
 
-namespace dunlin::fs {
+namespace dunlin::inline v0_1::fs {
 
 struct watched {
     // On the watcher's thread: the descriptor can be read. Before this returns it must have been, or be watched no

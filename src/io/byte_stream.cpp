@@ -22,7 +22,7 @@
 #include "io/operation.h"
 #include "io/system.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 namespace {
 

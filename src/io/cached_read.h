@@ -14,7 +14,7 @@
 #define RWF_NOWAIT 8
 #endif
 
-namespace dunlin::io {
+namespace dunlin::inline v0_1::io {
 
 inline platform::atomic<bool> has_nowait{true};  // the kernel has preadv2 and this flag. A hint: several may find out that it has not
 

@@ -7,7 +7,7 @@
 
 #include <dunlin/io.hpp>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // What went wrong, as it stands at the end of a line.
 std::string cause_text(std::error_code ec);

@@ -8,7 +8,7 @@
 #include "io/describe.h"
 #include "io/operation.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 io_error::io_error(std::error_code code, std::string text, std::size_t transferred)
     : std::system_error(code), text_(std::make_shared<const std::string>(std::move(text))), transferred_(transferred) {}

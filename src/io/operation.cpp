@@ -7,7 +7,7 @@
 #include "chan/core.h"
 #include "platform/clock.h"
 
-namespace dunlin::io {
+namespace dunlin::inline v0_1::io {
 
 bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept {
     if (d->is_closed()) {

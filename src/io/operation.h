@@ -17,7 +17,7 @@
 
 #include "poll/descriptor.h"
 
-namespace dunlin::io {
+namespace dunlin::inline v0_1::io {
 
 using detail::wait_limit;
 using netpoll::descriptor;

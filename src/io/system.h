@@ -13,7 +13,7 @@
 #include "platform/syscall.h"
 #include "stack/sanitizer.h"
 
-namespace dunlin::io {
+namespace dunlin::inline v0_1::io {
 
 inline constexpr std::size_t most_at_once = std::size_t{1} << 30;
 inline std::size_t at_most(std::size_t n) noexcept { return n < most_at_once ? n : most_at_once; }

@@ -12,7 +12,7 @@
 
 #include "net/socket.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 namespace {
 

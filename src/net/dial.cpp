@@ -22,7 +22,7 @@
 #include "platform/clock.h"
 #include "platform/text.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 namespace {
 

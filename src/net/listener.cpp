@@ -21,7 +21,7 @@
 #include "net/socket.h"
 #include "platform/clock.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include "platform/lock.h"
 #include "poll/netpoll.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 namespace {
 

@@ -29,7 +29,7 @@
 
 #include "net/socket.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 struct question {
     int family, type;

@@ -9,7 +9,7 @@
 #include "net/socket.h"
 #include "platform/clock.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 // listener.cpp
 io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options, std::error_code& ec) noexcept;

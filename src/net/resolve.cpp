@@ -16,7 +16,7 @@
 #include "net/socket.h"
 #include "poll/descriptor.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "io/describe.h"
 #include "io/system.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 namespace {
 

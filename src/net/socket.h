@@ -14,7 +14,7 @@
 #include "io/operation.h"
 #include "platform/syscall.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 using io::direction;
 using io::kind;

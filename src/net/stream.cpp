@@ -10,7 +10,7 @@
 #include "io/system.h"
 #include "net/socket.h"
 
-namespace dunlin::net {
+namespace dunlin::inline v0_1::net {
 
 stream stream::adopt(int fd, std::error_code& ec) { return io_access::make<stream>(adopt_socket(fd, purpose::connection, ec)); }
 

@@ -5,7 +5,7 @@
 
 #include "platform/memory.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 alike::alike(std::size_t at_most) noexcept {
     const std::size_t places = std::bit_ceil(2 * at_most + 2);

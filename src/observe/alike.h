@@ -12,7 +12,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 // Mixes what is compared.
 class likeness {

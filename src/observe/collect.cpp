@@ -8,7 +8,7 @@
 #include "platform/clock.h"
 #include "sched/goroutine.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 using sched::goroutine;
 using sched::goroutine_state;

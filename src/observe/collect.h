@@ -8,7 +8,7 @@
 #include "sched/types.h"
 #include "stack/trace.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 bool alive(const sched::goroutine& g) noexcept;
 

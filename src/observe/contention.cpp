@@ -20,7 +20,7 @@
 #include "platform/memory.h"
 #include "platform/random.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 void contention_table::prepare() {
     park::runtime_section inside;
@@ -176,7 +176,7 @@ void write_profile(std::ostream& stream, contention_table& table, runtime::profi
 
 }  // namespace dunlin::observe
 
-namespace dunlin::runtime {
+namespace dunlin::inline v0_1::runtime {
 
 void set_block_profile_rate(std::chrono::nanoseconds rate) {
     if (rate.count() > 0) observe::blocked.prepare();

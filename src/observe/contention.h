@@ -16,7 +16,7 @@
 #include "sched/types.h"
 #include "stack/trace.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 class contention_table {
 public:

@@ -24,7 +24,7 @@
 #include "stack/trace.h"
 #include "sync/mutex_holder.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 
@@ -198,7 +198,7 @@ void report_leaks() noexcept {
 
 }  // namespace dunlin::observe
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 
@@ -297,7 +297,7 @@ void report_mutex_cycles() noexcept { report_later(write_cycles); }
 
 }  // namespace dunlin::observe
 
-namespace dunlin::runtime {
+namespace dunlin::inline v0_1::runtime {
 
 void dump(std::ostream& stream, const dump_options& options) {
     sched::start_runtime();

@@ -9,7 +9,7 @@
 #include "sched/sample.h"
 #include "sync/mutex_holder.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 std::size_t utf8_sequence(std::string_view text) noexcept {
     const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };

@@ -6,7 +6,7 @@
 
 #include "platform/text.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 class page;
 

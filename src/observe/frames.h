@@ -8,7 +8,7 @@
 #include "platform/text.h"
 #include "stack/trace.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 struct shown_frame {
     std::string_view pc;        // "0x55d0c3"

@@ -27,7 +27,7 @@
 #include "sched/lifetime.h"
 #include "sched/processor.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 
@@ -153,7 +153,7 @@ std::string printed(F print) {
 
 }  // namespace dunlin::observe
 
-namespace dunlin::runtime {
+namespace dunlin::inline v0_1::runtime {
 
 std::vector<leak> leaks() {
     struct kept {
@@ -192,7 +192,7 @@ std::vector<leak> leaks() {
 
 }  // namespace dunlin::runtime
 
-namespace dunlin::testing {
+namespace dunlin::inline v0_1::testing {
 
 no_leaks::no_leaks(no_leaks_options options, std::source_location where) : options_(std::move(options)), where_(where) {
     sched::start_runtime();

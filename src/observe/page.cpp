@@ -8,7 +8,7 @@
 #include "observe/frames.h"
 #include "sched/crash.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 

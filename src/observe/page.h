@@ -12,7 +12,7 @@
 #include "platform/text.h"
 #include "stack/trace.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 class page {
 public:

@@ -9,7 +9,7 @@
 #include "observe/dump_json.h"
 #include "observe/frames.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 

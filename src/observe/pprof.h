@@ -15,7 +15,7 @@
 
 #include "stack/trace.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 // A message of protocol buffers: fields one after the other.
 class message {

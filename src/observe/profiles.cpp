@@ -16,7 +16,7 @@
 #include "sched/processor.h"
 #include "sched/sample.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 
@@ -65,7 +65,7 @@ void collect(std::vector<kept>& into) {
 
 }  // namespace dunlin::observe
 
-namespace dunlin::runtime {
+namespace dunlin::inline v0_1::runtime {
 
 void goroutine_profile(std::ostream& stream, profile_format format) {
     sched::start_runtime();

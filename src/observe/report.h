@@ -6,7 +6,7 @@
 #include "platform/text.h"
 #include "sched/types.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 class page;
 

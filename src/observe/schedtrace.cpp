@@ -12,7 +12,7 @@
 #include "sched/monitor.h"
 #include "sched/wake.h"
 
-namespace dunlin::observe {
+namespace dunlin::inline v0_1::observe {
 
 namespace {
 

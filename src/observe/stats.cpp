@@ -12,7 +12,7 @@
 #include "sched/machine.h"
 #include "sched/wake.h"
 
-namespace dunlin::runtime {
+namespace dunlin::inline v0_1::runtime {
 
 namespace {
 

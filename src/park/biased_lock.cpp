@@ -7,7 +7,7 @@
 #include "platform/thread.h"
 #include "platform/usable.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 namespace {
 

@@ -44,7 +44,7 @@
 #include "sched/machine.h"
 #include "sched/types.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 class biased_lock {
 public:

@@ -5,7 +5,7 @@
 #include "park/lot.h"
 #include "platform/clock.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 constinit std::atomic<const contention_counter*> waits_counter{nullptr};
 constinit std::atomic<const contention_counter*> unlocks_counter{nullptr};

@@ -22,7 +22,7 @@
 #include "platform/cpu.h"
 #include "sched/wait_reason.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 // Who counts. The functions run on the stack that is meant, outside the runtime.
 struct contention_counter {

@@ -19,7 +19,7 @@
 #include "park/waiter.h"
 #include "sched/wake.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 namespace {
 

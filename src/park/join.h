@@ -5,7 +5,7 @@
 
 #include "sched/goroutine.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 // Waits until the joinable goroutine `child` has ended: in place if it has not begun and is the youngest here, else
 // parked. From a goroutine or a plain thread. Everything the child did happens before the return.

@@ -3,7 +3,7 @@
 
 #include "sched/crash.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 constinit lot_bucket the_lot[1u << lot_bits];
 

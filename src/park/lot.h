@@ -36,7 +36,7 @@
 #include "platform/cpu.h"
 #include "platform/lock.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event, weighted };
 

@@ -5,7 +5,7 @@
 #include "park/waiter.h"
 #include "sched/global_queue.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 class wait_queue {
 public:

@@ -34,7 +34,7 @@
 #include "platform/usable.h"
 #include "sched/goroutine.h"
 
-namespace dunlin::park {
+namespace dunlin::inline v0_1::park {
 
 class waiter;
 

@@ -6,7 +6,7 @@
 
 #include "platform/simulated.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 void end_process(int status) noexcept {
     if (simulation* s = simulation_here()) s->failed("the process is ended");

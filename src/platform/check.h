@@ -11,7 +11,7 @@
 
 #include "platform/text.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // Ends the process with `status` and nothing else: no destructors, no atexit handlers. What stdout holds is written if
 // its lock is free.

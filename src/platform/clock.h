@@ -6,7 +6,7 @@
 
 #include "platform/simulated.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 inline constexpr std::int64_t time_max = INT64_MAX;
 

@@ -7,7 +7,7 @@
 
 #include "platform/simulated.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 inline constexpr std::size_t cache_line = 64;
 

@@ -12,7 +12,7 @@
 #include "platform/simulated.h"
 #include "platform/syscall.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 unsigned affinity_cpus() noexcept {
     if (simulation* s = simulation_here()) return s->cpus();

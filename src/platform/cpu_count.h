@@ -17,7 +17,7 @@
 
 #include "platform/small_file.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // CPUs that the process may run on; at least 1.
 unsigned affinity_cpus() noexcept;

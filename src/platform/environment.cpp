@@ -5,7 +5,7 @@
 
 #include "platform/text.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // A whole number, in decimal, nothing around it.
 std::optional<std::uint64_t> parse_number(std::string_view text) noexcept;

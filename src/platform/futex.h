@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 inline constexpr std::int64_t no_deadline = 0;
 

@@ -9,7 +9,7 @@
 #include "platform/thread.h"
 #include "platform/usable.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 namespace {
 

@@ -57,7 +57,7 @@
 #include "platform/lock_check.h"
 #include "platform/membarrier.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // Meets the standard's Lockable: std::scoped_lock and std::unique_lock take it. Never held across a stack switch.
 class futex_lock {

@@ -12,7 +12,7 @@
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t), void (*free_hook)(const volatile void*));
 #endif
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 namespace {
 

@@ -21,7 +21,7 @@
 
 #include "platform/check.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // Outermost first. What each guards stands at its declaration; docs/locks.md lists holders and waiters.
 enum class lock_rank : std::uint8_t {

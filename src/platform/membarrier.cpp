@@ -3,7 +3,7 @@
 #include "platform/environment.h"
 #include "platform/syscall.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 namespace {
 

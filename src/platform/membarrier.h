@@ -14,7 +14,7 @@
 #include "platform/cpu.h"
 #include "platform/simulated.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // True when the kernel does the work. Set before the first constructor of the program that can call the library, and
 // constant from then on: a plain bool, one instruction less in each light_barrier() than an atomic one.

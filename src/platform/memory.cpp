@@ -34,7 +34,7 @@
 #define SYS_process_madvise 440
 #endif
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // ---- address space
 

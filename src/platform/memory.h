@@ -17,7 +17,7 @@
 #include <span>
 #include <string_view>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 struct memory_range {
     std::byte* begin = nullptr;

@@ -9,7 +9,7 @@
 #include "platform/simulated.h"
 #include "platform/usable.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 namespace {
 

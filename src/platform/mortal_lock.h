@@ -22,7 +22,7 @@
 
 #include "platform/lock_check.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // Meets the standard's Lockable. Never held across a stack switch.
 class mortal_lock {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). Not shared: each owner has
 // its own.

@@ -1,7 +1,7 @@
 #include "platform/simulated.h"
 
 #if defined(DUNLIN_SIM)
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 thread_local constinit access_checker* checker_of_thread = nullptr;
 

@@ -14,7 +14,7 @@
 #include <source_location>
 #include <string_view>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 class simulation : public access_checker {
 public:

@@ -7,7 +7,7 @@
 
 #include "platform/syscall.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 small_file::small_file(const char* path) noexcept
     : descriptor_(static_cast<int>(raw_syscall(SYS_openat, AT_FDCWD, syscall_arg(path), O_RDONLY | O_CLOEXEC))) {}

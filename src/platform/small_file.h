@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // An open file, closed at the end of its scope. `valid()` is false when it could not be opened.
 class small_file {

@@ -6,7 +6,7 @@
 
 #include "platform/syscall.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 text_writer& text_writer::operator<<(std::string_view text) noexcept {
     while (!text.empty()) {

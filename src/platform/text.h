@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // A fixed buffer that is written out when it is full, or by flush(). Text past a failed write is dropped.
 class text_writer {

@@ -21,7 +21,7 @@
 #include "platform/syscall.h"
 #include "platform/text.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "platform/simulated.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 struct thread_kind {
     void (*main)(void*);

@@ -27,7 +27,7 @@ asm(R"(
     .popsection
 )");
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 constinit platform::atomic<const char*> not_in_this_process{nullptr};
 constinit platform::atomic<const char*> not_after_fork{nullptr};

@@ -23,7 +23,7 @@
 
 #include "platform/cpu.h"
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // Why not; null: it may. The texts stay for ever.
 DUNLIN_HIDDEN extern platform::atomic<const char*> not_in_this_process;  // whatever is asked of it

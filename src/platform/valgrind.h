@@ -20,7 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 // `otherwise` if there is no valgrind.
 inline std::uintptr_t ask_valgrind(std::uintptr_t request, std::uintptr_t otherwise, std::uintptr_t a = 0, std::uintptr_t b = 0) noexcept {

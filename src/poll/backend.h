@@ -16,7 +16,7 @@
 
 #include "sched/event_source.h"
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 // What an event says; bits of sched::polled_event::what.
 enum : std::uint32_t {

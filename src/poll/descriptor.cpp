@@ -17,7 +17,7 @@
 #include "stack/sanitizer.h"
 #include "timer/timers.h"
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 void close_number(int fd) noexcept {
     if (fd < 0) return;

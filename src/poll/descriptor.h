@@ -40,7 +40,7 @@
 #include "sched/event_source.h"
 #include "sched/machine.h"
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 

@@ -12,7 +12,7 @@
 #include "platform/syscall.h"
 #include "platform/valgrind.h"
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 class epoll_backend final : public backend {
 public:

@@ -25,7 +25,7 @@
 
 #include "platform/check.h"
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 enum class direction : std::uint8_t { read, write };
 

@@ -13,7 +13,7 @@
 #include "poll/epoll.h"
 #include "sched/lifetime.h"
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 namespace {
 

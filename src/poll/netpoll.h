@@ -9,7 +9,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 
-namespace dunlin::netpoll {
+namespace dunlin::inline v0_1::netpoll {
 
 class poller final : public sched::event_source {
 public:

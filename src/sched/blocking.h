@@ -7,7 +7,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct blocking_entry {
     std::int64_t began_ns = 0;  // 0: not timed

@@ -12,13 +12,14 @@
 
 #include "platform/check.h"
 #include "platform/clock.h"
+#include "platform/demangle.h"
 #include "platform/futex.h"
 #include "platform/lock_check.h"
 #include "platform/thread.h"
 #include "sched/goroutine.h"
 #include "stack/trace.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 
@@ -40,10 +41,8 @@ void print_exception(platform::text_writer& out) noexcept {
         out << "an exception that is not of C++";
         return;
     }
-    int status = 0;
-    char* readable = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
-    out << (readable ? readable : type->name());
-    std::free(readable);
+    const platform::demangled_text readable = platform::demangled(type->name());
+    out << (readable ? readable.get() : type->name());
     out.flush();  // what() is the program's: it may do anything
     try {
         throw;
@@ -146,7 +145,7 @@ void report_illegal_transition(const goroutine* g, goroutine_state expected, gor
 
 }  // namespace dunlin::sched
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 // No frame of the goroutine wants the exception; its stack is as it was when it was thrown (stack/invoke.cpp).
 extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {

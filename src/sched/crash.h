@@ -16,7 +16,7 @@
 #include "platform/text.h"
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Once.
 void install_crash_handlers() noexcept;

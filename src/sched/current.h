@@ -12,7 +12,7 @@ extern "C" {
 [[gnu::tls_model("initial-exec"), gnu::visibility("hidden")]] extern thread_local constinit dunlin::sched::machine* dunlin_current_machine;
 }
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 [[gnu::always_inline]] inline machine* current_machine() noexcept {
     machine* m;

@@ -16,7 +16,7 @@
 #include "sched/monitor.h"
 #include "sched/thread_maker.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -1,7 +1,7 @@
 // deadlock.h - can any goroutine ever run again?
 #pragma once
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Under the scheduler lock, whenever a machine goes to sleep: reports and ends the process if nothing can ever happen
 // any more. Nothing is concluded while the process has threads that are not ours: they may send.

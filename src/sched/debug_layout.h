@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct debug_entry {
     char name[32];

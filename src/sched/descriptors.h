@@ -7,7 +7,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct descriptor_chunks {
     static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct processor;
 

@@ -26,7 +26,7 @@
 #include "stack/signal_frame.h"
 #include "stack/trace.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

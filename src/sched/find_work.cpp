@@ -39,7 +39,7 @@
 #include "sched/waits.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

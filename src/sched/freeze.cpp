@@ -42,7 +42,7 @@
 #include "stack/sanitizer.h"
 #include "stack/signal_frame.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Once, at the start: the signal handler.
 void install_freeze_handler() noexcept;

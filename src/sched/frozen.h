@@ -25,7 +25,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // m, condemned, stands still or will not get past its handler. Under the scheduler lock.
 void keep_frozen(machine* m) noexcept;

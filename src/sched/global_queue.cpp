@@ -2,7 +2,7 @@
 
 #include "platform/memory.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 global_queue::block* global_queue::take_block() noexcept {
     block* b = spare_;

@@ -16,7 +16,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 inline void goroutine_list::push_back(goroutine* g) noexcept {
     g->link = nullptr;

@@ -7,7 +7,7 @@
 #include "sched/types.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // The goroutine that this thread runs, or null. The pointer is good until the goroutine ends; the machine is not good
 // for a moment.

@@ -49,7 +49,7 @@
 #include "sched/thread_maker.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

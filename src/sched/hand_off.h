@@ -4,7 +4,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // What the monitor has found in this round.
 struct outlook {

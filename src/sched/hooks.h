@@ -6,7 +6,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct upward_hooks {
     // g has ended, and `waiter` is what goroutine::join said. Inside the runtime; g belongs to the joiner already.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Makes processors and the monitor at the first call; cheap afterwards. Throws std::bad_alloc; std::system_error if
 // there is no thread.

@@ -12,7 +12,7 @@
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -29,7 +29,7 @@ extern "C" {
 thread_local constinit dunlin::sched::machine* dunlin_current_machine = nullptr;
 }
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 constinit upward_hooks hooks;
 

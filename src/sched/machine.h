@@ -39,7 +39,7 @@
 #include "sched/current.h"
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // The goroutine lost its processor meanwhile: gets one, perhaps by waiting in the global queue. Returns the machine it
 // is on then.

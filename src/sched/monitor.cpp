@@ -40,7 +40,7 @@
 #include "sched/thread_maker.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 platform::atomic<std::uint32_t> monitor_asleep{0};
 

@@ -7,7 +7,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Starts it once; false if there is no thread for it.
 bool start_monitor() noexcept;

@@ -3,7 +3,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // The current goroutine and its thread belong to each other until as many unlocks. Throws std::bad_alloc.
 void lock_os_thread();

@@ -20,7 +20,7 @@
 #include "sched/goroutine.h"
 #include "sched/pool.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 constinit descriptor_chunks the_descriptors;
 

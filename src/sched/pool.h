@@ -5,7 +5,7 @@
 #include "platform/memory.h"
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 inline constexpr std::uint32_t magazine_size = 64;  // descriptors that move between a processor and the store at once
 

@@ -15,7 +15,7 @@
 #include "sched/wake.h"
 #include "stack/signal_frame.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 preemption preemption_mode = preemption::signal;
 bool preempt_anywhere = false;

@@ -52,7 +52,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // How far it goes. DUNLIN_PREEMPTION=signal (both steps), take (the first), off.
 enum class preemption : std::uint8_t { off, take, signal };

@@ -24,7 +24,7 @@
 #include "sched/waits.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 constinit scheduler the_scheduler;
 

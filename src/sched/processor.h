@@ -3,7 +3,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Under the scheduler lock: `preferred` if it is idle, else the most recently idled processor, or null. Now in state
 // running, without an owner. A caller that got one gives the lock back, starts a machine if it means to, and only then

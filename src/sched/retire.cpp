@@ -26,7 +26,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -27,7 +27,7 @@
 
 #include "platform/cpu.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct goroutine;
 

@@ -12,7 +12,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 inline void run_queue::prefetch_behind(std::uint64_t w) const noexcept {
     constexpr std::uint32_t descriptor_ahead = 6, stack_ahead = 3;

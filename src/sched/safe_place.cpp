@@ -9,7 +9,7 @@
 
 #include "platform/cpu.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Notes where those libraries are. Once, at the start.
 void note_unsafe_places() noexcept;

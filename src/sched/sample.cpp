@@ -16,7 +16,7 @@
 #include "sched/safe_place.h"
 #include "stack/signal_frame.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

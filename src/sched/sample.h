@@ -30,7 +30,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // While it lives there are the frames of goroutines that compute or are preempted. The world is stopped all the while
 // (or no goroutine runs any more), and there is one at a time.

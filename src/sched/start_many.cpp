@@ -9,7 +9,7 @@
 #include "sched/machine.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

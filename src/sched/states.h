@@ -8,7 +8,7 @@
 
 #include "platform/check.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Goroutine.  Columns: name, text in dumps, whose stack, linked in, may become
 #define DUNLIN_GOROUTINE_STATES(X)                                                                                       \

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 class steal_order {
 public:

@@ -15,7 +15,7 @@
 #include "sched/processor.h"
 #include "sched/wake.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Once, at the start; false if there is no thread for it.
 bool start_thread_maker() noexcept;

@@ -5,7 +5,7 @@
 #include "sched/goroutine.h"
 #include "stack/context.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

@@ -17,7 +17,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // entry(argument) on the thread's own stack; entry lets no exception out. On a plain thread, which is on its own stack:
 // here. The caller is in blocking().

@@ -7,7 +7,7 @@
 #include "sched/machine.h"
 #include "sched/waits.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 namespace {
 

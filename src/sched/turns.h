@@ -23,7 +23,7 @@
 
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // A hand-over to another processor that is awake costs 0.3 to 1 us, a wake 2.5 us to its waker.
 inline constexpr std::uint32_t short_turn_ns = 5'000;

@@ -35,7 +35,7 @@
 #include "stack/sanitizer.h"
 #include "stack/trace.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 struct machine;
 struct processor;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 #define DUNLIN_WAIT_REASONS(X)                   \
     X(none, "")                                  \

@@ -4,7 +4,7 @@
 
 #include "platform/clock.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // Negative: running, and shows now + clock. Else it stands.
 void settle_free_clock_slow() noexcept {

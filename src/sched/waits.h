@@ -14,7 +14,7 @@
 
 #include "sched/turns.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 // After each change of idle_and_spinning that may have been the first or the last.
 void settle_free_clock_slow() noexcept;

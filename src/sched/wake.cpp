@@ -5,7 +5,7 @@
 #include "sched/processor.h"
 #include "sched/waits.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 void wake_one() noexcept {
     scheduler& s = the_scheduler;

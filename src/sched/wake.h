@@ -74,7 +74,7 @@
 #include "sched/turns.h"
 #include "sched/types.h"
 
-namespace dunlin::sched {
+namespace dunlin::inline v0_1::sched {
 
 inline constexpr std::uint32_t one_idle = 1u << 16;
 inline constexpr std::uint32_t one_spinning = 1;

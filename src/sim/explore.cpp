@@ -7,7 +7,7 @@
 #include "sim/forked.h"
 #include "sim/strategies.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 namespace {
 

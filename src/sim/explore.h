@@ -26,7 +26,7 @@
 #include "sim/types.h"
 #include "sim/world.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 // What a lock or an order of steps protects: each access is checked against all others.
 template <class T>

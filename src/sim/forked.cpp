@@ -11,7 +11,7 @@
 
 #include "platform/syscall.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 namespace {
 

@@ -17,7 +17,7 @@
 
 #include "sim/explore.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 class forked_explorer {
 public:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 void join(view& to, const view& from) {
     if (to.size() < from.size()) to.resize(from.size());

@@ -20,7 +20,7 @@
 
 #include "sim/types.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 // A value that was stored.
 struct stored {

@@ -3,7 +3,7 @@
 
 #include "sim/world.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 namespace {
 

@@ -24,7 +24,7 @@
 #include "platform/random.h"
 #include "sim/types.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 class random_order final : public strategy {
 public:

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 inline constexpr unsigned max_threads = 12;
 

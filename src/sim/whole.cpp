@@ -5,7 +5,7 @@
 
 #include "sim/world.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "sched/current.h"
 #include "stack/exception_state.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 namespace {
 

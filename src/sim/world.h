@@ -37,7 +37,7 @@
 #include "sim/types.h"
 #include "stack/context.h"
 
-namespace dunlin::sim {
+namespace dunlin::inline v0_1::sim {
 
 // A thread-local variable of which each virtual thread has its own value, zero at first.
 struct thread_variable {

@@ -11,7 +11,7 @@
 #include "platform/check.h"
 #include "platform/valgrind.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 constinit arena stacks;
 

@@ -45,7 +45,7 @@
 #include "stack/slot.h"
 #include "stack/slot_list.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 // The smallest class whose stacks have at least `usable` bytes; no_class if there is none.
 unsigned class_for(std::size_t usable) noexcept;

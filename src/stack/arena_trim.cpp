@@ -14,7 +14,7 @@
 
 #include "stack/arena.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 namespace {
 

@@ -16,7 +16,7 @@
 
 #include <cstddef>
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 struct context {
     void* sp = nullptr;

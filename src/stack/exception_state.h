@@ -6,7 +6,7 @@
 // thread: __cxa_get_globals() is declared `const`, and a compiler would keep its result over a switch.
 #pragma once
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 struct exception_state {
     void* caught = nullptr;     // the innermost exception being handled

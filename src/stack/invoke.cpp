@@ -22,7 +22,7 @@
 
 extern "C" const char dunlin_invoke_landing[];
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <exception>
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 extern "C" {
 // entry_<cpu>.S: calls entry(frame).

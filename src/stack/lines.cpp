@@ -5,7 +5,7 @@
 #include <bitset>
 #include <new>
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 namespace {
 

@@ -16,7 +16,7 @@
 
 #include "platform/memory.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 using file_bytes = std::span<const std::byte>;
 

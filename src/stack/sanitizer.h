@@ -24,7 +24,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 #if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
 inline constexpr bool sanitizing = true;

@@ -8,7 +8,7 @@
 
 #include "stack/symbols.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 inline std::uintptr_t interrupted_pc(const void* handler_context) noexcept {
     const auto* context = static_cast<const ucontext_t*>(handler_context);

@@ -22,7 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 inline constexpr std::size_t guard_bytes = std::size_t{16} << 10;
 inline constexpr std::size_t colour_step = 64;

@@ -9,7 +9,7 @@
 
 #include "stack/slot.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 class slot_list {
 public:

@@ -23,7 +23,7 @@
 #include "platform/memory.h"
 #include "platform/syscall.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 #include "stack/lines.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 struct symbol {
     std::string_view name;     // as the linker knows it; empty where nothing is known

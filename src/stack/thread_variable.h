@@ -1,7 +1,7 @@
 // thread_variable.h - read dunlin_current_machine afresh: see sched/current.h.
 #pragma once
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 template <class T>
 [[gnu::always_inline]] inline void load_thread_pointer_variable(T*& result) noexcept {

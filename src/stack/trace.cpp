@@ -16,16 +16,16 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <cxxabi.h>
 #include <string_view>
 #include <unwind.h>
 
+#include "platform/demangle.h"
 #include "stack/sanitizer.h"
 #include "stack/symbols.h"
 
 extern "C" long dunlin_call_above(const dunlin::stack::context*, long (*)(void*), void*);  // entry_<cpu>.S
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 namespace {
 
@@ -173,6 +173,10 @@ private:
 // The demangler keeps 70 bytes of stack for every character, and a signal handler has 64 KiB in all.
 constexpr std::size_t mangled_max = 320;
 
+// The namespace of the version, as it stands in mangled names.
+static_assert(std::string_view(DUNLIN_ABI_NAME).size() == 4);
+constexpr std::string_view mangled_version = "4" DUNLIN_ABI_NAME;
+
 // Of a name that cannot be demangled here: the namespaces, classes and function that it begins with.
 // "_ZN4user5cacheIN..." -> "user::cache<...>"
 void add_outline(readable& out, std::string_view mangled) noexcept {
@@ -182,7 +186,7 @@ void add_outline(readable& out, std::string_view mangled) noexcept {
     for (;;) {
         if (take_prefix(mangled, "St")) {
             out.add("std");
-        } else {
+        } else if (!take_prefix(mangled, mangled_version)) {
             take_prefix(mangled, "L");
             std::size_t length = 0;
             while (!mangled.empty() && mangled[0] >= '0' && mangled[0] <= '9' && length < mangled.size()) {
@@ -214,6 +218,7 @@ part part_of(std::string_view mangled) noexcept {
         if (mangled.starts_with(name)) return part::entry;
     }
     if (!take_prefix(mangled, "6dunlin")) return part::program;
+    take_prefix(mangled, mangled_version);
     for (const std::string_view name : {"6detail12run_detachedI"sv, "6detail10bound_callI"sv, "6detail10task_frameI"sv, "3runI"sv}) {
         if (mangled.starts_with(name)) return part::entry;
     }
@@ -262,21 +267,17 @@ struct frame {
     readable name;
 
     frame(const void* pc, bool demangle) noexcept : where(find_symbol(reinterpret_cast<std::uintptr_t>(pc) - 1)), of(part_of(where.name)) {
-        char* full = nullptr;
-        if (demangle && where.name.starts_with("_Z") && where.name.size() <= mangled_max) {
-            int status = 0;
-            full = abi::__cxa_demangle(where.name.data(), nullptr, nullptr, &status);
-        }
+        platform::demangled_text full;
+        if (demangle && where.name.starts_with("_Z") && where.name.size() <= mangled_max) full = platform::demangled(where.name.data());
         if (full != nullptr) {
-            const std::string_view called = of == part::entry ? called_by_entry(full) : std::string_view();
+            const std::string_view called = of == part::entry ? called_by_entry(full.get()) : std::string_view();
             if (of == part::entry && called.empty()) of = part::runtime;
-            name.add_demangled(called.empty() ? full : called);
+            name.add_demangled(called.empty() ? full.get() : called);
         } else if (where.name.starts_with("_Z")) {
             add_outline(name, where.name);
         } else {
             name.add(where.name);
         }
-        std::free(full);
     }
 };
 

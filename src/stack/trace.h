@@ -7,7 +7,7 @@
 #include "platform/text.h"
 #include "stack/context.h"
 
-namespace dunlin::stack {
+namespace dunlin::inline v0_1::stack {
 
 inline constexpr std::size_t trace_frames_max = 32;
 

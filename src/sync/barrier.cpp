@@ -16,7 +16,7 @@
 
 #include "sync/lot_wait.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 namespace {
 

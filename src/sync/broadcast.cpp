@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 broadcast_lagged::broadcast_lagged(std::uint64_t missed)
     : std::runtime_error("dunlin::broadcast: the receiver was too slow and has missed " + std::to_string(missed) +

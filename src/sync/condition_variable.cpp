@@ -27,7 +27,7 @@
 
 #include "sync/lot_wait.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 namespace {
 
@@ -159,7 +159,7 @@ void destroy_condition(const void* condition) noexcept {
 
 }  // namespace dunlin::detail
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock) {
     if (!lock.owns_lock()) {

@@ -26,7 +26,7 @@
 
 #include "sched/goroutine.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 namespace {
 

@@ -23,7 +23,7 @@
 #include "park/join.h"
 #include "sync/lot_wait.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 namespace detail {
 
 namespace {

@@ -9,7 +9,7 @@
 #include "park/lot.h"
 #include "park/wait_queue.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // n is queued, w prepared, the bucket unlocked. `given_up` runs under the bucket's lock when the wait ended without
 // success and n is off its queue; it returns a chain of the waiters to be woken for that. Leaves the runtime. Throws

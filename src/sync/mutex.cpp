@@ -51,7 +51,7 @@
 #include "sync/lot_wait.h"
 #include "sync/mutex_holder.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 namespace {
 

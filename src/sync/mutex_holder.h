@@ -7,7 +7,7 @@
 
 #include "platform/text.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 struct mutex_holder {
     // ", which goroutine 7 has held for 3.1 ms"; nothing if it is free. To be called while it has a waiter, which keeps

@@ -8,7 +8,7 @@
 
 #include "chan/core.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 void serve_all_receivers(chan_core* c) noexcept {
     park::runtime_section inside;

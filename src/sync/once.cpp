@@ -14,7 +14,7 @@
 
 #include "sync/lot_wait.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 static_assert(once_reason == static_cast<unsigned char>(sched::wait_reason::once));
 static_assert(future_reason == static_cast<unsigned char>(sched::wait_reason::future_wait));

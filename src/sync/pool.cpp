@@ -18,7 +18,7 @@
 #include "park/waiter.h"
 #include "platform/mortal_lock.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 struct pool_core::box {
     static constexpr unsigned room = 62;

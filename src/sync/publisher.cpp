@@ -10,7 +10,7 @@
 #include "platform/lock.h"
 #include "platform/simulated.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 namespace {
 

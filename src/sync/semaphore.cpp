@@ -20,7 +20,7 @@
 
 #include "sync/lot_wait.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 using park::lot_kind;
 using park::lot_node;

@@ -22,7 +22,7 @@
 #include "sched/crash.h"
 #include "sync/lot_wait.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 using detail::wait_outcome;
 using park::lot_kind;

@@ -13,7 +13,7 @@
 #include "platform/lock.h"
 #include "sched/wait_reason.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 goroutine_exited::~goroutine_exited() = default;
 

@@ -4,7 +4,7 @@
 #include "park/join.h"
 #include "sync/lot_wait.h"
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // The end's exchange of `join` comes before its look at the bucket (both seq_cst), our announcement before our look at
 // `join`: one of the two sees the other.

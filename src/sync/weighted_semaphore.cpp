@@ -22,7 +22,7 @@
 
 #include "sync/lot_wait.h"
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 using park::lot_bucket;
 using park::lot_kind;

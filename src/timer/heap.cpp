@@ -1,6 +1,6 @@
 #include "timer/heap.h"
 
-namespace dunlin::timers {
+namespace dunlin::inline v0_1::timers {
 
 namespace {
 

@@ -22,7 +22,7 @@
 
 #include "park/biased_lock.h"
 
-namespace dunlin::timers {
+namespace dunlin::inline v0_1::timers {
 
 class timer_heap;
 

@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 void throw_not_a_number() { throw std::invalid_argument("dunlin: a duration or time point that is not a number"); }
 

@@ -4,7 +4,7 @@
 #include "platform/futex.h"
 #include "platform/usable.h"
 
-namespace dunlin::timers {
+namespace dunlin::inline v0_1::timers {
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "sched/event_source.h"
 #include "timer/heap.h"
 
-namespace dunlin::timers {
+namespace dunlin::inline v0_1::timers {
 
 inline constexpr std::int64_t never_ns = platform::time_max;
 

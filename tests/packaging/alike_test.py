@@ -85,6 +85,17 @@ class Checks:
             missing = WAYS["plain"][1] - WAYS[way][1]
             self.expect(named(done.stderr) == missing and (done.returncode == 0) == (not missing), f"exchanged for {way}", done.stderr)
 
+    # What it calls is of the version of the headers that it was compiled with, and of no other.
+    def version(self, source):
+        with open(os.path.join(source, "include", "dunlin", "config.hpp"), encoding="utf-8") as file:
+            abi = re.search(r'^#define DUNLIN_ABI_NAME "(\w+)"$', file.read(), re.M)[1]
+        path = self.file("calls.cpp")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#include <dunlin/dunlin.hpp>\nint main() { dunlin::run([] { dunlin::mutex m; m.lock(); m.unlock(); }); }\n")
+        done = run(self.compiler, "-std=c++20", "-w", self.include, path, "-o", self.file("calls"))
+        missing = set(re.findall(r"undefined reference to [`'](?:non-virtual thunk to )?(dunlin::\w+)", done.stderr))
+        self.expect(missing == {f"dunlin::{abi}"}, f"a program wants {missing} of the library, expected dunlin::{abi}", done.stderr[:1000])
+
     def refuse(self, source):
         for flag, says in REFUSED.items():
             if flag.startswith("-stdlib") and "clang" not in self.compiler:
@@ -116,6 +127,7 @@ def main():
             list(pool.map(checks.compile, WAYS))
             list(pool.map(checks.link, itertools.product(WAYS, WAYS) if compiler == compilers[0] else [("debug", "plain"), ("plain", "thread")]))
         checks.exchange()
+        checks.version(source)
         checks.refuse(source)
         faults += checks.faults
         count += checks.count

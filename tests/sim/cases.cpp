@@ -11,7 +11,7 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
-namespace dunlin::sim_cases {
+namespace dunlin::inline v0_1::sim_cases {
 
 std::vector<protocol_case>& all() {
     static std::vector<protocol_case> cases;

@@ -8,7 +8,7 @@
 #include "park/lot.h"
 #include "sim/explore.h"
 
-namespace dunlin::sim_cases {
+namespace dunlin::inline v0_1::sim_cases {
 
 struct protocol_case {
     std::string name;                // <protocol>/<what it does>

@@ -6,7 +6,7 @@
 #include "sched/machine.h"
 #include "sim/cases.h"
 
-namespace dunlin::sim_cases {
+namespace dunlin::inline v0_1::sim_cases {
 
 using sched::machine;
 using sched::processor;

@@ -10,7 +10,7 @@
 #include "sched/machine.h"
 #include "sched/wake.h"
 
-namespace dunlin::sim_cases {
+namespace dunlin::inline v0_1::sim_cases {
 
 namespace {
 

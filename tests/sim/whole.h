@@ -9,7 +9,7 @@
 
 #include "sim/cases.h"
 
-namespace dunlin::sim_cases {
+namespace dunlin::inline v0_1::sim_cases {
 
 inline constexpr std::int64_t us = 1'000, ms = 1'000'000;
 

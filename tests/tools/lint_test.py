@@ -48,5 +48,25 @@ class Roles(unittest.TestCase):
         self.expect({"tests/a.cpp": "// nobody\n"})
 
 
+CONFIG = "#pragma once\n#define DUNLIN_VERSION_MAJOR 1\n#define DUNLIN_VERSION_MINOR 2\n#define DUNLIN_ABI_NAME \"v1_2\"\n"
+
+
+class Versions(unittest.TestCase):
+    def expect(self, files, *faults):
+        self.assertEqual(check(files), (1 if faults else 0, list(faults)))
+
+    def test_code_is_in_the_namespace_of_the_version(self):
+        self.expect({"include/dunlin/config.hpp": CONFIG, "src/a.cpp": "namespace dunlin::inline v1_2 {\n}\nnamespace dunlin::inline v1_2::io {\n}\n"})
+
+    def test_what_is_in_none_or_another_is_found(self):
+        self.expect({"include/dunlin/config.hpp": CONFIG, "src/a.cpp": "\nnamespace dunlin::io {\n}\n", "src/b.cpp": "namespace dunlin::inline v1_1 {\n}\n"},
+                    "src/a.cpp:2: 'namespace dunlin::io {': write namespace dunlin::inline v1_2",
+                    "src/b.cpp:1: 'namespace dunlin::inline v1_1 {': write namespace dunlin::inline v1_2")
+
+    def test_its_name_follows_the_version(self):
+        self.expect({"include/dunlin/config.hpp": CONFIG.replace("MINOR 2", "MINOR 3")},
+                    'include/dunlin/config.hpp:1: DUNLIN_ABI_NAME must be "v1_3", as the version is')
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -208,7 +208,7 @@ def names_of(pc):
         pass
     while block is not None and not block.is_global and not block.is_static:
         if block.function is not None:
-            functions.append(str(block.function))
+            functions.append(dg.as_written(str(block.function)))
         block = block.superblock
     sal = gdb.find_pc_line(pc)
     line = f" at {os.path.basename(sal.symtab.filename)}:{sal.line}" if sal.symtab is not None and sal.line else ""
@@ -217,7 +217,7 @@ def names_of(pc):
     text = gdb.execute(f"info symbol {pc:#x}", to_string=True).strip()
     match = re.match(r"(.*?)(?: \+ \d+)? in section [^ ]+(?: of (.*))?$", text)
     if match:
-        return [match[1]], line
+        return [dg.as_written(match[1])], line
     library = gdb.solib_name(pc)
     return [f"{pc:#x}"], f" in {os.path.basename(library)}" if library else ""
 

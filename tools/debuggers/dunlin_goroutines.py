@@ -271,6 +271,11 @@ RUNTIME = re.compile(
     r"dunlin::(?:platform|stack|sched|park|timers|poll|observe|detail|netpoll)::|std::(?:__)?(?:invoke|apply)|std::__invoke_impl|std::__apply_impl")
 
 
+def as_written(function):
+    """The name without the inline namespace of dunlin's version, which no program writes."""
+    return re.sub(r"\bdunlin::v\d+_\d+::", "dunlin::", function)
+
+
 def of_program(function):
     """Is a function of that name the program's own, and not one that runs it?"""
     return not RUNTIME.match(function)

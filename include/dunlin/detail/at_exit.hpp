@@ -4,7 +4,7 @@
 
 #include <dunlin/config.hpp>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // Calls act(object) when the calling goroutine has ended, after its goroutine_local values are destroyed; on a plain
 // thread after its thread_local objects and these values, and for the thread that calls exit() in an atexit() handler.

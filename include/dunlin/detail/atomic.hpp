@@ -10,7 +10,7 @@
 #include <dunlin/detail/checked_atomic.hpp>
 #endif
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 #if defined(DUNLIN_SIM)
 template <class T>

@@ -15,7 +15,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 class context;
 

@@ -13,7 +13,7 @@
 #include <source_location>
 #include <type_traits>
 
-namespace dunlin::platform {
+namespace dunlin::inline v0_1::platform {
 
 enum class change : std::uint8_t { exchange, add, subtract, bit_and, bit_or, bit_xor };
 

@@ -17,7 +17,7 @@
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/task.hpp>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // Three steps: claim() (one succeeds), a result is stored, it becomes ready; the last may wait for the end of the
 // goroutine. Counted; the last reference destroys it, as it says itself.

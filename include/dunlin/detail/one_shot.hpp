@@ -9,7 +9,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // src/sync/once.cpp
 class DUNLIN_API one_shot {

@@ -27,7 +27,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 struct follower {
     chan<std::monostate> news{1};

@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace dunlin {
+namespace dunlin::inline v0_1 {
 
 struct go_options;
 

@@ -7,7 +7,7 @@
 
 #include <dunlin/detail/chan_core.hpp>
 
-namespace dunlin::detail {
+namespace dunlin::inline v0_1::detail {
 
 // A context's node, done when `parent` is (null: the background) or stop is requested. The caller owns the reference.
 DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);

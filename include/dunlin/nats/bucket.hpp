@@ -15,7 +15,7 @@
 #include <dunlin/nats/cluster.hpp>
 #include <dunlin/nats/subscription.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 struct bucket_options {
     int replicas = 1;

@@ -14,7 +14,7 @@
 #include <dunlin/nats/error.hpp>
 #include <dunlin/nats/message.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 namespace detail {
 class connection;

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 /// To be specialised for a type T of one's own, with two static functions:
 ///   static std::string encode(const T& value);           may throw: nothing is sent then

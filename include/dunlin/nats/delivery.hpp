@@ -12,7 +12,7 @@
 #include <dunlin/context.hpp>
 #include <dunlin/nats/message.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 namespace detail {
 struct held;

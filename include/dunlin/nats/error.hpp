@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 /// A std::error_code enum, in the category "dunlin.nats".
 enum class errc {

@@ -12,7 +12,7 @@
 
 struct __natsMsg;  // libnats' natsMsg
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 /// Names and values, in the order in which they are sent; a name may stand several times.
 using headers = std::vector<std::pair<std::string, std::string>>;

@@ -20,7 +20,7 @@
 #include <dunlin/nats/cluster.hpp>
 #include <dunlin/nats/delivery.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 /// Of a queue's stream and consumer. All processes that use the queue ask for the same.
 struct queue_options {

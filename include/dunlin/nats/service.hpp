@@ -13,7 +13,7 @@
 #include <dunlin/context.hpp>
 #include <dunlin/nats/cluster.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 struct serve_options {
     std::string group = "serve";   ///< of the servers in a group one gets each request

@@ -18,7 +18,7 @@
 #include <dunlin/select.hpp>
 #include <dunlin/nats/cluster.hpp>
 
-namespace dunlin::nats {
+namespace dunlin::inline v0_1::nats {
 
 /// What happens to a message that finds the buffer full.
 enum class when_slow {
