@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sched/machine.h"
+#include "sched/machines/machine.h"
 #include "sim/cases.h"
 
 namespace dunlin::sim_cases {
