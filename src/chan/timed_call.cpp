@@ -18,8 +18,8 @@
 #include "chan/timed_call.h"
 #include "park/waiter.h"
 #include "platform/lock.h"
-#include "sched/goroutine.h"
-#include "sched/lifetime.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/preempt/lifetime.h"
 #include "timer/timers.h"
 
 namespace dunlin::inline v0_1::detail {

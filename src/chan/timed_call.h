@@ -1,7 +1,7 @@
 // timed_call.h - what the end of a run() asks about goroutines of timers.
 #pragma once
 
-#include "sched/types.h"
+#include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::detail {
 

@@ -9,7 +9,7 @@
 
 #include "platform/check.h"
 #include "platform/clock.h"
-#include "sched/lifetime.h"
+#include "sched/preempt/lifetime.h"
 #include "timer/timers.h"
 
 namespace dunlin::inline v0_1 {

@@ -35,7 +35,7 @@
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "platform/valgrind.h"
-#include "sched/current.h"
+#include "sched/data/current.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

@@ -36,7 +36,7 @@
 #include "io/describe.h"
 #include "io/operation.h"
 #include "platform/cpu.h"
-#include "sched/preempt.h"
+#include "sched/preempt/preempt.h"
 #include "stack/sanitizer.h"
 
 // ThreadSanitizer's sigaction keeps a signal back until its thread calls something that it knows; ours sleep in the

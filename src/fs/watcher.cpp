@@ -14,7 +14,7 @@
 #include "platform/lock.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
-#include "sched/lifetime.h"
+#include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::fs {
 

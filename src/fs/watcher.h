@@ -11,8 +11,8 @@
 //            it 0 rings, and the thread ends. Both under one lock, which it takes each time round: so it either sees a
 //            new user or has said that it does not run.
 // Deadlocks  A thread that is not the scheduler's forbids the conclusion that all are asleep for ever
-//            (sched/deadlock.cpp), which is right as long as a signal or the end of a child may come. It is gone when
-//            there are neither.
+//            (sched/machines/deadlock.cpp), which is right as long as a signal or the end of a child may come. It is
+//            gone when there are neither.
 // Rejected   A goroutine for each child, or for the signals: counted among the program's, and frozen with a run().
 //            SIGCHLD: belongs to the program.
 // Tests      tests/fs/process_test.cpp, tests/fs/signal_test.cpp

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sched/types.h"
+#include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::observe {
 

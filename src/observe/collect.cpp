@@ -6,7 +6,7 @@
 
 #include "park/lot.h"
 #include "platform/clock.h"
-#include "sched/goroutine.h"
+#include "sched/goroutines/goroutine.h"
 
 namespace dunlin::inline v0_1::observe {
 

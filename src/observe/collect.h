@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "observe/alike.h"
-#include "sched/sample.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
+#include "sched/preempt/sample.h"
 #include "stack/trace.h"
 
 namespace dunlin::inline v0_1::observe {

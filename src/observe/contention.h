@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "platform/lock.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "stack/trace.h"
 
 namespace dunlin::inline v0_1::observe {

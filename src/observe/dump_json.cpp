@@ -3,10 +3,10 @@
 #include "observe/alike.h"
 #include "observe/collect.h"
 #include "observe/page.h"
-#include "sched/crash.h"
-#include "sched/descriptors.h"
-#include "sched/goroutine.h"
-#include "sched/sample.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/preempt/crash.h"
+#include "sched/preempt/sample.h"
 #include "sync/mutex_holder.h"
 
 namespace dunlin::inline v0_1::observe {

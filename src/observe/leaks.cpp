@@ -21,11 +21,11 @@
 #include "observe/report.h"
 #include "park/join.h"
 #include "platform/clock.h"
-#include "sched/crash.h"
-#include "sched/descriptors.h"
-#include "sched/goroutine.h"
-#include "sched/lifetime.h"
-#include "sched/processor.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/processor.h"
+#include "sched/preempt/crash.h"
+#include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::observe {
 

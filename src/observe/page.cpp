@@ -6,7 +6,7 @@
 
 #include "observe/dump_json.h"
 #include "observe/frames.h"
-#include "sched/crash.h"
+#include "sched/preempt/crash.h"
 
 namespace dunlin::inline v0_1::observe {
 

@@ -10,11 +10,11 @@
 #include "observe/alike.h"
 #include "observe/collect.h"
 #include "observe/pprof.h"
-#include "sched/descriptors.h"
-#include "sched/goroutine.h"
-#include "sched/lifetime.h"
-#include "sched/processor.h"
-#include "sched/sample.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/processor.h"
+#include "sched/preempt/lifetime.h"
+#include "sched/preempt/sample.h"
 
 namespace dunlin::inline v0_1::observe {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "platform/text.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::observe {
 

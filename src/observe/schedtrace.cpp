@@ -7,10 +7,10 @@
 #include "observe/report.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
-#include "sched/descriptors.h"
-#include "sched/goroutine.h"
-#include "sched/monitor.h"
-#include "sched/wake.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/monitor.h"
 
 namespace dunlin::inline v0_1::observe {
 

@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "poll/descriptor.h"
-#include "sched/descriptors.h"
-#include "sched/goroutine.h"
-#include "sched/lifetime.h"
-#include "sched/machine.h"
-#include "sched/wake.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/wake.h"
+#include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::runtime {
 

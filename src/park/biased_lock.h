@@ -40,9 +40,9 @@
 
 #include "platform/membarrier.h"
 #include "platform/mortal_lock.h"
-#include "sched/current.h"
-#include "sched/machine.h"
-#include "sched/types.h"
+#include "sched/data/current.h"
+#include "sched/data/types.h"
+#include "sched/machines/machine.h"
 
 namespace dunlin::inline v0_1::park {
 

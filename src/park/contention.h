@@ -20,7 +20,7 @@
 #include <cstdint>
 
 #include "platform/cpu.h"
-#include "sched/wait_reason.h"
+#include "sched/data/wait_reason.h"
 
 namespace dunlin::inline v0_1::park {
 

@@ -3,7 +3,7 @@
 
 #include <source_location>
 
-#include "sched/goroutine.h"
+#include "sched/goroutines/goroutine.h"
 
 namespace dunlin::inline v0_1::park {
 

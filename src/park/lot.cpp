@@ -1,7 +1,7 @@
 // lot.cpp - see lot.h.
 #include "park/lot.h"
 
-#include "sched/crash.h"
+#include "sched/preempt/crash.h"
 
 namespace dunlin::inline v0_1::park {
 

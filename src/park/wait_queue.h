@@ -3,7 +3,7 @@
 #pragma once
 
 #include "park/waiter.h"
-#include "sched/global_queue.h"
+#include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::park {
 

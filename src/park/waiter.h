@@ -14,7 +14,7 @@
 //                                                             gone
 //            5  waited for several: take the other nodes off their queues
 //            Between 2 and 4 a waker may already do all of its part: prepare() has declared the goroutine waiting, and
-//            readying it before it has left is legal (sched/goroutine.cpp, "Leaving").
+//            readying it before it has left is legal (sched/goroutines/goroutine.cpp, "Leaving").
 // Rule       The waker that has claimed a node, and no other, wakes its waiter, exactly once. A waiter with one node is
 //            claimed by the waker that takes the node off its queue; one with several by compare-and-swap on
 //            `decided_`. A node that was taken off without success may be touched until the lock is given back: step 5
@@ -32,7 +32,7 @@
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/usable.h"
-#include "sched/goroutine.h"
+#include "sched/goroutines/goroutine.h"
 
 namespace dunlin::inline v0_1::park {
 

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "sched/event_source.h"
+#include "sched/data/event_source.h"
 
 namespace dunlin::inline v0_1::netpoll {
 

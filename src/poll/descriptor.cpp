@@ -13,7 +13,7 @@
 #include "platform/syscall.h"
 #include "poll/backend.h"
 #include "poll/netpoll.h"
-#include "sched/wait_reason.h"
+#include "sched/data/wait_reason.h"
 #include "stack/sanitizer.h"
 #include "timer/timers.h"
 

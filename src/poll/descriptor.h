@@ -37,8 +37,8 @@
 #include "platform/cpu.h"
 #include "platform/lock.h"
 #include "poll/gate.h"
-#include "sched/event_source.h"
-#include "sched/machine.h"
+#include "sched/data/event_source.h"
+#include "sched/machines/machine.h"
 
 namespace dunlin::inline v0_1::netpoll {
 

@@ -11,7 +11,7 @@
 #include "platform/lock.h"
 #include "poll/descriptor.h"
 #include "poll/epoll.h"
-#include "sched/lifetime.h"
+#include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::netpoll {
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "platform/check.h"
-#include "sched/current.h"
+#include "sched/data/current.h"
 #include "stack/exception_state.h"
 
 namespace dunlin::inline v0_1::sim {

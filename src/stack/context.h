@@ -6,7 +6,7 @@
 //            saving a fixed set, and the jump at its end leaves the CPU's return predictor in step (5 ns instead of 18
 //            for two goroutines in the same code; docs/decisions/003-switch.md).
 // Rule       The function that contains switch_context() is compiled once, not inlined into user code, and reads
-//            nothing thread-local across it except through sched/current.h: after the switch it may be on another
+//            nothing thread-local across it except through sched/data/current.h: after the switch it may be on another
 //            thread.
 // Not saved  The rounding mode and exception mask of the floating-point units (MXCSR, x87 control word): they belong to
 //            the thread, as in every pthread program that does not set them. Saving them would add 1.3 ns to each

@@ -1,4 +1,4 @@
-// thread_variable.h - read dunlin_current_machine afresh: see sched/current.h.
+// thread_variable.h - read dunlin_current_machine afresh: see sched/data/current.h.
 #pragma once
 
 namespace dunlin::inline v0_1::stack {

@@ -47,7 +47,7 @@
 #include "platform/simulated.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
-#include "sched/crash.h"
+#include "sched/preempt/crash.h"
 #include "sync/lot_wait.h"
 #include "sync/mutex_holder.h"
 

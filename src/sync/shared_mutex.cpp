@@ -19,7 +19,7 @@
 #include <dunlin/shared_mutex.hpp>
 
 #include "platform/clock.h"
-#include "sched/crash.h"
+#include "sched/preempt/crash.h"
 #include "sync/lot_wait.h"
 
 namespace dunlin::inline v0_1 {

@@ -11,7 +11,7 @@
 
 #include "park/waiter.h"
 #include "platform/lock.h"
-#include "sched/wait_reason.h"
+#include "sched/data/wait_reason.h"
 
 namespace dunlin::inline v0_1 {
 

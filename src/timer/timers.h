@@ -8,14 +8,14 @@
 
 #include "park/waiter.h"
 #include "platform/clock.h"
-#include "sched/event_source.h"
+#include "sched/data/event_source.h"
 #include "timer/heap.h"
 
 namespace dunlin::inline v0_1::timers {
 
 inline constexpr std::int64_t never_ns = platform::time_max;
 
-// The half of the event source that is about time (sched/event_source.h says what each does); the whole is
+// The half of the event source that is about time (sched/data/event_source.h says what each does); the whole is
 // poll/netpoll.h.
 class timer_events {
 public:

@@ -8,7 +8,7 @@
 #include <dunlin/context.hpp>
 
 #include "context/context_node.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "timer/heap.h"
 
 namespace inside {

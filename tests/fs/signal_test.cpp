@@ -13,7 +13,7 @@
 #include <dunlin/go.hpp>
 
 #include "platform/thread.h"
-#include "sched/preempt.h"
+#include "sched/preempt/preempt.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

@@ -12,7 +12,7 @@
 
 #include "net/pairs.h"
 #include "net/socket.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 #include "timer/heap.h"
 

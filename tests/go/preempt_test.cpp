@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "go/preempt_support.h"
-#include "sched/current.h"
-#include "sched/types.h"
+#include "sched/data/current.h"
+#include "sched/data/types.h"
 #include "support/child.h"
 #include "support/runtime_test.h"
 #include "support/undisturbed.h"

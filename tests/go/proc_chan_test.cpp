@@ -13,7 +13,7 @@
 
 #include <dunlin/semaphore.hpp>
 
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

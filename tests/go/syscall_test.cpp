@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "go/syscall_support.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 #include "support/undisturbed.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "go/syscall_support.h"
-#include "sched/wake.h"
+#include "sched/machines/wake.h"
 #include "support/child.h"
 #include "support/runtime_test.h"
 

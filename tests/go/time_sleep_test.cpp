@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 #include "timer/heap.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "park/waiter.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 #include "timer/heap.h"
 

@@ -1,4 +1,4 @@
-// run_queue_model_test.cpp - the word of sched/run_queue.h with two or four slots instead of 256: an owner that does everything an owner can, in any
+// run_queue_model_test.cpp - the word of sched/data/run_queue.h with two or four slots instead of 256: an owner that does everything an owner can, in any
 // order, against thieves, in every interleaving. Each goroutine is taken exactly once.
 #include "model/explorer.h"
 

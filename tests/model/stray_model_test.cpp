@@ -1,5 +1,5 @@
 // stray_model_test.cpp - a goroutine goes on without its processor: taken by the monitor, it meets the handler of the preemption signal, a processor
-// that is given to it, and its own next call into the runtime (sched/hand_off.cpp, preempt.cpp, lost_processor.cpp), in every interleaving.
+// that is given to it, and its own next call into the runtime (sched/monitor/hand_off.cpp, preempt.cpp, lost_processor.cpp), in every interleaving.
 //
 // m0        runs the goroutine: it computes, where the signal's handler may run at any moment, and calls into the runtime.
 // m1        another machine: is handed processors, uses them, and then does what find_work() does: takes what is queued, hands its processor to a

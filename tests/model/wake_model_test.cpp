@@ -1,4 +1,4 @@
-// wake_model_test.cpp - the park/wake protocol of sched/wake.h, step by step with its labels, in every interleaving.
+// wake_model_test.cpp - the park/wake protocol of sched/machines/wake.h, step by step with its labels, in every interleaving.
 //
 // Submitters come in two kinds. A goroutine publishes in run_next of its own processor with a plain store and then
 // computes for ever: another machine must run what it published. A plain thread pushes to the global queue under the

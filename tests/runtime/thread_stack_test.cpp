@@ -5,9 +5,9 @@
 #include <string>
 #include <thread>
 
-#include "sched/current.h"
-#include "sched/thread_stack.h"
-#include "sched/types.h"
+#include "sched/data/current.h"
+#include "sched/data/types.h"
+#include "sched/goroutines/thread_stack.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

@@ -6,9 +6,9 @@
 #include <set>
 #include <string>
 
-#include "sched/debug_layout.h"
-#include "sched/descriptors.h"
-#include "sched/goroutine.h"
+#include "sched/goroutines/debug_layout.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
 #include "support/runtime_test.h"
 
 namespace {

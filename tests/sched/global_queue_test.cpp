@@ -1,5 +1,5 @@
 // The global queue, as it is: order, from both ends, across the ends of its blocks.
-#include "sched/global_queue.h"
+#include "sched/queues/global_queue.h"
 
 #include <algorithm>
 #include <deque>

@@ -1,4 +1,5 @@
-// A processor that a goroutine computes on is lent to those that a descriptor makes ready, and comes back to it without a signal (sched/hand_off.cpp, Lending).
+// A processor that a goroutine computes on is lent to those that a descriptor makes ready, and comes back to it without a signal
+// (sched/monitor/hand_off.cpp, Lending).
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Goroutines and plain threads submit work in random patterns to a runtime that is about to fall asleep, and everything goes idle again: thousands of times.
-// A wake-up that is lost (sched/wake.h) stops a round for ever; the watchdog says so after 30 s and shows every goroutine.
+// A wake-up that is lost (sched/machines/wake.h) stops a round for ever; the watchdog says so after 30 s and shows every goroutine.
 #include <barrier>
 #include <functional>
 #include <random>

@@ -1,5 +1,5 @@
 // The local run queue, as it is (tests/model/run_queue_model_test.cpp has the interleavings): its order, its limits, and real threads that steal from it.
-#include "sched/run_queue.h"
+#include "sched/data/run_queue.h"
 
 #include <memory>
 #include <random>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sched/run_queue_prefetch.h"
+#include "sched/queues/run_queue_prefetch.h"
 #include "support/build.h"
 
 namespace {

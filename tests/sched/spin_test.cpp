@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "sched/goroutine.h"
-#include "sched/machine.h"
-#include "sched/preempt.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/machine.h"
+#include "sched/preempt/preempt.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

@@ -1,5 +1,5 @@
 // The order in which a thief visits the processors. go1.24.4 src/runtime/export_test.go, RunStealOrderTest; SCH-11.
-#include "sched/steal_order.h"
+#include "sched/queues/steal_order.h"
 
 #include <map>
 #include <random>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sched/types.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 
 namespace {

@@ -11,12 +11,12 @@
 
 #include <gtest/gtest.h>
 
-#include "sched/event_source.h"
-#include "sched/global_queue.h"
-#include "sched/goroutine.h"
-#include "sched/machine.h"
-#include "sched/processor.h"
-#include "sched/wake.h"
+#include "sched/data/event_source.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/wake.h"
+#include "sched/queues/global_queue.h"
 #include "support/barrier_trap.h"
 
 namespace {

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 
 #include "platform/membarrier.h"
-#include "sched/event_source.h"
-#include "sched/hooks.h"
-#include "sched/machine.h"
-#include "sched/processor.h"
-#include "sched/thread_maker.h"
+#include "sched/data/event_source.h"
+#include "sched/data/hooks.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
+#include "sched/monitor/thread_maker.h"
 
 namespace {
 

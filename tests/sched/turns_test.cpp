@@ -1,4 +1,4 @@
-// What decides whether a wake is made at once (sched/turns.h): the measures by themselves, and programs that they are for.
+// What decides whether a wake is made at once (sched/machines/turns.h): the measures by themselves, and programs that they are for.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,9 +10,9 @@
 #include <dunlin/dunlin.hpp>
 #include <gtest/gtest.h>
 
-#include "sched/machine.h"
-#include "sched/turns.h"
-#include "sched/waits.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/turns.h"
+#include "sched/machines/waits.h"
 #include "support/build.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// Processors that change hands: blocking calls, announced and not, goroutines that compute (sched/hand_off.cpp, lost_processor.cpp,
+// Processors that change hands: blocking calls, announced and not, goroutines that compute (sched/monitor/hand_off.cpp, lost_processor.cpp,
 // blocking.cpp), and the number of processors.
 #include "platform/clock.h"
 #include "sim/whole.h"

@@ -1,8 +1,8 @@
 // The run queue. What is queued are plain variables, which the owner has written before: each comes out once, as written.
 #include <array>
 
-#include "sched/run_queue.h"
-#include "sched/run_queue_prefetch.h"
+#include "sched/data/run_queue.h"
+#include "sched/queues/run_queue_prefetch.h"
 #include "sim/cases.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// The retake handshake (sched/machine.h).
-#include "sched/machine.h"
+// The retake handshake (sched/machines/machine.h).
+#include "sched/machines/machine.h"
 #include "sim/cases.h"
 #include "sim/processor_machine.h"
 

@@ -4,11 +4,11 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
-#include "sched/event_source.h"
-#include "sched/hooks.h"
-#include "sched/lifetime.h"
-#include "sched/machine.h"
-#include "sched/wake.h"
+#include "sched/data/event_source.h"
+#include "sched/data/hooks.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/wake.h"
+#include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::sim_cases {
 

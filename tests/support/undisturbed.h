@@ -16,7 +16,7 @@
 
 #include <dunlin/dunlin.hpp>
 
-#include "sched/types.h"
+#include "sched/data/types.h"
 
 namespace support {
 

@@ -73,8 +73,8 @@ class Layers(unittest.TestCase):
     def test_public_headers_need_nothing_that_is_not_installed(self):
         self.expect({"include/dunlin/a.hpp": '#include <cstdint>\n#include <stdint.h>\n#include <dunlin/b.hpp>\n#include "b.hpp"\n',
                      "include/dunlin/b.hpp": ""})
-        self.expect({"include/dunlin/a.hpp": '#include "sched/types.h"\n', "src/sched/types.h": ""},
-                    "include/dunlin/a.hpp:1: a public header may not include sched/types.h, which is not installed")
+        self.expect({"include/dunlin/a.hpp": '#include "sched/data/types.h"\n', "src/sched/data/types.h": ""},
+                    "include/dunlin/a.hpp:1: a public header may not include sched/data/types.h, which is not installed")
 
     def test_public_headers_include_no_header_of_the_operating_system(self):
         self.expect({"include/dunlin/a.hpp": "#include <vector>\n#include <sys/epoll.h>\n#ifdef __linux__\n#endif\n"},

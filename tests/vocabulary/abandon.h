@@ -34,8 +34,8 @@
 
 #include <dunlin/dunlin.hpp>
 
-#include "sched/goroutine.h"
-#include "sched/types.h"
+#include "sched/data/types.h"
+#include "sched/goroutines/goroutine.h"
 #include "support/build.h"
 
 namespace abandon {

@@ -1,4 +1,5 @@
-"""The goroutines of a process or core, read through dunlin's table (src/sched/debug_layout.h): what the debuggers' scripts share.
+"""The goroutines of a process or core, read through dunlin's table (src/sched/goroutines/debug_layout.h): what the
+debuggers' scripts share.
 
 A tool brings a memory: an object with read(address, size) -> bytes, which raises an exception where there is nothing to read. It finds
 the note by itself and gives its address; everything else is read from there.

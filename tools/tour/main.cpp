@@ -31,10 +31,10 @@ struct part {
 
 part parts[] = {
     {"Who we are", "dunlin/runtime.hpp", tour::who_we_are},
-    {"Stealing: who took work from whom", "dunlin/runtime.hpp; src/sched/find_work.cpp", tour::stealing},
-    {"The LIFO slot: started last, runs first", "src/sched/find_work.cpp", tour::lifo_slot},
-    {"Fairness: the global queue and the 61st tick", "src/sched/find_work.cpp", tour::fairness},
-    {"Overflow: when 257 goroutines wait and one more comes", "src/sched/run_queue.h", tour::overflow},
+    {"Stealing: who took work from whom", "dunlin/runtime.hpp; src/sched/goroutines/find_work.cpp", tour::stealing},
+    {"The LIFO slot: started last, runs first", "src/sched/goroutines/find_work.cpp", tour::lifo_slot},
+    {"Fairness: the global queue and the 61st tick", "src/sched/goroutines/find_work.cpp", tour::fairness},
+    {"Overflow: when 257 goroutines wait and one more comes", "src/sched/data/run_queue.h", tour::overflow},
     // From here on stats() takes milliseconds: it counts the descriptors that a million goroutines have left. Before, slices are looked at.
     {"A million goroutines in one program", "dunlin/go.hpp, dunlin/wait_group.hpp", tour::a_million_goroutines},
     {"Parallel work over real files", "dunlin/wait_group.hpp", tour::files},
@@ -42,9 +42,9 @@ part parts[] = {
     {"Sleeping precisely", "dunlin/go.hpp, dunlin/clock.hpp", tour::sleeping},
     {"Channels, select, locks, contexts", "dunlin/chan.hpp, select.hpp, mutex.hpp, context.hpp", tour::channels},
     {"An echo server with thousands of connections", "dunlin/net.hpp; src/poll/descriptor.h", tour::network},
-    {"Hogs: goroutines that compute are preempted", "src/sched/preempt.h, src/sched/hand_off.cpp", tour::hogs},
+    {"Hogs: goroutines that compute are preempted", "src/sched/preempt/preempt.h, src/sched/monitor/hand_off.cpp", tour::hogs},
     {"A thousand blocking calls", "dunlin/blocking.hpp", tour::blocking_calls},
-    {"A library that blocks without a word", "src/sched/hand_off.cpp", tour::unannounced},
+    {"A library that blocks without a word", "src/sched/monitor/hand_off.cpp", tour::unannounced},
     {"What can go wrong is reported", "dunlin/go.hpp", tour::failures},
 };
 constexpr int part_count = static_cast<int>(std::size(parts));

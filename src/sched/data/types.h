@@ -1,0 +1,609 @@
+// types.h - G, M, P and the scheduler: each field with the thread that may touch it. READ FIRST; then goroutine.cpp.
+//
+// At each field stands which thread may touch it. One of:
+//   owner      the goroutine while it runs / the thread of the machine / the machine that has the processor
+//   lock       the holder of the named lock
+//   constant   written before any other thread can see it
+//   atomic     any thread; the comment at the field, or the protocol file it names, says what pairs with what
+// What others have a look at without asking is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
+//
+// Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
+#pragma once
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "platform/cpu.h"
+#include "platform/lock.h"
+#include "platform/random.h"
+#include "sched/data/run_queue.h"
+#include "sched/data/states.h"
+#include "sched/data/wait_reason.h"
+#include "stack/arena.h"
+#include "stack/context.h"
+#include "stack/exception_state.h"
+#include "stack/invoke.h"
+#include "stack/sanitizer.h"
+#include "stack/trace.h"
+
+namespace dunlin::inline v0_1::sched {
+
+struct machine;
+struct processor;
+
+inline constexpr unsigned max_procs_limit = 1024;
+inline constexpr unsigned max_machines = 10'000;           // Go's limit; beyond it the program has lost control of its threads
+inline constexpr unsigned global_tick = 61;                // every 61st tick the global queue goes first: prime, avoids resonance
+inline constexpr std::int64_t run_next_backoff_ns = 3'000; // a thief waits so long before it takes run_next (one of the articles says 3 ms)
+inline constexpr int steal_rounds = 4;
+inline constexpr std::uint32_t global_batch_max = 128;
+inline constexpr unsigned id_batch = 64;
+inline constexpr std::int64_t slice_ns = 10'000'000;
+inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
+// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just
+// woken; and so long may they have it before it is stopped (hand_off.cpp, Lending).
+inline constexpr std::int64_t lend_ns = 200'000;
+inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
+inline constexpr std::size_t inline_frame_bytes = 64;
+inline constexpr unsigned max_sections = 8;
+
+// A variable of one owner at a time at which others have a look: loads and stores are relaxed.
+template <class T>
+class owned {
+public:
+    constexpr owned(T value = {}) noexcept : value_(value) {}
+    owned(const owned&) = delete;
+    operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
+    owned& operator=(T value) noexcept {
+        value_.store(value, std::memory_order_relaxed);
+        return *this;
+    }
+    owned& operator=(const owned& other) noexcept { return *this = static_cast<T>(other); }
+    owned& operator|=(T bits) noexcept { return *this = static_cast<T>(*this | bits); }
+    owned& operator&=(T bits) noexcept { return *this = static_cast<T>(*this & bits); }
+    T operator->() const noexcept { return *this; }
+
+private:
+    platform::atomic<T> value_;
+};
+
+// ---- goroutine ------------------------------------------------------------------------------------------------------
+
+// What a goroutine keeps for a goroutine_local.
+struct local_value {
+    std::uint64_t key;
+    void* object;
+    void (*destroy)(void*) noexcept;
+};
+using local_values = std::vector<local_value>;
+
+// What few goroutines have, out of the way of those that have not.
+struct goroutine_extra {
+    std::string name;                                                       // owner; others while the world is stopped
+    std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
+    local_values locals;                                                    // owner
+    stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
+    machine* locked_to = nullptr;                                           // owner; its taker off a queue
+    unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()
+};
+
+// Where a goroutine was created: a source location where the caller could give one, else the address of the code.
+class creation_place {
+public:
+    creation_place() = default;
+    explicit creation_place(const std::source_location& where) noexcept : raw_(std::bit_cast<std::uintptr_t>(where)) {}
+    explicit creation_place(const void* code) noexcept : raw_(reinterpret_cast<std::uintptr_t>(code) | is_code) {}
+
+    const void* code() const noexcept { return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr; }
+    std::source_location location() const noexcept { return std::bit_cast<std::source_location>(raw_); }
+
+private:
+    static constexpr std::uintptr_t is_code = std::uintptr_t{1} << 63;  // no address of a program has it
+    std::uintptr_t raw_ = 0;
+};
+static_assert(sizeof(std::source_location) == sizeof(std::uintptr_t));
+
+// What the machine that runs a goroutine has to look at, mostly nothing.
+class goroutine_marks {
+public:
+    std::uint32_t all() const noexcept { return all_.load(std::memory_order_relaxed); }
+    bool any() const noexcept { return all() != 0; }
+    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the
+    // monitor raises it.
+    std::uint32_t lingers() const noexcept { return all_.load(std::memory_order_relaxed) & 0xff; }
+    void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
+    // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
+    // runnable, then by the machine that runs it.
+    std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8; }
+    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0xffffff ? n : 0xffffff) << 8, 0xffffff00); }
+
+    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing
+    // hangs on it.
+    void raise_lingers(std::uint32_t n) noexcept {
+        std::uint32_t seen = all();
+        all_.compare_exchange_strong(seen, (seen & 0xffffff00) | (n < 0xff ? n : 0xff), std::memory_order_relaxed);
+    }
+
+private:
+    // One writer at a time but for raise_lingers(), which this may undo: the next mistake makes up for it.
+    void set(std::uint32_t bits, std::uint32_t of) noexcept {
+        all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
+    }
+
+    platform::atomic<std::uint32_t> all_{0};
+};
+
+struct alignas(platform::cache_line) goroutine {
+    enum flag : std::uint8_t {
+        heap_frame = 1,     // the callable did not fit into inline_frame
+        joinable = 2,       // a task holds it: the joiner gives the descriptor back
+        own_stack = 4,      // a stack of its own size was bound at go(); it cannot be run on another
+        in_place = 8,       // runs on the stack of the goroutine that waits for it
+        main = 16,          // the one that run() waits for
+        locked = 32,        // lock_os_thread(): only its machine may run it
+        exiting = 64,       // exit_goroutine() is unwinding it
+        pinned = 128,       // inside a no_preempt scope
+    };
+
+    // First line: all that a switch touches.
+    stack::context context;                     // owner; valid for others when `saved`
+    owned<stack::slot*> stack;                  // owner, or its taker off a queue; null: never ran, or ended.
+                                                // Prefetching peeks
+    goroutine* link = nullptr;                  // the list it is on
+    stack::kept_exceptions exceptions;          // owner, while it does not run
+    goroutine_marks marks;
+    platform::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
+    // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its
+    // last instructions on the way out: the machine that executes it next waits for this byte. Store-release after the
+    // switch pairs with the executor's load-acquire.
+    platform::atomic<std::uint8_t> saved{0};
+    platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
+    owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/exiting/pinned: owner; the monitor looks
+    int saved_errno = 0;                        // owner, while it does not run
+
+    // Second line: birth, death and reports.
+    std::uint64_t id = 0;                       // constant after the start
+    void (*entry)(void*) = nullptr;             // constant
+    platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
+                                                     // its waiter (park/join.cpp)
+    platform::atomic<const void*> group{nullptr};    // until it begins: a waiter for this may run it in place
+    creation_place created_at;                  // constant
+    std::source_location waits_at;              // owner; dumps while the world is stopped
+    owned<std::int64_t> waits_since_ns;         // owner; coarse clock. While it is runnable and `stamped`, by who readied it: free_clock
+    goroutine_extra* extra = nullptr;           // owner
+
+    // Third line: the callable, with its result where there is one, or a pointer to it.
+    alignas(16) std::byte inline_frame[inline_frame_bytes];
+
+    [[no_unique_address]] stack::fake_stack fake;  // owner
+
+    // Nothing is to be done for it when it runs again: no exceptions to put back, no marks. One test.
+    bool comes_back_plain() const noexcept {
+        return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
+    }
+    // Where its frames are if it has any; for all but its owner a guess.
+    void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
+
+    void* frame() noexcept { return flags & heap_frame ? *reinterpret_cast<void**>(inline_frame) : inline_frame; }
+};
+// A million of them, with a page of stack each, must stay under 4.9 KB apiece.
+static_assert(stack::sanitizing || sizeof(goroutine) == 192);
+
+struct goroutine_list {
+    goroutine* head = nullptr;
+    goroutine* tail = nullptr;
+    std::size_t size = 0;
+
+    void push_back(goroutine* g) noexcept;
+    goroutine* pop_front() noexcept;
+};
+
+// global_queue.h
+class global_queue {
+public:
+    std::size_t size() const noexcept { return size_; }
+    void push_back(goroutine* g) noexcept;
+    goroutine* pop_front() noexcept;
+    void push_front(goroutine* g) noexcept;
+
+private:
+    static constexpr std::size_t block_items = 511;
+    struct block {
+        block* next;
+        goroutine* items[block_items];
+    };
+    static constexpr std::size_t chunk_blocks = (std::size_t{2} << 20) / sizeof(block);
+
+    block* take_block() noexcept;
+    bool add_block_behind() noexcept;
+    bool make_room_in_front() noexcept;
+    void rebuild_behind(goroutine* g) noexcept;
+    void drop_first_block() noexcept;
+
+    block* first_ = nullptr;     // from items[begin_] on
+    block* last_ = nullptr;      // up to items[end_]
+    std::size_t begin_ = 0, end_ = 0;
+    std::size_t size_ = 0;       // spill included
+    goroutine_list spill_;
+    block* spare_ = nullptr;
+    block* chunk_ = nullptr;     // the youngest; the last uncut_ of its blocks were never used
+    std::size_t uncut_ = 0;
+};
+
+// ---- counters -------------------------------------------------------------------------------------------------------
+
+// Counts something that one owner at a time does; any thread may read it.
+class counter {
+public:
+    void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+    std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+    // For a count that must not be seen before what it counts: acquire pairs with release.
+    void add_last() noexcept { value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+    std::uint64_t get_first() const noexcept { return value_.load(std::memory_order_acquire); }
+    void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
+
+private:
+    platform::atomic<std::uint64_t> value_{0};
+};
+
+struct processor_counters {
+    counter created;            // goroutines started by this P
+    counter ended;              // goroutines ended on it
+    counter switches;           // goroutines executed, run_next included
+    counter run_next_hits;      // of these, taken from run_next
+    counter global_hits;        // batches taken from the global queue, the 61st tick included
+    counter global_tick_hits;   // of these, by the 61st tick
+    counter overflows;          // half of the queue moved to the global one
+    counter steals;             // successful steals by this P
+    counter stolen;             // goroutines that this P has stolen
+    counter run_next_steals;    // of these, out of a run_next slot
+    counter in_place_joins;     // children run on the waiter's stack
+    counter parks;
+    counter yields;
+    counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
+    counter blocking_calls;     // calls of blocking()
+    counter hand_offs;          // of these, at whose beginning the processor was handed on at once
+    counter io_waits;           // waits for a descriptor begun on this P
+    counter io_wakes;           // ended by the machine that had this P: not the same ones
+};
+
+// What the monitor (monitor.cpp, hand_off.cpp) has seen of a processor.
+struct monitor_notes {
+    std::uint32_t tick = 0;
+    std::int64_t tick_since_ns = 0;
+    std::uint32_t run_next = 0;
+    std::uint64_t takings = 0;
+    // Since when there has been no sign that the machine came to the scheduler: the goroutine that runs is the same.
+    machine* owner = nullptr;
+    std::uint64_t progress = 0;
+    std::int64_t stuck_since_ns = 0;
+    std::int64_t turn_began_ns = 0;             // the same; since when it has had this processor
+    std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
+    std::uint32_t blocking_tick = 0;
+    // It was seen in a call that then ended by itself, so many times since one had to be taken; until when the monitor
+    // does not look for such calls.
+    bool seen_in_call = false;
+    std::uint8_t short_calls = 0;
+    std::int64_t trusted_until_ns = 0;
+    // First look at a machine that is stuck: its CPU time, and how often it had slept by then.
+    bool sampled = false;
+    bool spins = false;                         // resumed, and when it was stopped it waited in a loop
+    std::int64_t sampled_ns = 0;
+    std::int64_t sampled_cpu_ns = 0;
+    std::uint64_t sampled_sleeps = 0;
+};
+
+// waits.h. The last bucket has no limit.
+inline constexpr std::array<std::int64_t, 19> wait_limits_ns{
+    500,       1'000,     2'000,     5'000,      10'000,     20'000,     50'000,      100'000,     200'000,      500'000,
+    1'000'000, 2'000'000, 5'000'000, 10'000'000, 20'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000};
+// Of a processor that nothing is known about: its wakes are made at once.
+inline constexpr std::uint32_t unknown_turn_ns = 10'000;
+
+// ---- processor ------------------------------------------------------------------------------------------------------
+
+struct alignas(platform::false_sharing_range) processor {
+    // The owner's line.
+    platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (machine.h)
+    platform::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
+    owned<bool> looks_at_push{true};            // owner; thieves and the monitor set it: turns are long, or the next to become runnable is stamped
+    owned<std::uint32_t> turn_ns{unknown_turn_ns};  // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
+    std::uint64_t next_look = 0;                // owner: the count of switches at which find_local() looks at timers and turns
+    std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
+    std::int64_t turns_since_ns = 0;            // and when that was
+    std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
+    std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
+    std::uint32_t readied = 0;                  // owner: how often the goroutine that runs has readied another in this turn
+    std::int64_t readied_ns = 0;                // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
+    platform::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
+    platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
+    // Set by the monitor. 1: the goroutine that runs here has had its ten milliseconds. 2: and run_next has had the
+    // turn that was promised to it. 3: it is the turn of a preempted goroutine (preempt.h).
+    platform::atomic<std::uint8_t> slice_over{0};
+    platform::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
+    std::uint32_t free_stack_count = 0;         // owner
+    goroutine* free_goroutines = nullptr;       // owner: the magazine in use
+    goroutine* full_magazine = nullptr;         // owner: one in reserve, or null
+    owned<std::uint32_t> free_goroutine_count;  // owner
+    std::uint64_t next_id = 0;                  // owner: ids left in the batch
+    std::uint64_t last_id = 0;
+    std::uint32_t looked_at_tick = 1;           // owner: the tick of the last look whether to poll
+    bool poll_first = false;                    // owner: find_work() polls before it looks anywhere else
+    std::int64_t next_poll_ns = 0;              // owner: no such look before this
+    std::uint64_t polls_seen = 0;               // owner: so many polls there had been then, its own included
+
+    run_queue queue;
+
+    // The biased locks that its machine is in (park/biased_lock.h). Release at the end of each; the thread that takes
+    // the bias away waits for that.
+    alignas(platform::cache_line) platform::atomic<const void*> sections[max_sections] = {};
+
+    // Changed rarely.
+    alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
+    platform::atomic<processor_state> state{processor_state::dead};  // scheduler lock
+    platform::atomic<machine*> owner{nullptr};       // retake lock; release, for threads that look at the machine
+    platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (machine.h, handshake)
+    processor* idle_next = nullptr;             // scheduler lock
+    machine* stopped_from = nullptr;            // the thread that stops the world: gets it back
+    std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
+                                                // took it from its taker
+    void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
+    owned<machine*> lender;                     // the monitor, while it has no machine; then its machine: from which it was lent (hand_off.cpp); null: none
+    owned<std::int64_t> slice_used_ns;          // written by the giver to a preempted goroutine: what that has used of
+                                                // its slice; the monitor takes it
+    monitor_notes notes;                        // monitor
+
+    std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
+    std::array<counter, wait_limits_ns.size() + 1> waits;  // owner: goroutines by how long they waited (waits.h)
+    processor_counters counts;                  // owner
+    std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
+};
+
+// ---- machine --------------------------------------------------------------------------------------------------------
+
+// What the monitor has seen of a machine from which it took the processor.
+struct stray_notes {
+    machine* next = nullptr;                    // the monitor's list of them
+    bool listed = false;
+    std::int64_t next_look_ns = 0;
+    std::int64_t wait_ns = 0;                   // between two looks, growing
+    std::int64_t since_ns = 0;                  // begin of the time over which it is judged
+    std::int64_t cpu_ns = 0;
+    std::uint64_t sleeps = 0;
+};
+
+// What a thread that stands still in the handler of the preemption signal is to do.
+namespace resume_order {
+inline constexpr std::uint32_t stay = 0;
+inline constexpr std::uint32_t with_processor = 1;     // handed_p (preempt.h)
+inline constexpr std::uint32_t without_processor = 2;  // go on all the same: it may hold what others wait for
+inline constexpr std::uint32_t look = 3;               // at its own stack, and stay (sample.h)
+inline constexpr std::uint32_t end_thread = 4;         // its run() has returned (frozen.h)
+}  // namespace resume_order
+
+// Where its goroutine stands (sample.h).
+struct machine_sample {
+    enum progress : std::uint32_t { none, asked, taking, taken };
+    platform::atomic<std::uint32_t> state{none};     // the asker, which has stopped the world; then the machine itself
+    platform::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
+    stack::trace frames;                        // itself, while `taking`
+    void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
+};
+
+// What a goroutine wants to be called on its thread's own stack (thread_stack.h).
+struct thread_call {
+    void (*entry)(void*) = nullptr;
+    void* argument = nullptr;
+};
+
+struct alignas(platform::false_sharing_range) machine {
+    // The handshake, see machine.h.
+    platform::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
+    platform::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
+    platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
+
+    platform::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack. Release, for the monitor
+    goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
+    goroutine* next = nullptr;                  // itself: what the context switched to shall run
+    stack::slot* next_stack = nullptr;          // itself: the stack that it starts
+    stack::context scheduler_context;           // itself: where the thread's own stack goes on
+    thread_call call;                           // itself: to be made there
+    stack::exception_state* exceptions = nullptr;  // constant: the thread's record
+    int* error_number = nullptr;                // constant: the thread's errno
+    platform::random_source random;             // itself
+
+    owned<processor*> last_p;                   // itself, or the giver: where to look whether a taker has given up
+    owned<bool> spinning;                       // itself
+    bool comes = false;                         // itself: counted in coming_machines
+    bool exact_timers = false;                  // itself: it has slept for timers
+    bool chooses = false;                       // itself: it fires timers, and chooses what to run next (find_work.cpp)
+    platform::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+
+    platform::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
+    processor* handed_p = nullptr;              // the waker, before wake_word
+    bool handed_spinning = false;               // the same: the waker has counted it as spinning
+    bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
+    platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
+    platform::atomic<bool> in_handler{false};   // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
+    owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
+    platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
+    owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
+    owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
+    owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
+
+    owned<int> slept_on_cpu;                    // itself: where it was when it went onto the list of the idle or of the preempted; a hint
+    bool passed_over = false;                   // scheduler lock: another preempted one has had its turn (preempt.cpp)
+    machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
+    machine** idle_link = nullptr;              // scheduler lock: what points to it on the list of the idle
+    machine* same_cpu_next = nullptr;           // scheduler lock: the same two for the idle of one CPU
+    machine** same_cpu_link = nullptr;
+    machine* all_next = nullptr;                // constant after it is linked
+    goroutine* locked_g = nullptr;              // itself: lock_os_thread()
+    // Without a processor (hand_off.h, preempt.h).
+    platform::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
+    platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
+    platform::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
+    owned<std::uint32_t> spins;                 // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
+    std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that this was found of
+    owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
+    platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
+    platform::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
+    bool lowered = false;                       // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
+    bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
+    // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
+    owned<std::int64_t> resumed_ns, resumed_cpu_ns;
+    owned<std::uint64_t> resumed_sleeps;
+    std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
+    owned<processor*> borrower;                 // the taker: to which its processor was only lent (hand_off.cpp); null: taken for good
+    std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
+    std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
+    owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
+    owned<const void*> blocking_place;          // itself: where its last blocking() was; an address to compare, no more
+    stray_notes notes;                          // monitor
+
+    bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
+    owned<bool> must_end;                       // itself: its goroutine ended wired to it; or the thread that took it
+                                                // off the idle list for that
+    bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
+                                                // walk the list
+    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our
+                                                // locks as any plain thread may; it is sent no signal
+    std::uint32_t id = 0;                       // constant
+    owned<pid_t> tid;                           // constant; but the record may serve another thread later
+    stack::sanitizer_stack own_stack;           // constant
+    [[no_unique_address]] stack::fake_stack fake;  // itself
+    machine_sample sample;                      // last: nothing else of it is touched with this
+};
+
+struct machine_list {  // linked by idle_next
+    machine* head = nullptr;
+    machine* tail = nullptr;
+    std::uint32_t size = 0;
+
+    void push_back(machine* m) noexcept;
+    void push_front(machine* m) noexcept;
+    machine* pop_front() noexcept;
+};
+
+// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those
+// whose numbers agree modulo cpus).
+struct idle_machine_list {
+    static constexpr unsigned cpus = 64;
+    machine* newest = nullptr;
+    machine* newest_on[cpus] = {};
+
+    void push(machine* m) noexcept;
+    void remove(machine* m) noexcept;
+};
+
+// ---- scheduler ------------------------------------------------------------------------------------------------------
+
+// What stats() tells of processors that changed hands. All but the last three: the monitor.
+struct hand_off_counters {
+    counter from_blocking;      // processors taken from threads in a blocking() that lasted
+    counter from_blocked;       // from threads that slept in the kernel unannounced
+    counter from_hogs;          // from goroutines that had used up their slice
+    counter urgent;             // of these, before its end, because a goroutine had just been woken
+    counter freeze_signals;
+    counter thaws;              // preempted goroutines let go without a processor, because others seemed to wait for
+                                // a lock of theirs
+    counter given_back;         // processors given to threads that computed without one
+    counter threads_ended;
+    counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
+    counter returns_idle;       // ends of a blocking call that found an idle or an offered processor; scheduler lock
+    counter returns_queued;     // that found none and queued; scheduler lock
+};
+
+struct event_source;
+
+// There is one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
+struct scheduler {
+    // Read by all, changed rarely.
+    platform::atomic<std::uint32_t> max_procs{0};    // changed under lock
+    platform::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
+    platform::atomic<processor*> processors[max_procs_limit] = {};
+    event_source* events = nullptr;             // constant after the start
+    platform::atomic<unsigned> default_stack_class{stack::dense_class};  // changed while the world is stopped
+    platform::atomic<bool> started{false};
+    platform::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
+    platform::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
+
+    platform::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
+    platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
+    platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; a
+                                                     // thread that brings work from outside then calls it
+    platform::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
+    platform::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
+    platform::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
+
+    // The wake protocol's word (wake.h): idle processors and spinning machines.
+    alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
+    platform::atomic<std::int64_t> free_clock{0};    // waits.h
+    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 (wake.h, J1): 0: none; 1: one; 2: it shall repeat
+                                                     // R2 and R3, for those that have passed R1 meanwhile
+
+    alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
+    global_queue global;                        // lock
+    platform::atomic<std::size_t> global_size{0};    // lock to write; any thread reads: is it worth taking the lock
+    processor* idle_processors = nullptr;       // lock
+    owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
+    platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
+    platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve all that have
+                                                     // asked for a thread by now
+    platform::atomic<std::uint32_t> machine_count{0};  // lock
+    platform::atomic<machine*> machines{nullptr};    // lock to add; any thread may walk it
+    goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
+    platform::atomic<std::size_t> starved_size{0};   // written under lock
+    machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
+    platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
+    owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
+    machine_list frozen;                        // lock: whose run() has returned, and that stand still; the oldest first (frozen.h)
+    platform::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
+    platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
+    goroutine* free_goroutines = nullptr;       // lock
+    platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
+    platform::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
+    platform::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
+    std::uint32_t condemned_machines = 0;       // lock
+    std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
+    std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
+    idle_machine_list idle_machines;            // lock
+    // Processors given up at the beginning of a call, for the first that comes (machine.h, offer_processor), and how
+    // many machines have been woken for them and have not yet looked: at least as many.
+    processor* offered = nullptr;               // lock; linked by idle_next
+    owned<std::uint32_t> offered_count;         // lock; others have a look
+    owned<std::uint32_t> takers_coming;         // lock; others have a look
+
+    // World stop (processor.cpp).
+    platform::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
+    platform::ranked_lock<platform::lock_rank::world> world;                 // held by the thread that stops the world
+    hand_off_counters hand_offs;
+    bool main_exited = false;                   // lock: main ended by exit_goroutine()
+    bool inside_run = false;                    // lock: a thread waits inside run()
+    bool main_returned = false;                 // lock: and will not wait much longer
+    bool deadlock_suspected = false;            // lock: only a foreign thread spoke against it; the monitor looks again
+    bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
+    platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
+
+    // The machine that sleeps with the timers (find_work.cpp).
+    alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> poller_claimed{0};
+    platform::atomic<std::int64_t> poll_until_ns{0};
+    platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
+    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor looks
+                                                     // whether it happens
+
+    processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
+};
+
+DUNLIN_HIDDEN extern scheduler the_scheduler;
+
+}  // namespace dunlin::sched

@@ -1,0 +1,36 @@
+// descriptors.h - walk over every goroutine descriptor ever made, for dumps and for the end of run().
+#pragma once
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <cstddef>
+
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+struct descriptor_chunks {
+    static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
+    static constexpr std::size_t max = 1 << 16;  // 65,536 chunks of 2 MiB: 700 million goroutines
+    platform::atomic<std::size_t> count{0};
+    platform::atomic<std::size_t> last_used{0};       // descriptors cut from the last chunk
+    platform::atomic<goroutine*> at[max] = {};
+};
+
+DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // pool.cpp alone changes it
+const descriptor_chunks& all_descriptors() noexcept;
+std::size_t descriptors_in_a_chunk() noexcept;
+
+// Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped.
+template <class F>
+void for_each_descriptor(F f) {
+    const descriptor_chunks& chunks = all_descriptors();
+    const std::size_t n = chunks.count.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < n; ++i) {
+        goroutine* chunk = chunks.at[i].load(std::memory_order_relaxed);
+        const std::size_t used = i + 1 < n ? descriptors_in_a_chunk() : chunks.last_used.load(std::memory_order_acquire);
+        for (std::size_t k = 0; k < used; ++k) f(chunk[k]);
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,707 @@
+// find_work.cpp - what runs next, and what a machine does that finds nothing.
+//
+// Order      find_local     on the leaving goroutine's stack, never blocks:
+//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and
+//                 then, once in a millisecond, the poller, for the same reason
+//              2. due timers of this processor: every 16th time, and when the monitor says so
+//              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
+//              4. the local queue, first in first out
+//            take_global    a batch of the global queue
+//            find_work      on the machine's own stack: all that, then
+//              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
+//              6. steal: four rounds over the other processors in random order; the last round also looks at their
+//                 timers and takes run_next
+//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets
+//                 it, on its own thread (preempt.h); else watch for a few microseconds if another processor runs, since
+//                 falling asleep and being woken costs more than that
+//              8. retire: wake.h, R1 to R3
+//              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
+//                 until handed a processor
+// Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
+//            busy victim by the retake handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead
+//            of 10 with a CAS.
+#include <dunlin/detail/atomic.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/clock.h"
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/queues/global_queue.h"
+#include "sched/data/hooks.h"
+#include "sched/monitor/monitor.h"
+#include "sched/preempt/preempt.h"
+#include "sched/machines/processor.h"
+#include "sched/queues/run_queue_prefetch.h"
+#include "sched/queues/steal_order.h"
+#include "sched/machines/waits.h"
+#include "sched/machines/wake.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// Break-even of a sleep and a wake is about 17 us of CPU; see docs/decisions/006-spinning.md.
+constexpr std::int64_t watch_ns = 20'000;
+constexpr std::int64_t poll_every_ns = 1'000'000;
+
+// Under the lock.
+inline void global_size_changed(scheduler& s) noexcept { s.global_size.store(s.global.size(), std::memory_order_relaxed); }
+
+inline void advance_tick(processor* p) noexcept {
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+[[gnu::noinline]] goroutine* take_one_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    goroutine* g = s.global.pop_front();
+    global_size_changed(s);
+    s.lock.unlock();
+    if (g) {
+        advance_tick(p);
+        p->counts.global_hits.add();
+        p->counts.global_tick_hits.add();
+    }
+    return g;
+}
+
+// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once
+// (wake.h, left out).
+unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
+    m->chooses = true;
+    const unsigned count = the_scheduler.events->collect(from, now);
+    m->chooses = false;
+    return count;
+}
+
+// Readies what is due here. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
+// to choose what to run.
+[[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
+    if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
+    p->events_due.store(false, std::memory_order_relaxed);
+    event_source* events = the_scheduler.events;
+    const std::int64_t deadline = events->next_deadline(p);
+    if (deadline == 0) return true;
+    const std::int64_t now = platform::now_ns();
+    if (now < deadline) return true;
+    if (chooses) {
+        collect_before_choosing(current_machine(), p, now);
+    } else {
+        events->collect(p, now);
+    }
+    return true;
+}
+
+// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own
+// stack: find_work() comes here again.
+[[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
+    const scheduler& s = the_scheduler;
+    p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
+    const std::int64_t now = platform::now_ns();
+    if (now < p->next_poll_ns) return false;
+    p->next_poll_ns = now + poll_every_ns;
+    const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
+    if (std::exchange(p->polls_seen, polls) != polls) return false;
+    p->poll_first = s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->anybody_waits();
+    return p->poll_first;
+}
+
+}  // namespace
+
+// ---- local and global queue -----------------------------------------------------------------------------------------
+
+goroutine* find_local(machine* m, processor* p) noexcept {
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
+        if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
+        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
+            !turn_of_preempted(p)) {
+            if (goroutine* g = take_one_global(p)) return g;
+        }
+    }
+    const std::uint64_t executed = p->counts.switches.get();
+    p->counts.switches.add();
+    if (DUNLIN_UNLIKELY(executed >= p->next_look || p->events_due.load(std::memory_order_relaxed))) {
+        look_at_turns(p, m);
+        p->next_look = executed + (has_short_turns(p) ? look_at_events_every : 1);
+        if (!look_at_events(p, true)) return nullptr;
+    }
+    const std::uint8_t over = p->slice_over.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(over == 3)) return nullptr;  // find_work() knows whose turn it is
+    if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
+        p->run_next.store(nullptr, std::memory_order_relaxed);
+        if (DUNLIN_LIKELY(over != 2)) {
+            if (DUNLIN_UNLIKELY(over == 1)) p->slice_over.store(2, std::memory_order_relaxed);
+            p->counts.run_next_hits.add();
+            return g;
+        }
+        // The chain of goroutines that ready each other has had its time: it queues like all others.
+        push_local(p, g);
+        submit_barrier();
+        wake_if_idle();
+    }
+    if (DUNLIN_UNLIKELY(over != 0)) {
+        p->slice_over.store(0, std::memory_order_relaxed);
+        advance_tick(p);  // a new slice begins
+        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0) {
+            if (goroutine* g = take_one_global(p)) return g;
+        }
+    }
+    goroutine* g = p->queue.pop_and_prefetch();
+    if (g) advance_tick(p);
+    return g;
+}
+
+bool may_rotate(processor* p) noexcept {
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    const std::uint64_t executed = p->counts.switches.get();
+    if (executed >= p->next_look || p->run_next.load(std::memory_order_relaxed) != nullptr ||
+        p->events_due.load(std::memory_order_relaxed) || p->slice_over.load(std::memory_order_relaxed) != 0 ||
+        (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && tick % global_tick == 0)) {
+        return false;
+    }
+    p->counts.switches.add();
+    p->tick.store(tick + 1, std::memory_order_relaxed);
+    return true;
+}
+
+bool look_around(processor* p) noexcept {
+    look_at_turns(p, nullptr);
+    return !look_at_events(p, false);
+}
+
+goroutine* take_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    goroutine* batch[global_batch_max];
+    s.lock.lock();
+    const std::size_t size = s.global.size();
+    std::size_t want = size / s.max_procs.load(std::memory_order_relaxed) + 1;
+    want = want < size ? want : size;
+    // The rest of the batch goes into the local queue, which the caller has found empty or nearly so.
+    const std::size_t room = run_queue::capacity - p->queue.size();
+    const std::size_t limit = room < global_batch_max ? room + 1 : global_batch_max;
+    if (want > limit) want = limit;
+    std::size_t got = 0;
+    while (got < want) batch[got++] = s.global.pop_front();
+    global_size_changed(s);
+    s.lock.unlock();
+    if (got == 0) return nullptr;
+    advance_tick(p);
+    p->counts.global_hits.add();
+    if (got > 1) {
+        p->queue.push_all(batch + 1, static_cast<std::uint32_t>(got - 1));
+        wake_if_idle();
+    }
+    return batch[0];
+}
+
+void push_global(goroutine_list& list) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    while (goroutine* g = list.pop_front()) s.global.push_back(g);
+    global_size_changed(s);
+    s.lock.unlock();
+}
+
+void push_global(goroutine* g) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    s.global.push_back(g);
+    global_size_changed(s);
+    s.lock.unlock();
+}
+
+[[gnu::noinline]] static void overflow(processor* p, goroutine* g) noexcept {
+    goroutine* half[run_queue::capacity / 2];
+    const std::uint32_t taken = p->queue.take_half(half);
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    for (std::uint32_t i = 0; i < taken; ++i) s.global.push_back(half[i]);
+    s.global.push_back(g);
+    global_size_changed(s);
+    s.lock.unlock();
+    p->counts.overflows.add();
+}
+
+void push_local(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(!p->queue.push(g))) overflow(p, g);
+}
+
+namespace {
+
+// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In
+// run_next a thief would wait for it, and then interrupt its owner.
+void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
+    if (self == nullptr || self->marks.lingers() == 0) {
+        goroutine* before = exchange_run_next(p, g);
+        submit_barrier();
+        owe_wake(p);
+        if (before == nullptr) return;
+        g = before;
+    }
+    note_long_turn(p, short_turn_ns);  // the queue is for others too
+    push_local(p, g);
+    submit_barrier();
+    wake_if_idle();
+}
+
+}  // namespace
+
+bool push_with_a_look(processor* p, goroutine* g) noexcept {
+    const machine* m = current_machine();
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    if (has_short_turns(p) && (self == nullptr || self->marks.lingers() == 0)) {
+        const std::uint64_t turns = turns_of(p);
+        stamp(g, turns - std::exchange(p->stamped_at, turns));
+        p->looks_at_push = false;
+        return false;
+    }
+    const bool others_free = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed) != 0;
+    if (const std::uint32_t stands_for = note_readying(p, self, others_free)) stamp(g, stands_for);
+    if (!others_free || m->chooses) return false;
+    push_in_long_turn(p, g, self);
+    return true;
+}
+
+void push_out_of_run_next(processor* p, goroutine* before) noexcept {
+    const bool for_everybody = before->stack == nullptr || p->queue.size() >= short_queue;
+    push_local(p, before);
+    submit_barrier();
+    if (for_everybody) {
+        wake_if_idle();
+    } else {
+        wake_for_run_next(p);
+    }
+}
+
+// ---- stealing -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and
+// run it with a warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the
+// machine is in user code.
+goroutine* steal_run_next(processor* victim) noexcept {
+    if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
+    const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
+    const std::int64_t until = platform::now_ns() + run_next_backoff_ns;
+    while (platform::now_ns() < until) platform::pause();
+    if (victim->run_next.load(std::memory_order_relaxed) == nullptr || victim->run_next_count.load(std::memory_order_relaxed) != count) return nullptr;
+    if (!victim->retake.try_lock()) return nullptr;
+    goroutine* g = nullptr;
+    machine* owner = victim->owner.load(std::memory_order_relaxed);
+    if (owner != nullptr && take_locked(victim)) {
+        g = victim->run_next.load(std::memory_order_acquire);
+        victim->run_next.store(nullptr, std::memory_order_relaxed);
+        victim->owner.store(owner, std::memory_order_release);
+        owner->p.store(victim, std::memory_order_relaxed);
+        owner->taken.store(0, std::memory_order_release);  // and back: it has noticed nothing, or waits for this lock
+    }
+    victim->retake.unlock();
+    return g;
+}
+
+void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcept {
+    p->counts.steals.add();
+    p->counts.stolen.add(n);
+    auto& cell = p->stolen_from[victim->id];
+    cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept {
+    goroutine* half[run_queue::capacity / 2];
+    const std::uint32_t n = queue_is_owed(victim) ? 0 : victim->queue.take_half(half);
+    if (n != 0) {
+        count_steal(p, victim, n);
+        // The last one stolen is run, the others are published here.
+        if (n > 1) p->queue.push_all(half, n - 1);
+        return half[n - 1];
+    }
+    if (!last_round) return nullptr;
+    goroutine* g = steal_run_next(victim);
+    if (g) {
+        count_steal(p, victim, 1);
+        p->counts.run_next_steals.add();
+        note_long_turn(victim, unknown_turn_ns);
+    }
+    return g;
+}
+
+// Timers of others: theirs may be busy for long.
+bool collect_from(machine* m, processor* victim) noexcept {
+    const std::int64_t deadline = the_scheduler.events->next_deadline(victim);
+    if (deadline == 0) return false;
+    const std::int64_t now = platform::now_ns();
+    return now >= deadline && collect_before_choosing(m, victim, now) != 0;
+}
+
+goroutine* steal(machine* m, processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (int round = 0; round < steal_rounds; ++round) {
+        const bool last = round == steal_rounds - 1;
+        for (steal_order order(made, m->random.next()); !order.done(); order.next()) {
+            if (s.stopping.load(std::memory_order_relaxed)) return nullptr;
+            processor* victim = s.processor_at(order.position());
+            if (victim == p) continue;
+            if (last && collect_from(m, victim)) {
+                if (goroutine* g = find_local(m, p)) return g;
+            }
+            if (victim->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+            if (goroutine* g = steal_from(p, victim, last)) return g;
+        }
+    }
+    return nullptr;
+}
+
+// ---- spinning -------------------------------------------------------------------------------------------------------
+
+// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with
+// more processors than CPUs a searcher takes the CPU of a machine that has the work (skynet at P = 64 on two busy CPUs:
+// up to 7 s of CPU for 0.2 s of work).
+bool may_spin(machine* m) noexcept {
+    if (m->spinning) return true;
+    const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
+    const std::uint32_t procs = the_scheduler.max_procs.load(std::memory_order_relaxed);
+    const std::uint32_t busy = std::min(procs - idle_count(word), std::max(the_scheduler.cpus.load(std::memory_order_relaxed), 2u));
+    return procs > 1 && 2 * spinning_count(word) < busy;
+}
+
+void start_spinning(machine* m) noexcept {
+    if (m->spinning) return;
+    m->spinning = true;
+    the_scheduler.idle_and_spinning.fetch_add(one_spinning, std::memory_order_seq_cst);
+    settle_free_clock();
+}
+
+// F1 and F2 of wake.h.
+void stop_spinning(machine* m) noexcept {
+    if (!m->spinning) return;
+    m->spinning = false;
+    the_scheduler.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+    settle_free_clock();
+    wake_if_idle();
+}
+
+// Is there a goroutine in another's run_next that has not moved since the last look? Its owner writes that cache line
+// all the time, so it is looked at rarely; and one that moves would be gone before the three microseconds that a thief
+// gives it are over.
+constexpr unsigned look_at_run_next_every = 16;
+bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_before) noexcept {
+    std::uint32_t puts = 0;
+    bool any = false;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* other = the_scheduler.processor_at(i);
+        if (other == p) continue;
+        any = any || other->run_next.load(std::memory_order_relaxed) != nullptr;
+        puts += other->run_next_count.load(std::memory_order_relaxed);
+    }
+    return std::exchange(puts_before, puts) == puts && any;
+}
+
+// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks
+// is gone by now.
+bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_before) noexcept {
+    std::uint64_t takings = 0;
+    bool any = false;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* other = the_scheduler.processor_at(i);
+        if (other == p || other->queue.size() == 0 || queue_is_owed(other)) continue;
+        takings += other->queue.takings() + 1;
+        any = true;
+    }
+    return std::exchange(takings_before, takings) == takings && any;
+}
+
+// Step 7. True: something has appeared, search again.
+bool watch_for_work(const processor* p) noexcept {
+    const scheduler& s = the_scheduler;
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread with the work waits for our CPU
+    // No other processor runs: what may come now comes from outside, rarely within microseconds, and from a descriptor
+    // it would not be seen here.
+    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) + 1 >= s.max_procs.load(std::memory_order_relaxed)) return false;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    const std::int64_t until = platform::now_ns() + watch_ns;
+    unsigned looks = 0;
+    std::uint32_t puts = 0;
+    std::uint64_t takings = 0;
+    do {
+        for (int i = 0; i < 8; ++i) platform::pause();
+        if (s.global_size.load(std::memory_order_relaxed) != 0) return true;
+        if (s.stopping.load(std::memory_order_relaxed)) return false;
+        if (queues_wait(p, made, takings)) return true;
+        if (++looks % look_at_run_next_every == 0 && run_next_waits(p, made, puts)) return true;
+    } while (platform::now_ns() < until);
+    return false;
+}
+
+// ---- retiring -------------------------------------------------------------------------------------------------------
+
+// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last
+// one.
+goroutine* retire(machine* m, bool& all_idle) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    if ((s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) {
+        s.lock.unlock();
+        return take_global(processor_of(m));
+    }
+    processor* p = release_processor(m);
+    const bool was_spinning = m->spinning;
+    m->spinning = false;
+    put_idle_processor(p, was_spinning);
+    all_idle = every_processor_is_idle();
+    s.lock.unlock();
+    return nullptr;
+}
+
+// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back.
+// True: m has none any more.
+bool return_to_lender(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    processor* p = processor_of(m);
+    machine* lender = p->lender;
+    p->lender = nullptr;
+    const std::int64_t cpu_ns = platform::thread_cpu_ns(lender->tid);
+    s.lock.lock();
+    const bool may = lender->stray.load(std::memory_order_acquire) && lender->borrower == p && !lender->condemned.load(std::memory_order_relaxed) &&
+                     !s.stopping.load(std::memory_order_relaxed) && s.global.size() == 0;
+    if (may) {
+        lender->stray.store(false, std::memory_order_relaxed);
+        release_processor(m);
+        p->slice_used_ns = lender->slice_used_ns;
+        p->slice_over.store(0, std::memory_order_relaxed);
+        advance_tick(p);
+        lender->resumed_cpu_ns = cpu_ns;
+        lender->resumed_ns = platform::now_ns();
+        give(p, lender);  // last_p before p: enter_slow() compares them (machine.h, S3)
+        s.hand_offs.given_back.add();
+    }
+    s.lock.unlock();
+    return may;
+}
+
+// After R3 has found something; or, without a search, with something in hand: then the caller wakes the monitor, after
+// it has delivered that.
+bool come_back(machine* m, bool to_search = true) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
+    s.lock.unlock();
+    if (p == nullptr) return false;
+    give(p, m);
+    if (to_search) {
+        start_spinning(m);
+        wake_monitor_if_asleep();
+    }
+    return true;
+}
+
+// R2 and R3 (wake.h, J1). True: this machine has a processor again.
+bool search_again(machine* m) noexcept {
+    platform::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
+    std::uint32_t others = 0;                                // J1
+    while (!retirers.compare_exchange_weak(others, others == 0 ? 1 : 2, std::memory_order_seq_cst)) {
+    }
+    if (others != 0) return false;
+    do {
+        retire_barrier();                                    // R2
+        if (work_anywhere()) {                               // R3
+            // The machines that have joined since (J1) are served as well: from here on one searches, or no processor
+            // is idle.
+            retirers.store(0, std::memory_order_seq_cst);
+            return come_back(m);
+        }
+    } while (retirers.fetch_sub(1, std::memory_order_seq_cst) != 1);
+    return false;
+}
+
+void collect_everywhere(machine* m) noexcept {
+    const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) collect_from(m, the_scheduler.processor_at(i));
+}
+
+// Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine
+// has a processor again.
+//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep
+//   adder: insert; light barrier; read claim and poll_until; interrupt
+// As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the
+// barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
+bool sleep_for_events(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
+    std::uint32_t unclaimed = 0;
+    if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
+    has_come(m);
+    s.poll_until_ns.store(0, std::memory_order_seq_cst);  // 0 reads as "unknown": an adder then always interrupts
+    if (!every_processor_is_idle()) retire_barrier();
+    const std::int64_t deadline = earliest_deadline();
+    s.poll_until_ns.store(deadline, std::memory_order_seq_cst);
+    if (deadline != 0 && !std::exchange(m->exact_timers, true)) platform::use_exact_timers();
+    event_batch found;
+    if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
+    s.poller_claimed.store(0, std::memory_order_seq_cst);
+    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has
+    // stood still.
+    const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
+    if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
+    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a deadline in
+    // hand has not searched, and wakes another only if they are several: a second thread for each event would cost more
+    // than the event.
+    const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
+    const bool back = come_back(m, !in_hand);
+    if (back && due) collect_everywhere(m);
+    s.events->deliver(found);
+    if (back && in_hand) {
+        wake_monitor_if_asleep();
+        const std::int64_t next = due ? earliest_deadline() : 0;
+        if (next != 0 && next - now < monitor_sleeps_at_most_ns) wake_if_idle();  // to sleep here
+    }
+    return back;
+}
+
+// Step 5. The claim is a hint: two that poll at once get different events.
+bool poll_here() noexcept {
+    scheduler& s = the_scheduler;
+    return s.events->anybody_waits() && s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->poll() != 0;
+}
+
+}  // namespace
+
+std::int64_t earliest_deadline() noexcept {
+    const scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    std::int64_t earliest = 0;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const std::int64_t d = s.events->next_deadline(s.processor_at(i));
+        if (d != 0 && (earliest == 0 || d < earliest)) earliest = d;
+    }
+    return earliest;
+}
+
+bool work_anywhere() noexcept {
+    const scheduler& s = the_scheduler;
+    if (s.stopping.load(std::memory_order_relaxed)) return false;
+    if (s.global_size.load(std::memory_order_seq_cst) != 0 || s.preempted_size.load(std::memory_order_seq_cst) != 0) return true;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->queue.size() != 0 && !queue_is_owed(p)) return true;
+        if (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_owed(p)) return true;
+    }
+    const std::int64_t deadline = earliest_deadline();
+    return deadline != 0 && platform::now_ns() >= deadline;
+}
+
+// ---- the search -----------------------------------------------------------------------------------------------------
+
+void look_for_a_processor(machine* m) noexcept {
+    // Before anything is looked at. Acquires what was released by the requests that the thread maker has left to us:
+    // the maker reads this count by a read-modify-write.
+    the_scheduler.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
+    // The barrier is an interrupt on every CPU. It is left out if no processor is idle: a machine that puts one aside
+    // from now on looks for work itself (R2 and R3) or asks for another machine. A processor that was put aside before
+    // this machine was asked for is seen here: asking releases, the thread maker acquires. It is also left out if work
+    // is seen without it.
+    if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
+        if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
+        if (work_anywhere() && come_back(m)) return has_come(m);
+    }
+    sleep_for_events(m);
+}
+
+goroutine* find_work(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    if (turns_matter()) {
+        if (processor* p = m->p.load(std::memory_order_relaxed)) note_turns(p, nullptr);
+    }
+    for (;;) {
+        processor* p = m->p.load(std::memory_order_relaxed);
+        if (p == nullptr) {
+            sleep_until_handed_a_processor(m);
+            if (m->must_end) return nullptr;
+            continue;
+        }
+        if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
+            p->slice_over.store(0, std::memory_order_relaxed);
+            stop_spinning(m);
+            if (give_turn_to_preempted(m)) continue;
+        }
+        if (DUNLIN_UNLIKELY(std::exchange(p->poll_first, false))) {
+            poll_here();
+            p->polls_seen = s.polls.load(std::memory_order_relaxed);
+        }
+        goroutine* g = nullptr;
+        bool all_idle = false;
+        if (!s.stopping.load(std::memory_order_relaxed)) {
+            g = find_local(m, p);
+            if (!g) {
+                look_at_events(p, true);
+                g = find_local(m, p);
+            }
+            if (!g && s.global_size.load(std::memory_order_relaxed) != 0) g = take_global(p);
+            if (!g && poll_here()) g = find_local(m, p);
+            if (!g && may_spin(m)) {
+                start_spinning(m);
+                g = steal(m, p);
+                if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && p->lender == nullptr && watch_for_work(p)) continue;
+            }
+            if (!g && DUNLIN_UNLIKELY(p->lender != nullptr)) {
+                stop_spinning(m);
+                if (return_to_lender(m)) continue;
+            }
+            if (!g && s.preempted_size.load(std::memory_order_relaxed) != 0) {
+                stop_spinning(m);
+                if (give_turn_to_preempted(m)) continue;
+            }
+            if (!g) g = retire(m, all_idle);
+        } else {
+            retire(m, all_idle);
+        }
+        if (g) {
+            stop_spinning(m);
+            if (turns_matter()) begin_turns(processor_of(m));
+            if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();  // wake.h, left out
+            return g;
+        }
+        if (m->p.load(std::memory_order_relaxed) != nullptr) continue;
+        if (all_idle ? work_anywhere() && come_back(m) : search_again(m)) continue;
+        if (sleep_for_events(m)) continue;
+    }
+}
+
+void timer_added(std::int64_t when) noexcept {
+    scheduler& s = the_scheduler;
+    submit_barrier();
+    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) {
+        const std::int64_t until = s.poll_until_ns.load(std::memory_order_seq_cst);
+        if (until == 0 || until > when) s.events->interrupt();
+    } else {
+        wake_if_idle();
+    }
+}
+
+void waiter_added() noexcept {
+    submit_barrier();
+    // The machine that has claimed the poller looks at anybody_waits() after its barrier, as in timer_added().
+    if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
+}
+
+void ready_polled(goroutine_list& list) noexcept {
+    machine* m = current_machine();
+    processor* p = m != nullptr ? processor_of(m) : nullptr;
+    if (p == nullptr) return ready_all(list);
+    while (goroutine* g = list.pop_front()) {
+        if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
+        stamp(g, 1);
+        transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+        push_local(p, g);
+    }
+    submit_barrier();
+    if (p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr) > 1) wake_if_idle();
+}
+
+}  // namespace dunlin::sched

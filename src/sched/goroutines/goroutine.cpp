@@ -1,0 +1,725 @@
+// goroutine.cpp - the life of a goroutine, top to bottom.
+//
+//   start ---> runnable ---> running ---> dead --(pool)--> make
+//                ^   ^______/   |  |
+//                |    yield     |  | (the function returned, or exit_goroutine)
+//                |              v
+//              ready <------ waiting
+//                      park
+//
+//  function          from       to         runs on                who may call
+//  make_goroutine    -          dead       the caller's stack     any thread
+//  start_goroutine   dead       runnable   the caller's stack     any thread
+//  goroutine_loop    runnable   running    the stack it binds     find_work, or the goroutine that leaves
+//  park              running    waiting    its own stack          the goroutine itself
+//  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
+//  yield             running    runnable   its own stack          the goroutine itself
+//  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
+//  exit_goroutine    running    dead       its own stack          the goroutine itself
+//  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
+//                                                                 (lost_processor.cpp)
+//  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
+//                                                                 running in the same handler
+//
+// Two moments are hard.
+//
+// 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another
+//    thread may take g and want to run it. So the leaver clears `saved` first, then makes itself known, then switches;
+//    and the context that it switches to sets `saved` (after_switch), which is the commit of the departure. The
+//    executor, the machine that is about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait
+//    where it stands: it may be leaving a goroutine itself, and the other machine may be waiting for that one. It
+//    switches to its thread's own stack first (that commits its own departure) and waits there. The wait is as long as
+//    a switch takes, unless the kernel preempts the leaving thread in it. (Go instead switches to the scheduler's stack
+//    first and runs an "unlock function" there; we go from goroutine to goroutine directly, and locks are released
+//    before the switch: docs/decisions/002-leaving.md.)
+//
+// 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one
+//    new goroutine after the other, so a million short goroutines use one stack per machine. A goroutine that parks
+//    takes the stack along, loop and all; its machine continues elsewhere: on the next goroutine's stack, or with a new
+//    loop on another stack. When the parked one has ended, the loop below it goes on, or gives its stack back and
+//    leaves without saving anything, since there is nothing to come back to.
+#include "sched/goroutines/goroutine.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "platform/usable.h"
+#include "sched/data/hooks.h"
+#include "sched/goroutines/os_thread.h"
+#include "sched/goroutines/thread_stack.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/waits.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/monitor.h"
+#include "sched/queues/global_queue.h"
+#include "sched/queues/run_queue_prefetch.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// ---- make and start -------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The public headers refuse callables that want more at compile time.
+constexpr std::align_val_t heap_frame_align{64};
+
+// A stack of the size that the program asked for is bound at once, so that go() can say that there is no memory for it.
+void bind_own_stack(goroutine* g, std::size_t bytes) {
+    const unsigned size_class = stack::class_for(bytes);
+    if (size_class == stack::no_class) {
+        throw std::invalid_argument("dunlin::go: stack_size " + std::to_string(bytes) + " is above the maximum of " +
+                                    std::to_string(stack::usable_bytes(stack::class_count - 1)) + " bytes");
+    }
+    stack::slot* s = nullptr;
+    {
+        const unstoppable_section section;
+        stack::stacks.allocate(size_class, &s, 1);
+    }
+    if (s == nullptr) throw std::bad_alloc();
+    stack::prepare_for_tools(*s);
+    g->stack = s;
+    g->flags |= goroutine::own_stack;
+    g->context = stack::make_context(s->top);
+    g->saved.store(1, std::memory_order_relaxed);
+}
+
+void inherit_labels(goroutine* g) {
+    const goroutine* parent = current_goroutine();
+    if (!parent || !parent->extra || parent->extra->labels.empty()) return;
+    extra_of(g).labels = parent->extra->labels;
+}
+
+// The rarer half of make_goroutine(); on an exception the caller gives g back.
+void make_parts(goroutine* g, std::size_t bytes, std::size_t align, std::size_t stack_bytes) {
+    if (bytes > inline_frame_bytes || align > 16) {
+        *reinterpret_cast<void**>(g->inline_frame) = ::operator new(bytes, heap_frame_align);
+        g->flags |= goroutine::heap_frame;
+    }
+    if (stack_bytes != 0) bind_own_stack(g, stack_bytes);
+    inherit_labels(g);
+}
+
+void free_parts(goroutine* g) noexcept {
+    if (g->flags & goroutine::heap_frame) ::operator delete(*reinterpret_cast<void**>(g->inline_frame), heap_frame_align);
+    if (g->extra) {
+        delete g->extra;
+        g->extra = nullptr;
+    }
+}
+
+// The descriptor of one that has ended goes back to the pool, by p's owner inside the runtime.
+[[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
+    put_descriptor(p, g);
+}
+
+// The machine, entered, if this thread is one that runs a goroutine; else null.
+[[gnu::always_inline]] inline machine* enter_if_machine() noexcept {
+    machine* m = current_machine();
+    return m != nullptr ? enter(m) : nullptr;
+}
+
+}  // namespace
+
+goroutine_extra& extra_of(goroutine* g) {
+    if (!g->extra) g->extra = new goroutine_extra;
+    return *g->extra;
+}
+
+void make_extra_of_current() {
+    auto spare = std::make_unique<goroutine_extra>();
+    machine* m = enter(current_machine());
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    if (!self->extra) self->extra = spare.release();
+    leave(m);
+}
+
+void name_current_goroutine(std::string_view name) {
+    if (current_machine() == nullptr) return;
+    std::string copy(name);
+    make_extra_of_current();
+    machine* m = enter(current_machine());
+    m->current.load(std::memory_order_relaxed)->extra->name.swap(copy);
+    leave(m);
+}
+
+void destroy_local_values(local_values& list) noexcept {
+    while (!list.empty()) {
+        const local_value last = list.back();
+        list.pop_back();
+        last.destroy(last.object);
+    }
+}
+
+goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where) {
+    machine* m = enter_if_machine();
+    processor* p = m ? processor_of(m) : nullptr;
+    goroutine* g = take_descriptor(p);
+    if (g) g->id = next_goroutine_id(p);
+    const bool has_labels = m && m->current.load(std::memory_order_relaxed)->extra != nullptr;
+    if (m) leave(m);
+    if (!g) throw std::bad_alloc();
+    g->created_at = where;
+    g->flags = 0;
+    if (DUNLIN_UNLIKELY(bytes > inline_frame_bytes || align > 16 || stack_bytes != 0 || has_labels)) {
+        try {
+            make_parts(g, bytes, align, stack_bytes);
+        } catch (...) {
+            discard_goroutine(g);
+            throw;
+        }
+    }
+    return g;
+}
+
+void discard_goroutine(goroutine* g) noexcept {
+    if (g->flags & goroutine::own_stack) {
+        const unstoppable_section section;
+        stack::stacks.recycle(g->stack, g->stack, 1, g->stack->size_class);
+        g->stack = nullptr;
+    }
+    free_parts(g);
+    machine* m = enter_if_machine();
+    put_descriptor(m ? processor_of(m) : nullptr, g);
+    if (m) leave(m);
+}
+
+void discard_unbegun(goroutine_list& list) noexcept {
+    for (goroutine* g = list.head; g != nullptr; g = g->link) {
+        free_parts(g);
+        g->marks.set_stamped(0);
+        g->join.store(0, std::memory_order_relaxed);
+        g->group.store(nullptr, std::memory_order_relaxed);
+    }
+    put_descriptors_into_store(list);
+}
+
+void start_goroutine_outside(goroutine* g) noexcept {
+    // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot
+    // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
+    the_scheduler.lock.lock();
+    stamp(g, 1);
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
+    the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
+    the_scheduler.global.push_back(g);
+    the_scheduler.global_size.store(the_scheduler.global.size(), std::memory_order_relaxed);
+    the_scheduler.lock.unlock();
+    wake_if_idle();
+    call_monitor_if_all_stuck();
+}
+
+bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+    processor* p = processor_of(current_machine());
+    goroutine* g = take_descriptor(p);
+    if (g == nullptr) return false;
+    g->id = next_goroutine_id(p);
+    g->created_at = creation_place(reinterpret_cast<const void*>(entry));
+    g->flags = 0;
+    g->entry = entry;
+    g->group.store(nullptr, std::memory_order_relaxed);
+    *reinterpret_cast<void**>(g->inline_frame) = argument;
+    start_made_inside_runtime(g);
+    return true;
+}
+
+void start_made_inside_runtime(goroutine* g) noexcept {
+    processor* p = processor_of(current_machine());
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
+    p->counts.created.add();
+    push_run_next(p, g);
+}
+
+// ---- switching ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
+    if constexpr (!stack::sanitizing) return {};
+    return {s->low(), static_cast<std::size_t>(s->end() - s->low()), stack::fiber_of(s->end())};
+}
+
+// The first act after every switch: commits the departure of the goroutine that was here before.
+[[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
+    if (goroutine* left = m->leaving) {
+        m->leaving = nullptr;
+        // Release publishes left->context and everything on its stack; pairs with the acquire in ready_to_run().
+        left->saved.store(1, std::memory_order_release);
+    }
+}
+
+// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs
+// to a thread of its own.
+[[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
+    return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
+}
+
+// Runnable -> running for a goroutine that has a context. Only the address is returned, for the switch.
+[[gnu::always_inline]] inline const stack::context* take_over(machine* m, goroutine* g) noexcept {
+    transition<goroutine_state::runnable, goroutine_state::running>(g->state);
+    m->current.store(g, std::memory_order_release);
+    return &g->context;
+}
+
+// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on
+// another machine, which is returned, inside the runtime with a processor.
+[[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
+    platform::assert_no_locks();
+    DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
+    self->saved_errno = *m->error_number;
+    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) {
+        self->exceptions = *m->exceptions;
+        *m->exceptions = {};
+    }
+    m->leaving = self;
+    const stack::context* to;
+    stack::context fresh;
+    stack::slot* s;
+    const bool wired = self->flags & goroutine::locked;
+    if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
+        const stack::sanitizer_stack view = tool_view(next->stack);  // before the take-over: then it is the other's
+        to = take_over(m, next);
+        stack::before_switch(self->fake, view);
+    } else if (next != nullptr && next->stack == nullptr && !wired && (s = take_stack(processor_of(m))) != nullptr) {
+        m->next = next;
+        m->next_stack = s;
+        fresh = stack::make_context(s->top);
+        to = &fresh;
+        stack::before_switch(self->fake, tool_view(s));
+    } else {
+        m->next = next;
+        m->current.store(nullptr, std::memory_order_relaxed);
+        to = &m->scheduler_context;
+        stack::before_switch(self->fake, m->own_stack);
+    }
+    stack::switch_context(&self->context, to);
+    m = current_machine();
+    stack::after_switch(self->fake);
+    commit_departure(m);
+    *m->error_number = self->saved_errno;
+    if (DUNLIN_UNLIKELY(!self->comes_back_plain())) {
+        if (!self->exceptions.empty()) *m->exceptions = self->exceptions;
+        self->exceptions = {};
+        if (self->marks.any()) note_marks(processor_of(m), self);
+    }
+    return m;
+}
+
+// What the caller, which is about to leave, should run. Null: nothing here.
+[[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
+    goroutine* next = find_local(m, p);
+    if (next != nullptr || the_scheduler.global_size.load(std::memory_order_relaxed) == 0) return next;
+    if (DUNLIN_UNLIKELY(find_work_is_due(p))) return nullptr;
+    return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
+}
+
+}  // namespace
+
+// ---- run ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
+// to the joiner.
+[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
+    processor* p = processor_of(m);
+    p->counts.ended.add();
+    g->stack = nullptr;
+    transition<goroutine_state::running, goroutine_state::dead>(g->state);
+    if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
+    if (g->flags & goroutine::joinable) {
+        if (g->flags & goroutine::in_place) {
+            // The joiner is the goroutine on whose stack it ran.
+            g->join.store(1, std::memory_order_relaxed);
+            return;
+        }
+        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
+        // consistent for a joiner in the lot: this exchange comes before wake_joiner()'s look for a joiner there, and
+        // the joiner's announcement before its look at `join`. Weaker, both could miss the other.
+        const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
+        if (waiter != 0) hooks.wake_joiner(g, waiter);
+        return;
+    }
+    put_back(p, g);
+}
+
+// Leaves a stack on which nothing remains to be done. `next` has a context or is null.
+[[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine, bool own) noexcept {
+    const stack::context* to = &m->scheduler_context;
+    stack::sanitizer_stack view = m->own_stack;
+    m->current.store(nullptr, std::memory_order_relaxed);
+    if (own) {
+        m->next = next;
+        m->next_stack = mine;  // given back by the scheduler's stack: this one is not in use any more then
+    } else {
+        // The list is private to this processor until after the jump; what put_stack() spills are others.
+        put_stack(processor_of(m), mine);
+        if (next != nullptr && next->stack != nullptr && ready_to_run(next)) {
+            view = tool_view(next->stack);
+            to = take_over(m, next);
+        } else {
+            m->next = next;
+        }
+    }
+    stack::before_last_switch(view);
+    stack::jump_context(to);
+}
+
+}  // namespace
+
+// At the base of every goroutine stack: runs new goroutines as long as there are any.
+extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() noexcept {
+    machine* m = current_machine();
+    stack::after_first_switch();
+    commit_departure(m);
+    goroutine* g = m->next;
+    stack::slot* mine = m->next_stack;
+    const bool own = g == nullptr;  // switched to by its context: the stack was bound at go()
+    if (own) {
+        g = m->current.load(std::memory_order_relaxed);
+        mine = g->stack;
+    }
+    m->next = nullptr;
+    m->next_stack = nullptr;
+    for (;;) {
+        if (!own) {
+            g->stack = mine;
+            take_over(m, g);
+        }
+        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
+        g->group.store(nullptr, std::memory_order_relaxed);  // begun: no waiter may run it in place any more
+        *m->error_number = 0;
+        leave(m);
+        stack::dunlin_invoke(g->entry, g->frame());
+        if (DUNLIN_UNLIKELY(g->extra != nullptr)) destroy_local_values(g->extra->locals);
+        m = enter(current_machine());
+        const bool wired = g->flags & goroutine::locked;
+        end_goroutine(m, g);
+        if (DUNLIN_UNLIKELY(wired)) {
+            m->must_end = true;
+            leave_for_good(m, nullptr, mine, true);
+        }
+        goroutine* next = choose_next(m, processor_of(m));
+        if (own || next == nullptr || next->stack != nullptr) {
+            // A stack of a size that was the default once goes the way of those with a size of their own.
+            const bool odd = mine->size_class != the_scheduler.default_stack_class.load(std::memory_order_relaxed);
+            leave_for_good(m, next, mine, own || odd);
+        }
+        g = next;
+    }
+}
+
+namespace {
+
+// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end.
+[[gnu::noinline]] machine* requeue(machine* m, goroutine* self) noexcept {
+    self->saved.store(0, std::memory_order_relaxed);
+    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+    push_global(self);
+    return switch_away(m, self, nullptr);
+}
+
+}  // namespace
+
+[[gnu::noinline]] machine* leave_queued(machine* m, goroutine* self) noexcept { return switch_away(m, self, nullptr); }
+
+machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept {
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
+    self->waits_at = where;
+    transition<goroutine_state::running, goroutine_state::waiting>(self->state);
+    // Scope guards in the child ask std::uncaught_exceptions(): it must not see those of the waiter.
+    stack::exception_state ours;
+    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) ours = std::exchange(*m->exceptions, {});
+    const int our_errno = *m->error_number;
+    child->stack = self->stack;
+    child->flags |= goroutine::in_place;
+    child->group.store(nullptr, std::memory_order_relaxed);  // begun
+    take_over(m, child);
+    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(processor_of(m), child);
+    processor_of(m)->counts.in_place_joins.add();
+    *m->error_number = 0;
+    leave(m);
+    stack::dunlin_invoke(child->entry, child->frame());
+    if (DUNLIN_UNLIKELY(child->extra != nullptr)) destroy_local_values(child->extra->locals);
+    m = enter(current_machine());
+    if (DUNLIN_UNLIKELY(!ours.empty() || !m->exceptions->empty())) *m->exceptions = ours;
+    *m->error_number = our_errno;
+    m->current.store(self, std::memory_order_relaxed);
+    transition<goroutine_state::waiting, goroutine_state::running>(self->state);
+    const bool wired = child->flags & goroutine::locked;
+    end_goroutine(m, child);
+    if (DUNLIN_LIKELY(!wired)) return m;
+    m->must_end = true;  // os_thread.cpp, rule 6: self goes on elsewhere
+    return requeue(m, self);
+}
+
+// ---- park, ready, yield ---------------------------------------------------------------------------------------------
+
+[[gnu::noinline]] void park(machine* m) noexcept {
+    processor* p = processor_of(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    p->counts.parks.add();
+    goroutine* next = choose_next(m, p);
+    if (next == self) {
+        // Readied before it was gone: it never left.
+        transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    } else {
+        m = switch_away(m, self, next);
+    }
+    leave(m);
+}
+
+void ready(goroutine* g) noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) {
+        platform::check_alone();
+        goroutine_list one;
+        one.push_back(g);
+        ready_all(one);
+        call_monitor_if_all_stuck();
+        return;
+    }
+    // Callers on the scheduler's stack, or already inside the runtime, stay inside.
+    const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
+    if (outside) m = enter(m);
+    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {  // its run() has returned
+        if (outside) leave(m);
+        return;
+    }
+    transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+    push_run_next(processor_of(m), g);
+    if (outside) leave(m);
+}
+
+// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes
+// (retire.cpp): they find a goroutine frozen, or their push is before it.
+void ready_all(goroutine_list& list) noexcept {
+    scheduler& s = the_scheduler;
+    bool any = false;
+    s.lock.lock();
+    while (goroutine* g = list.pop_front()) {
+        if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
+        stamp(g, 1);
+        transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+        s.global.push_back(g);
+        any = true;
+    }
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+    s.lock.unlock();
+    if (any) wake_if_idle();
+}
+
+namespace {
+
+// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would
+// take the scheduler lock for each yield, and with several all would fight for it (77 ns a yield at P = 2). So most
+// yields go to the tail of the local queue, which is as fair among those in it, and every eighth goes to the global
+// queue and lets that one's oldest run, so that those there have their turns too. The global queue's own guarantee
+// (every 61st tick) is find_local()'s.
+constexpr std::uint64_t yields_per_exchange = 8;
+
+// There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
+[[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    leave(m);
+}
+
+// Self to the tail of the global queue; the goroutine at its head runs. Null: other processors have taken all, self
+// included.
+[[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    goroutine* oldest = s.global.pop_front();
+    s.global.push_back(self);
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+    s.lock.unlock();
+    p->counts.global_hits.add();
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return oldest != nullptr ? oldest : take_global(p);
+}
+
+// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor was
+// quicker). False: there was none, self is running still.
+[[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
+    self->saved.store(0, std::memory_order_relaxed);
+    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
+        push_local(p, self);
+        next = nullptr;
+        return true;
+    }
+    const bool others = the_scheduler.global_size.load(std::memory_order_relaxed) != 0;
+    if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
+        next = exchange_with_global(p, self);
+        return true;
+    }
+    if (may_rotate(p) && (next = p->queue.rotate(self)) != nullptr) return true;
+    next = find_local(m, p);
+    if (next != nullptr || DUNLIN_UNLIKELY(find_work_is_due(p))) {
+        push_local(p, self);
+        return true;
+    }
+    if (others) {
+        next = exchange_with_global(p, self);
+        return true;
+    }
+    transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    return false;
+}
+
+}  // namespace
+
+void yield() noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) {
+        platform::give_turn_away();
+        return;
+    }
+    m = enter(m);
+    processor* p = processor_of(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    p->counts.yields.add();
+    if (DUNLIN_UNLIKELY(the_scheduler.stopping.load(std::memory_order_relaxed))) {
+        leave(requeue(m, self));
+        return;
+    }
+    goroutine* next = nullptr;
+    if (!give_way(m, p, self, next)) {
+        yield_to_nobody(m, p);
+        return;
+    }
+    submit_barrier();
+    wake_if_idle();
+    if (next == self) {
+        transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    } else {
+        m = switch_away(m, self, next);
+    }
+    leave(m);
+}
+
+// ---- end ------------------------------------------------------------------------------------------------------------
+
+void exit_goroutine() {
+    goroutine* self = current_goroutine();
+    if (!self) throw std::logic_error("dunlin::exit_goroutine: called outside a goroutine (return from the thread's function instead)");
+    make_extra_of_current();
+    machine* m = enter(current_machine());
+    self->flags |= goroutine::exiting;
+    leave(m);
+    stack::unwind_to_invoke(self->extra->exit);
+}
+
+void release_goroutine(goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
+    machine* m = enter_if_machine();
+    put_descriptor(m ? processor_of(m) : nullptr, g);
+    if (m) leave(m);
+}
+
+void put_back_inside_runtime(goroutine* g) noexcept {
+    put_back(processor_of(current_machine()), g);
+}
+
+// ---- the machine's own stack ----------------------------------------------------------------------------------------
+
+namespace {
+
+// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads
+// than CPUs, ours.
+void wait_until_saved(const goroutine* g) noexcept {
+    for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
+        if (i < 100) {
+            platform::pause();
+        } else {
+            platform::give_turn_away();
+        }
+    }
+}
+
+// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the
+// scheduler's stack.
+void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
+    stack::before_switch(m->fake, view);
+    stack::switch_context(&m->scheduler_context, to);
+    stack::after_switch(m->fake);
+    commit_departure(m);
+    if (stack::slot* dead = m->next_stack) {
+        m->next_stack = nullptr;
+        stack::stacks.recycle(dead, dead, 1, dead->size_class);
+    }
+}
+
+// Gives the thread to g; returns as switch_from_scheduler() does.
+void execute(machine* m, goroutine* g) noexcept {
+    stack::context fresh;
+    const stack::context* to;
+    stack::slot* s = g->stack;
+    if (s == nullptr) {
+        s = take_stack(processor_of(m));
+        if (s == nullptr) {
+            starve(g);
+            return;
+        }
+        m->next = g;
+        m->next_stack = s;
+        fresh = stack::make_context(s->top);
+        to = &fresh;
+    } else {
+        wait_until_saved(g);
+        to = &g->context;
+    }
+    const stack::sanitizer_stack view = tool_view(s);
+    if (to != &fresh) take_over(m, g);
+    switch_from_scheduler(m, to, view);
+}
+
+}  // namespace
+
+void switch_to_goroutine(machine* m, goroutine* g) noexcept { switch_from_scheduler(m, &g->context, tool_view(g->stack)); }
+
+[[gnu::noinline]] void machine_main(machine* m) noexcept {
+    for (;;) {
+        if (DUNLIN_UNLIKELY(m->call.entry != nullptr)) {
+            make_thread_call(m);
+            continue;
+        }
+        goroutine* g = m->next;
+        m->next = nullptr;
+        if (DUNLIN_UNLIKELY(m->must_end)) {
+            retire_machine(m);
+            return;
+        }
+        if (DUNLIN_UNLIKELY(m->locked_g != nullptr)) {
+            m->next = g;
+            g = wait_for_locked(m);
+            if (g == nullptr) {
+                retire_machine(m);
+                return;
+            }
+        } else if (g == nullptr) {
+            g = find_work(m);
+            if (g == nullptr) continue;  // must_end
+        }
+        if (DUNLIN_UNLIKELY((g->flags & goroutine::locked) && g->extra->locked_to != m)) {
+            hand_to_its_machine(m, g);
+        } else {
+            execute(m, g);
+        }
+    }
+}
+
+void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept {
+    const auto* g = reinterpret_cast<const goroutine*>(reinterpret_cast<const char*>(&where) - offsetof(goroutine, state));
+    hooks.illegal_transition(g, from, to);
+    __builtin_unreachable();
+}
+
+}  // namespace dunlin::sched

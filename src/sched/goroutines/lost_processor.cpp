@@ -1,0 +1,116 @@
+// lost_processor.cpp - a goroutine comes to the runtime and its processor is gone.
+//
+// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
+// (processor.cpp), or because its run() has returned (retire.cpp). In this order the goroutine gets: the processor that
+// it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
+// in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
+#include "platform/futex.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
+#include "sched/monitor/monitor.h"
+#include "sched/monitor/thread_maker.h"
+#include "sched/queues/global_queue.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// S1 to S3 of machine.h. True: a processor is ours after all.
+bool ask_for_it_back(machine* m) noexcept {
+    for (;;) {
+        processor* had = m->last_p;
+        m->in_runtime.store(0, std::memory_order_release);                    // S1
+        had->retake.lock();                                                   // S2
+        m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
+        platform::light_barrier();
+        processor* now = m->p.load(std::memory_order_acquire);                // pairs with the release of T4: a null that follows another processor
+        const bool another = now != had && (now != nullptr || m->last_p != had);  // shows that other as last_p
+        had->retake.unlock();
+        if (!another) return now == had;
+    }
+}
+
+// The goroutine is lost; the machine is as good as new, and must not be frozen any more. Under the lock, which it gives
+// back.
+[[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
+    scheduler& s = the_scheduler;
+    m->condemned = false;
+    --s.condemned_machines;
+    m->freeze_asked.store(false, std::memory_order_release);
+    m->stray.store(false, std::memory_order_relaxed);
+    if (m->locked_g != nullptr || m->lowered) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
+    m->locked_g = nullptr;
+    m->current.store(nullptr, std::memory_order_relaxed);  // start_world() asks, under this lock, whether to give it its processor back
+    s.lock.unlock();
+    abandon(m, self);
+}
+
+// Under the lock. No more threads can be had, and goroutines wait for one although processors are idle: a goroutine
+// that comes back from a call gives its thread to one of them. Else it would go from call to call and they would never
+// run.
+bool others_lack_a_thread() noexcept {
+    const scheduler& s = the_scheduler;
+    return s.global.size() != 0 && s.idle_machine_count == 0 && spare_is_owed();
+}
+
+}  // namespace
+
+[[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    for (;;) {
+        // The taker may be about to give up (T3), or waits for us to come out: it holds the lock until it knows.
+        bool have_it;
+        {
+            unstoppable_section section;
+            have_it = ask_for_it_back(m);
+        }
+        if (have_it) return m;
+        s.lock.lock_in_a_crowd();
+        if (m->condemned) lose_goroutine(m, self);
+        if (m->p.load(std::memory_order_acquire) != nullptr) {  // given back meanwhile, under this lock
+            s.lock.unlock();
+            return m;
+        }
+        const std::uint32_t world = s.world_word.load(std::memory_order_relaxed);
+        if (s.stopping.load(std::memory_order_relaxed)) {
+            s.lock.unlock();
+            platform::futex_wait(s.world_word, world);
+            continue;
+        }
+        m->stray.store(false, std::memory_order_relaxed);
+        m->rejects = 0;
+        processor* p = take_idle_processor(m->last_p);
+        if (p == nullptr) p = catch_offered();
+        // A wired thread runs no other goroutine.
+        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());
+        if (stays) {
+            s.hand_offs.returns_idle.add();
+        } else {
+            s.hand_offs.returns_queued.add();
+            self->saved.store(0, std::memory_order_relaxed);
+            transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+            s.global.push_back(self);
+            s.global_size.store(s.global.size(), std::memory_order_relaxed);
+        }
+        s.lock.unlock();
+        if (p != nullptr) {
+            give(p, m);
+            wake_monitor_if_asleep();
+        }
+        return stays ? m : leave_queued(m, self);
+    }
+}
+
+void abandon(machine* m, goroutine* self) noexcept {
+    self->state.store(goroutine_state::frozen, std::memory_order_release);
+    call_monitor_for_lost();
+    m->leaving = nullptr;
+    *m->exceptions = {};
+    // Not the last switch of one that has ended: its frames stay, timers and other goroutines point to them.
+    stack::before_switch(self->fake, m->own_stack);
+    stack::jump_context(&m->scheduler_context);
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,132 @@
+// os_thread.cpp - lock_os_thread() and what follows from it.
+//
+// Rules      1  A wired goroutine runs on its machine only, and the machine runs nothing else.
+//            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
+//            3  When another machine finds it in a queue, it gives its own processor to the wired machine:
+//               hand_to_its_machine().
+//            4  When it ends wired, its thread ends with it: whatever it did to the thread goes away. (Go: the same.)
+//            5  Threads are never copies of a wired one: all are created by the thread maker (thread_maker.h).
+//            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread
+//               away from under the waiter, which goes on elsewhere.
+// Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main
+//            goroutine of run() has no thread of its own.
+#include "sched/goroutines/os_thread.h"
+
+#include <memory>
+
+#include "platform/futex.h"
+#include "sched/data/event_source.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/deadlock.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/wake.h"
+#include "sched/queues/global_queue.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// Gives m's processor to a machine if there is anything to run, else to the idle list.
+void give_processor_away(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    processor* p = release_processor(m);
+    s.lock.lock();
+    const bool busy = !s.stopping.load(std::memory_order_relaxed) &&
+                      (p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr || s.global.size() != 0);
+    if (!busy) put_idle_processor(p, false);
+    s.lock.unlock();
+    if (busy) {
+        start_machine(p, false, wake_place::here);
+        return;
+    }
+    // R2 and R3 of wake.h, for a machine that cannot come back itself.
+    retire_barrier();
+    if (work_anywhere()) wake_if_idle();
+    // And a machine has to sleep for the timers.
+    if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
+}
+
+}  // namespace
+
+void lock_os_thread() {
+    if (current_machine() == nullptr) return;  // a plain thread is wired to itself
+    auto spare = std::make_unique<goroutine_extra>();
+    machine* m = enter(current_machine());
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    if (!self->extra) self->extra = spare.release();
+    if (self->extra->thread_locks++ == 0) {
+        self->flags |= goroutine::locked;
+        self->extra->locked_to = m;
+        m->locked_g = self;
+    }
+    leave(m);
+}
+
+void unlock_os_thread() noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) return;
+    m = enter(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    if (self->extra && self->extra->thread_locks != 0 && --self->extra->thread_locks == 0) {
+        self->flags &= static_cast<std::uint8_t>(~goroutine::locked);
+        self->extra->locked_to = nullptr;
+        m->locked_g = nullptr;
+    }
+    leave(m);
+}
+
+goroutine* wait_for_locked(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    // What the goroutine chose on its way out cannot run here.
+    if (goroutine* chosen = m->next) {
+        m->next = nullptr;
+        push_run_next(processor_of(m), chosen);
+    }
+    if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
+    s.lock.lock();
+    ++s.locked_machines_waiting;
+    check_for_deadlock();
+    s.lock.unlock();
+    while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);
+    m->wake_word.store(0, std::memory_order_relaxed);
+    processor* p = m->handed_p;
+    m->handed_p = nullptr;
+    if (p == nullptr) return nullptr;
+    give(p, m);
+    return m->locked_g;
+}
+
+void hand_to_its_machine(machine* m, goroutine* g) noexcept {
+    scheduler& s = the_scheduler;
+    machine* its = g->extra->locked_to;
+    // It may still be on its way to sleep; its wake word keeps the message.
+    processor* p = release_processor(m);
+    s.lock.lock();
+    --s.locked_machines_waiting;  // may be "minus one" until it has gone to sleep: then it is running, which is the truth
+    s.lock.unlock();
+    its->handed_p = p;
+    its->wake_word.store(1, std::memory_order_release);
+    platform::futex_wake(its->wake_word);
+}
+
+void retire_machine(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
+    s.lock.lock();
+    forget_thread(m);
+    s.lock.unlock();
+}
+
+void dismiss_locked_machines() noexcept {
+    scheduler& s = the_scheduler;
+    for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (m->ended || m->must_end || m->dismissed || m->condemned || m->locked_g == nullptr) continue;
+        m->dismissed = true;
+        --s.locked_machines_waiting;
+        m->handed_p = nullptr;
+        m->wake_word.store(1, std::memory_order_release);
+        platform::futex_wake(m->wake_word);
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,236 @@
+// pool.cpp - descriptors and stacks: per processor first, then from the shared store.
+//
+// Data       Both are last-in first-out, so that what is handed out is what the cache still holds. A processor's lists
+//            are touched by its machine alone. Descriptors: one magazine in use and a full one in reserve; whole
+//            magazines go to the shared store and come from it (Bonwick, Adams: "Magazines and Vmem", 2001). Stacks: a
+//            list that has grown too long gives its older half away, so what goes is what has been idle longest, and
+//            never the one that its owner is just leaving.
+// Descriptors are type-stable: cut from chunks that are never freed, because stale pointers to them are looked at (a
+// thief that loses its CAS, a run queue's tail). Chunks are 2 MiB, all but the first on huge pages where the system
+// gives them.
+#include <dunlin/detail/atomic.hpp>
+
+#include <mutex>
+#include <new>
+
+#include "platform/memory.h"
+#include "sched/goroutines/debug_layout.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/pool.h"
+#include "sched/queues/global_queue.h"
+
+namespace dunlin::inline v0_1::sched {
+
+constinit descriptor_chunks the_descriptors;
+
+namespace {
+
+// An archive's member is linked when it is referred to: every program has descriptors, and this table of where they
+// are.
+[[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
+
+
+constexpr std::size_t chunk_bytes = descriptor_chunks::chunk_bytes;
+constexpr std::size_t descriptors_per_chunk = chunk_bytes / sizeof(goroutine);
+constexpr std::size_t stacks_moved = 16;
+constexpr std::uint32_t stacks_kept = 64;
+
+platform::ranked_lock<platform::lock_rank::store> store_lock;                   // guards the next four
+goroutine* store = nullptr;                        // full magazines
+goroutine* loose = nullptr;                        // single descriptors, from plain threads
+std::size_t cut_from_last_chunk = descriptors_per_chunk;
+descriptor_chunks& chunks = the_descriptors;
+
+// Under store_lock. One more descriptor, or null.
+goroutine* cut_descriptor() noexcept {
+    if (cut_from_last_chunk == descriptors_per_chunk) {
+        const std::size_t n = chunks.count.load(std::memory_order_relaxed);
+        if (n == descriptor_chunks::max) return nullptr;
+        std::byte* memory = platform::reserve(chunk_bytes, chunk_bytes);
+        if (!memory) return nullptr;
+        // Not the first: a program with ten goroutines shall not pay two megabytes for them.
+        if (n > 0) platform::want_huge_pages({memory, chunk_bytes});
+        chunks.at[n].store(reinterpret_cast<goroutine*>(memory), std::memory_order_relaxed);
+        chunks.last_used.store(0, std::memory_order_relaxed);
+        chunks.count.store(n + 1, std::memory_order_release);
+        cut_from_last_chunk = 0;
+    }
+    goroutine* chunk = chunks.at[chunks.count.load(std::memory_order_relaxed) - 1].load(std::memory_order_relaxed);
+    goroutine* g = new (chunk + cut_from_last_chunk) goroutine;
+    // Release: a walker that sees the number sees the constructed descriptor.
+    chunks.last_used.store(++cut_from_last_chunk, std::memory_order_release);
+    return g;
+}
+
+// Whole magazines go back and forth, so no list of cold descriptors is walked: the next magazine hangs on its first
+// descriptor's `extra`.
+goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
+void set_next_magazine(goroutine* first, goroutine* next) noexcept { first->extra = reinterpret_cast<goroutine_extra*>(next); }
+
+// Under store_lock, of a store that is not empty.
+goroutine* take_magazine() noexcept {
+    goroutine* magazine = store;
+    store = next_magazine(magazine);
+    set_next_magazine(magazine, nullptr);
+    return magazine;
+}
+
+// A list of at least one and at most `want` descriptors, through link; null: no memory. `got` says how many.
+goroutine* take_from_store(std::uint32_t want, std::uint32_t& got) noexcept {
+    std::scoped_lock guard(store_lock);
+    if (store != nullptr && want == magazine_size) {
+        got = magazine_size;
+        return take_magazine();
+    }
+    goroutine* list = nullptr;
+    for (got = 0; got < want; ++got) {
+        // What plain threads start ends on processors, and comes back in magazines.
+        if (loose == nullptr && store != nullptr) loose = take_magazine();
+        goroutine* g = loose;
+        if (g != nullptr) {
+            loose = g->link;
+        } else if ((g = cut_descriptor()) == nullptr) {
+            break;
+        }
+        g->link = list;
+        list = g;
+    }
+    return list;
+}
+
+void put_magazine_into_store(goroutine* magazine) noexcept {
+    std::scoped_lock guard(store_lock);
+    set_next_magazine(magazine, store);
+    store = magazine;
+}
+
+}  // namespace
+
+void put_descriptor_into_store(goroutine* g) noexcept {
+    std::scoped_lock guard(store_lock);
+    g->link = loose;
+    loose = g;
+}
+
+void put_descriptors_into_store(goroutine_list& list) noexcept {
+    if (list.head == nullptr) return;
+    std::scoped_lock guard(store_lock);
+    list.tail->link = loose;
+    loose = list.head;
+    list = {};
+}
+
+const descriptor_chunks& all_descriptors() noexcept { return the_descriptors; }
+std::size_t descriptors_in_a_chunk() noexcept { return descriptors_per_chunk; }
+
+goroutine* take_descriptor_from_store(processor* p) noexcept {
+    std::uint32_t got;
+    if (p == nullptr) {
+        goroutine* g = take_from_store(1, got);
+        if (g != nullptr) g->link = nullptr;
+        return g;
+    }
+    goroutine* g = p->full_magazine;
+    got = magazine_size;
+    p->full_magazine = nullptr;
+    if (g == nullptr) g = take_from_store(magazine_size, got);
+    if (g == nullptr) return nullptr;
+    p->free_goroutine_count = got;
+    return pop_descriptor(p, g);
+}
+
+void change_magazine(processor* p) noexcept {
+    if (p->full_magazine != nullptr) put_magazine_into_store(p->full_magazine);
+    p->full_magazine = p->free_goroutines;
+    p->free_goroutines = nullptr;
+    p->free_goroutine_count = 0;
+}
+
+stack::slot* take_stack(processor* p) noexcept {
+    stack::slot* s = p->free_stacks.load(std::memory_order_acquire);
+    if (DUNLIN_UNLIKELY(s == nullptr)) {
+        p->free_stack_count = static_cast<std::uint32_t>(
+            stack::stacks.allocate(the_scheduler.default_stack_class.load(std::memory_order_relaxed), &s, stacks_moved));
+        if (p->free_stack_count == 0) return nullptr;
+    }
+    p->free_stacks.store(s->next, std::memory_order_relaxed);
+    --p->free_stack_count;
+    p->counts.stack_binds.add();
+    stack::prepare_for_tools(*s);
+    return s;
+}
+
+void put_stack(processor* p, stack::slot* s) noexcept {
+    s->next = p->free_stacks.load(std::memory_order_acquire);
+    p->free_stacks.store(s, std::memory_order_release);
+    if (DUNLIN_UNLIKELY(the_scheduler.starved_size.load(std::memory_order_relaxed) != 0)) feed_starved();
+    if (DUNLIN_LIKELY(++p->free_stack_count <= stacks_kept)) return;
+    stack::slot* last_kept = s;
+    for (std::uint32_t i = 1; i < stacks_kept / 2; ++i) last_kept = last_kept->next;
+    stack::slot* first = last_kept->next;
+    stack::slot* last = first;
+    std::size_t count = 1;
+    for (; last->next; last = last->next) ++count;
+    last_kept->next = nullptr;
+    p->free_stack_count = stacks_kept / 2;
+    stack::stacks.recycle(first, last, count, first->size_class);
+}
+
+void drop_free_stacks(processor* p) noexcept {
+    stack::slot* first = p->free_stacks.exchange(nullptr, std::memory_order_acquire);
+    if (first == nullptr) return;
+    stack::slot* last = first;
+    std::size_t count = 1;
+    for (; last->next; last = last->next) ++count;
+    p->free_stack_count = 0;
+    stack::stacks.recycle(first, last, count, first->size_class);
+}
+
+// ---- no memory for a stack ------------------------------------------------------------------------------------------
+
+void starve(goroutine* g) noexcept {
+    scheduler& s = the_scheduler;
+    static platform::atomic<bool> reported{false};
+    if (!reported.exchange(true, std::memory_order_relaxed)) {
+        platform::text_writer out(2);
+        out << "dunlin: no memory for the stack of goroutine " << g->id
+            << ": it waits until another ends, as others will (fewer goroutines at a time, or a higher memory limit, helps)\n";
+    }
+    g->reason.store(wait_reason::stack_shortage, std::memory_order_relaxed);
+    s.lock.lock();
+    s.starved.push_back(g);
+    s.starved_size.store(s.starved.size, std::memory_order_relaxed);
+    s.lock.unlock();
+}
+
+void feed_starved() noexcept {
+    scheduler& s = the_scheduler;
+    if (s.starved_size.load(std::memory_order_relaxed) == 0) return;
+    s.lock.lock();
+    if (goroutine* g = s.starved.pop_front()) s.global.push_back(g);
+    s.starved_size.store(s.starved.size, std::memory_order_relaxed);
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+    s.lock.unlock();
+}
+
+std::uint64_t take_id_batch(processor* p) noexcept {
+    if (p == nullptr) return the_scheduler.next_id.fetch_add(1, std::memory_order_relaxed);
+    p->next_id = the_scheduler.next_id.fetch_add(id_batch, std::memory_order_relaxed);
+    p->last_id = p->next_id + id_batch;
+    return p->next_id++;
+}
+
+std::size_t live_goroutines() noexcept {
+    const scheduler& s = the_scheduler;
+    // Ended first: a goroutine that ends in between is then counted as alive, never as minus one.
+    std::uint64_t ended = 0, created = 0;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) ended += s.processor_at(i)->counts.ended.get();
+    for (std::uint32_t i = 0; i < made; ++i) created += s.processor_at(i)->counts.created.get();
+    created += s.created_outside.load(std::memory_order_relaxed);
+    const std::uint64_t gone = ended + s.forgotten.load(std::memory_order_relaxed);
+    return created > gone ? created - gone : 0;
+}
+
+}  // namespace dunlin::sched

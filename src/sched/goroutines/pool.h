@@ -1,0 +1,57 @@
+// pool.h - descriptors and numbers from a processor's own store, inlined into what a spawn and an end do; the rest is
+// in pool.cpp.
+#pragma once
+
+#include "platform/memory.h"
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+inline constexpr std::uint32_t magazine_size = 64;  // descriptors that move between a processor and the store at once
+
+// The processor's magazine is empty, or p is null (plain threads). Null: no memory.
+goroutine* take_descriptor_from_store(processor* p) noexcept;
+// The processor's magazine is full.
+void change_magazine(processor* p) noexcept;
+void put_descriptor_into_store(goroutine* g) noexcept;
+// All of a list, linked by `link`, which is empty then.
+void put_descriptors_into_store(goroutine_list& list) noexcept;
+std::uint64_t take_id_batch(processor* p) noexcept;
+
+// g, the first of the list that becomes p's magazine, or is it.
+[[gnu::always_inline]] inline goroutine* pop_descriptor(processor* p, goroutine* g) noexcept {
+    goroutine* next = g->link;
+    if (next != nullptr) {
+        platform::prefetch(next);
+        platform::prefetch(&next->id);
+        platform::prefetch(next->inline_frame);
+    }
+    p->free_goroutines = next;
+    p->free_goroutine_count = p->free_goroutine_count - 1;
+    return g;
+}
+
+// p may be null (plain threads). Null: no memory.
+[[gnu::always_inline]] inline goroutine* take_descriptor(processor* p) noexcept {
+    goroutine* g = p != nullptr ? p->free_goroutines : nullptr;
+    return DUNLIN_LIKELY(g != nullptr) ? pop_descriptor(p, g) : take_descriptor_from_store(p);
+}
+
+[[gnu::always_inline]] inline void put_descriptor(processor* p, goroutine* g) noexcept {
+    g->join.store(0, std::memory_order_relaxed);
+    g->group.store(nullptr, std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(p == nullptr)) {
+        put_descriptor_into_store(g);
+        return;
+    }
+    if (DUNLIN_UNLIKELY(p->free_goroutine_count == magazine_size)) change_magazine(p);
+    g->link = p->free_goroutines;
+    p->free_goroutines = g;
+    p->free_goroutine_count = p->free_goroutine_count + 1;
+}
+
+[[gnu::always_inline]] inline std::uint64_t next_goroutine_id(processor* p) noexcept {
+    return DUNLIN_LIKELY(p != nullptr && p->next_id != p->last_id) ? p->next_id++ : take_id_batch(p);
+}
+
+}  // namespace dunlin::sched

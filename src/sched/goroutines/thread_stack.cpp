@@ -1,0 +1,52 @@
+#include "sched/goroutines/thread_stack.h"
+
+#include <utility>
+
+#include "sched/goroutines/goroutine.h"
+#include "stack/context.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local constinit machine* lent = nullptr;  // the handlers of fatal signals read it
+
+[[gnu::noinline]] void set_lent_machine(machine* m) noexcept { lent = m; }
+
+}  // namespace
+
+// Not inlined: a goroutine may have changed its thread since the last call.
+[[gnu::noinline]] machine* lent_machine() noexcept { return lent; }
+
+machine* own_machine() noexcept {
+    machine* m = current_machine();
+    return m != nullptr ? m : lent_machine();
+}
+
+void forget_lent_machine() noexcept { set_lent_machine(nullptr); }
+
+void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) return entry(argument);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    m->call = {entry, argument};
+    stack::before_switch(self->fake, m->own_stack);
+    stack::switch_context(&self->context, &m->scheduler_context);
+    // The same thread: nothing that could move the goroutine has run.
+    stack::after_switch(self->fake);
+}
+
+void make_thread_call(machine* m) noexcept {
+    const thread_call call = std::exchange(m->call, {});
+    goroutine* g = m->current.load(std::memory_order_relaxed);
+    m->lent.store(true, std::memory_order_relaxed);
+    set_lent_machine(m);
+    set_current_machine(nullptr);
+    call.entry(call.argument);
+    set_current_machine(lent_machine());  // null in the child of a fork() that the function has made
+    set_lent_machine(nullptr);
+    m->lent.store(false, std::memory_order_relaxed);
+    switch_to_goroutine(m, g);
+}
+
+}  // namespace dunlin::sched

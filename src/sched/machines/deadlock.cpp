@@ -1,0 +1,63 @@
+// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to
+// sleep.
+//
+// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none
+// sleeps for timers, none is without a processor in user code), nothing is queued, no timer is armed, no waiter is
+// registered for a descriptor, there is a goroutine, and every thread of the process is ours or the one that waits in
+// run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call of the
+// runtime loses them, so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread
+// of the program's.
+#include "sched/machines/deadlock.h"
+
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/data/hooks.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/monitor/monitor.h"
+#include "sched/monitor/thread_maker.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+unsigned our_threads() noexcept {
+    const scheduler& s = the_scheduler;
+    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
+    if (s.inside_run) ++count;
+    if (stack::thread_sanitizing) ++count;  // TSan has one of its own
+    return count;
+}
+
+}  // namespace
+
+void check_for_deadlock() noexcept {
+    scheduler& s = the_scheduler;
+    s.deadlock_suspected = false;
+    const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
+    const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
+    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 && !s.events->anybody_waits()) {
+        s.events->interrupt();  // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
+    }
+    if (awake != 0) return;
+    if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
+    if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
+    if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
+        s.deadlock_suspected = true;  // what it has in hand will be queued in a moment
+        return;
+    }
+    if (live_goroutines() == 0 && !s.main_exited) return;
+    if (platform::count_threads() != our_threads()) {
+        s.deadlock_suspected = true;  // until those threads have ended: we are not told
+        return;
+    }
+    // A goroutine in on_thread_stack() uses us as a plain thread does, and may ready another one yet, whichever run()
+    // it is of.
+    for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
+        s.deadlock_suspected = true;
+        return;
+    }
+    hooks.deadlock();
+}
+
+}  // namespace dunlin::sched

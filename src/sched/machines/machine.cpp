@@ -1,0 +1,421 @@
+// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there
+// is.
+#include "sched/machines/machine.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "platform/check.h"
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/simulated.h"
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/data/hooks.h"
+#include "sched/machines/deadlock.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/waits.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/monitor.h"
+#include "sched/monitor/thread_maker.h"
+#include "sched/preempt/preempt.h"
+
+extern "C" {
+thread_local constinit dunlin::sched::machine* dunlin_current_machine = nullptr;
+}
+
+namespace dunlin::inline v0_1::sched {
+
+constinit upward_hooks hooks;
+
+[[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
+
+// ---- taking a processor ---------------------------------------------------------------------------------------------
+
+bool take_locked(processor* p, bool patient) noexcept {
+    constexpr int patience = platform::looks(2000);
+    machine* m = p->owner.load(std::memory_order_relaxed);
+    if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
+    // A look ahead: while the machine is inside, the barrier would be wasted.
+    if (!patient && m->in_runtime.load(std::memory_order_relaxed) != 0) return false;
+    m->taken.store(1, std::memory_order_relaxed);               // T1
+    platform::heavy_barrier();                                  // T2
+    for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
+        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section
+        // takes.
+        if (!patient || i == patience) {
+            m->taken.store(0, std::memory_order_relaxed);
+            return false;
+        }
+        platform::pause();
+    }
+    m->p.store(nullptr, std::memory_order_release);             // T4
+    p->owner.store(nullptr, std::memory_order_relaxed);
+    return true;
+}
+
+bool try_take(processor* p) noexcept {
+    p->retake.lock();
+    const bool taken = take_locked(p);
+    p->retake.unlock();
+    return taken;
+}
+
+void give(processor* p, machine* m) noexcept {
+    m->last_p = p;
+    p->retake.lock();
+    p->owner.store(m, std::memory_order_release);
+    m->p.store(p, std::memory_order_relaxed);
+    m->taken.store(0, std::memory_order_release);
+    p->retake.unlock();
+}
+
+void forget_thread(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    m->locked_g = nullptr;
+    m->lowered = false;
+    m->ended = true;
+    ++s.ended_machines;
+    s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    check_for_deadlock();
+}
+
+void has_come(machine* m) noexcept {
+    // Relaxed: no request depends on the count (on yet_to_look one may), only how many there are.
+    if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+}
+
+processor* release_processor(machine* m) noexcept {
+    processor* p = m->p.load(std::memory_order_relaxed);
+    p->retake.lock();
+    p->owner.store(nullptr, std::memory_order_relaxed);
+    m->p.store(nullptr, std::memory_order_relaxed);
+    p->retake.unlock();
+    return p;
+}
+
+// ---- threads --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void thread_main(void* raw) noexcept {
+    machine* m = static_cast<machine*>(raw);
+    set_current_machine(m);
+    m->tid = platform::thread_id();
+    m->exceptions = stack::thread_exception_state();
+    m->error_number = &errno;
+    if constexpr (stack::address_sanitizing) {
+        const platform::stack_bounds bounds = platform::thread_stack();
+        m->own_stack = {bounds.low, bounds.size, nullptr};
+    } else {
+        m->own_stack.fiber = stack::thread_fiber();
+    }
+    platform::use_short_turns();  // docs/decisions/026-short-turns.md
+    m->exact_timers = false;
+    const platform::signal_stack for_signals;
+    hooks.machine_thread(true);
+    m->comes = true;
+    look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread
+    machine_main(m);
+    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at
+    // thread exit is a plain thread's business.
+    set_current_machine(nullptr);
+    hooks.machine_thread(false);
+}
+
+constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m"};
+
+// The record of a machine whose thread has ended (wired: os_thread.cpp), on the list of all already; null: none.
+machine* take_ended_record() noexcept {
+    scheduler& s = the_scheduler;
+    std::scoped_lock guard(s.lock);
+    for (machine* m = s.machines.load(std::memory_order_relaxed); m != nullptr && s.ended_machines != 0; m = m->all_next) {
+        if (!m->ended) continue;
+        --s.ended_machines;
+        m->ended = false;
+        m->spinning = false;
+        m->must_end = false;
+        m->dismissed = false;
+        m->in_runtime.store(1, std::memory_order_relaxed);
+        return m;
+    }
+    return nullptr;
+}
+
+// Under no lock. Returns 0 or an error number: no thread or no memory.
+int make_machine() noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    const std::uint32_t count = s.machine_count.load(std::memory_order_relaxed);
+    if (count >= max_machines) {
+        s.lock.unlock();
+        platform::fatal("thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
+    }
+    // Counted before the thread exists: the deadlock check must not overlook a machine that is on its way.
+    s.machine_count.store(count + 1, std::memory_order_relaxed);
+    s.lock.unlock();
+    machine* m = take_ended_record();
+    if (m == nullptr && (m = new (std::nothrow) machine) != nullptr) {
+        m->id = count;
+        // On the list before it runs: at the end of run() no machine may be overlooked.
+        s.lock.lock();
+        m->all_next = s.machines.load(std::memory_order_relaxed);
+        s.machines.store(m, std::memory_order_release);
+        s.lock.unlock();
+    }
+    int error = ENOMEM;
+    if (m != nullptr) {
+        m->random = platform::random_source(static_cast<std::uint64_t>(platform::now_ns()) * 2654435761u + count);
+        s.coming_machines.fetch_add(1, std::memory_order_relaxed);
+        s.yet_to_look.fetch_add(1, std::memory_order_relaxed);
+        error = platform::start_thread<machine_thread>(m);
+        if (error == 0) return 0;
+        s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+        s.yet_to_look.fetch_sub(1, std::memory_order_relaxed);
+    }
+    s.lock.lock();
+    s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    if (m != nullptr) {
+        m->ended = true;  // the record waits for the next one
+        ++s.ended_machines;
+    }
+    check_for_deadlock();  // the others may have gone to sleep meanwhile
+    s.lock.unlock();
+    return error;
+}
+
+void report_no_thread(int error) noexcept {
+    const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
+    if (have == 0) {
+        platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
+        platform::end_process(2);
+    }
+    static platform::atomic<bool> reported{false};
+    if (reported.exchange(true, std::memory_order_relaxed)) return;
+    platform::text_writer out(2);
+    out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
+}
+
+template <machine* machine::*next, machine** machine::*link>
+void insert(machine*& first, machine* m) noexcept {
+    m->*next = first;
+    m->*link = &first;
+    if (first != nullptr) first->*link = &(m->*next);
+    first = m;
+}
+
+template <machine* machine::*next, machine** machine::*link>
+void unlink(machine* m) noexcept {
+    *(m->*link) = m->*next;
+    if (m->*next != nullptr) (m->*next)->*link = m->*link;
+    m->*next = nullptr;
+}
+
+// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
+// that one is busy and another is not, where the CPUs are few. So `here` is for a waker that is about to sleep,
+// `elsewhere` for one that goes on.
+machine* choose_idle_machine(wake_place place) noexcept {
+    constexpr int looks = 4;
+    const idle_machine_list& idle = the_scheduler.idle_machines;
+    if (place == wake_place::anywhere) return idle.newest;
+    const int cpu = platform::current_cpu();
+    if (place == wake_place::here) {
+        machine* m = idle.newest_on[static_cast<unsigned>(cpu) % idle.cpus];
+        return m != nullptr ? m : idle.newest;
+    }
+    machine* m = idle.newest;
+    for (int i = 0; i < looks && m != nullptr; ++i, m = m->idle_next) {
+        if (m->slept_on_cpu != cpu) return m;
+    }
+    return idle.newest;
+}
+
+machine* pop_idle_machine(wake_place place) noexcept {
+    scheduler& s = the_scheduler;
+    machine* m = choose_idle_machine(place);
+    if (m == nullptr) return nullptr;
+    s.idle_machines.remove(m);
+    s.idle_machine_count = s.idle_machine_count - 1;
+    return m;
+}
+
+}  // namespace
+
+void idle_machine_list::push(machine* m) noexcept {
+    insert<&machine::idle_next, &machine::idle_link>(newest, m);
+    insert<&machine::same_cpu_next, &machine::same_cpu_link>(newest_on[static_cast<unsigned>(m->slept_on_cpu) % cpus], m);
+}
+
+void idle_machine_list::remove(machine* m) noexcept {
+    unlink<&machine::idle_next, &machine::idle_link>(m);
+    unlink<&machine::same_cpu_next, &machine::same_cpu_link>(m);
+}
+
+void machine_list::push_back(machine* m) noexcept {
+    m->idle_next = nullptr;
+    (tail != nullptr ? tail->idle_next : head) = m;
+    tail = m;
+    ++size;
+}
+
+void machine_list::push_front(machine* m) noexcept {
+    m->idle_next = head;
+    head = m;
+    if (tail == nullptr) tail = m;
+    ++size;
+}
+
+machine* machine_list::pop_front() noexcept {
+    machine* m = head;
+    if (m == nullptr) return nullptr;
+    head = m->idle_next;
+    if (head == nullptr) tail = nullptr;
+    m->idle_next = nullptr;
+    --size;
+    return m;
+}
+
+bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = pop_idle_machine(place);
+    s.lock.unlock();
+    if (m == nullptr) return false;
+    m->handed_p = p;
+    m->handed_spinning = spinning;
+    // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
+    m->wake_word.store(1, std::memory_order_release);
+    platform::futex_wake(m->wake_word);
+    return true;
+}
+
+namespace {
+
+processor* take_offered(processor** link) noexcept {
+    processor* p = *link;
+    if (p == nullptr) return nullptr;
+    *link = std::exchange(p->idle_next, nullptr);
+    the_scheduler.offered_count = the_scheduler.offered_count - 1;
+    return p;
+}
+
+}  // namespace
+
+void offer_processor(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    machine* taker = nullptr;
+    s.lock.lock_in_a_crowd();
+    if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) s.takers_coming = s.takers_coming + 1;
+    const bool somebody_comes = s.takers_coming > s.offered_count;
+    if (somebody_comes) {
+        p->idle_next = s.offered;
+        s.offered = p;
+        s.offered_count = s.offered_count + 1;
+    }
+    s.lock.unlock();
+    if (!somebody_comes) return start_machine(p, false, wake_place::here);
+    if (taker == nullptr) return;
+    taker->comes_for_offer = true;
+    taker->wake_word.store(1, std::memory_order_release);  // as in start_idle_machine()
+    platform::futex_wake(taker->wake_word);
+}
+
+processor* catch_offered() noexcept {
+    for (processor** link = &the_scheduler.offered; *link != nullptr; link = &(*link)->idle_next) {
+        const std::uint32_t tick = (*link)->tick.load(std::memory_order_relaxed);
+        if (std::exchange((*link)->caught_tick, tick) != tick) return take_offered(link);
+    }
+    return nullptr;
+}
+
+bool make_spare_machine(bool somebody_needs_it) noexcept {
+    const int error = make_machine();
+    if (error != 0 && somebody_needs_it) report_no_thread(error);
+    return error == 0;
+}
+
+void end_idle_machines(unsigned count) noexcept {
+    scheduler& s = the_scheduler;
+    for (; count != 0; --count) {
+        s.lock.lock();
+        machine* m = pop_idle_machine(wake_place::anywhere);
+        if (m != nullptr) m->must_end = true;
+        s.lock.unlock();
+        if (m == nullptr) return;
+        m->wake_word.store(1, std::memory_order_release);
+        platform::futex_wake(m->wake_word);
+        s.hand_offs.threads_ended.add();
+    }
+}
+
+void start_machine(processor* p, bool spinning, wake_place place) noexcept {
+    scheduler& s = the_scheduler;
+    if (start_idle_machine(p, spinning, place)) return;
+    if (resume_one_with(p) != nullptr) {
+        want_spare_machine();
+        if (!spinning) return;
+        // F1 and F2 of wake.h: no machine acts on this count any more.
+        s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
+        settle_free_clock();
+        wake_if_idle();
+        return;
+    }
+    // The processor is idle until the new thread has it, and any machine may take it meanwhile: the thread maker may
+    // have to wait for the allocator, and the goroutine that it then waits for must be able to get a processor.
+    s.lock.lock();
+    put_idle_processor(p, spinning);
+    drain_to_global(p);
+    s.lock.unlock();
+    want_spare_machine();
+    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();  // a thread that only waits for timers
+}
+
+namespace {
+
+void sleep_on_the_idle_list(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    has_come(m);
+    m->slept_on_cpu = platform::current_cpu();
+    s.idle_machines.push(m);
+    s.idle_machine_count = s.idle_machine_count + 1;
+    check_for_deadlock();
+    s.lock.unlock();
+    while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);
+    m->wake_word.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void sleep_until_handed_a_processor(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    processor* p = nullptr;
+    s.lock.lock_in_a_crowd();
+    for (;;) {
+        // What was put aside, for want of a thread, after this one had looked. Under the same lock as the list: a
+        // thread that puts one aside from now on finds this machine there.
+        if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
+        if (p != nullptr) break;
+        sleep_on_the_idle_list(m);  // gives the lock back
+        if (!std::exchange(m->comes_for_offer, false)) {
+            p = std::exchange(m->handed_p, nullptr);
+            if (p == nullptr) return;  // to end (must_end)
+            m->spinning = m->handed_spinning;
+            return give(p, m);
+        }
+        s.lock.lock_in_a_crowd();
+        s.takers_coming = s.takers_coming - 1;
+        p = take_offered(&s.offered);  // null: a goroutine has caught it
+    }
+    s.lock.unlock();
+    has_come(m);
+    m->spinning = false;
+    give(p, m);
+    wake_monitor_if_asleep();
+}
+
+}  // namespace dunlin::sched

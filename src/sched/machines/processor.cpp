@@ -1,0 +1,229 @@
+// processor.cpp - the idle list, the number of processors, and stopping the world.
+//
+// Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by
+//            the handshake of machine.h as soon as their goroutine is in user code, or are given up by their machine
+//            when it comes to search for work. When all are stopped, no goroutine can get past its next call into the
+//            runtime, and what is parked or queued stays as it is.
+//            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call us.
+// Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another:
+//            there is none). The rest go to the idle list, or to a machine if they have work.
+#include "sched/machines/processor.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <utility>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/queues/global_queue.h"
+#include "sched/machines/machine.h"
+#include "sched/monitor/monitor.h"
+#include "sched/machines/waits.h"
+#include "sched/machines/wake.h"
+
+namespace dunlin::inline v0_1::sched {
+
+constinit scheduler the_scheduler;
+
+namespace {
+
+constexpr std::int64_t retry_ns = 50'000;
+
+// Under the lock. Processors are made when they are first wanted and never freed: stale pointers to them are looked at.
+void make_processors(std::uint32_t n) {
+    scheduler& s = the_scheduler;
+    for (std::uint32_t i = s.procs_made.load(std::memory_order_relaxed); i < n; ++i) {
+        auto* p = new processor;
+        p->id = i;
+        p->stolen_from = std::make_unique<platform::atomic<std::uint32_t>[]>(max_procs_limit);
+        p->events = s.events->make_events();
+        s.processors[i].store(p, std::memory_order_relaxed);
+        // Release: a thread that sees the number sees the processor.
+        s.procs_made.store(i + 1, std::memory_order_release);
+    }
+}
+
+bool has_local_work(const processor* p) noexcept {
+    return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr; }
+
+// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
+// gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
+// goroutines compute than there are processors.
+void place_machine_of_retired(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    machine* m = std::exchange(p->stopped_from, nullptr);
+    if (!computes_on(m)) return;
+    if (processor* idle = take_idle_processor()) {
+        give(idle, m);
+        return;
+    }
+    m->slice_used_ns = 0;
+    m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
+    m->stray.store(true, std::memory_order_release);  // as in take() of hand_off.cpp; enter_slow() clears it under this lock
+    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays()
+}
+
+}  // namespace
+
+processor* take_idle_processor(const processor* preferred) noexcept {
+    scheduler& s = the_scheduler;
+    if (s.idle_processors == nullptr) return nullptr;
+    processor** link = &s.idle_processors;
+    if (preferred != nullptr && preferred->state.load(std::memory_order_relaxed) == processor_state::idle) {
+        while (*link != preferred) link = &(*link)->idle_next;
+    }
+    processor* p = *link;
+    *link = p->idle_next;
+    p->idle_next = nullptr;
+    p->state.store(processor_state::running, std::memory_order_relaxed);
+    s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
+    settle_free_clock();
+    return p;
+}
+
+void put_idle_processor(processor* p, bool was_spinning) noexcept {
+    scheduler& s = the_scheduler;
+    std::uint32_t change = was_spinning ? 0u - one_spinning : 0u;
+    if (s.stopping.load(std::memory_order_relaxed)) {
+        p->state.store(processor_state::stopped, std::memory_order_relaxed);
+    } else if (retired(p)) {
+        p->state.store(processor_state::dead, std::memory_order_relaxed);
+    } else {
+        p->state.store(processor_state::idle, std::memory_order_relaxed);
+        p->idle_next = s.idle_processors;
+        s.idle_processors = p;
+        change += one_idle;
+    }
+    if (change == 0) return;
+    s.idle_and_spinning.fetch_add(change, std::memory_order_seq_cst);  // R1 of wake.h
+    settle_free_clock();
+}
+
+void drain_to_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    while (goroutine* g = p->queue.pop_youngest_if([](const goroutine*) { return true; })) s.global.push_front(g);
+    if (goroutine* g = p->run_next.load(std::memory_order_acquire)) s.global.push_front(g);
+    p->run_next.store(nullptr, std::memory_order_relaxed);
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+}
+
+void stop_world() noexcept {
+    scheduler& s = the_scheduler;
+    // The thread that stops the world must not be stopped itself before the world goes on.
+    if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    s.world.lock();
+    s.lock.lock();
+    s.stopping.store(true, std::memory_order_seq_cst);
+    while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
+    s.lock.unlock();
+    wake_monitor_if_asleep();
+    // A machine that sleeps for timers has no processor and finds none when it wakes. Those with one:
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        while (p->state.load(std::memory_order_acquire) == processor_state::running) {
+            // So that a machine that looks for work there looks at `stopping`.
+            p->events_due.store(true, std::memory_order_relaxed);
+            p->retake.lock();
+            machine* m = p->owner.load(std::memory_order_relaxed);
+            if (m != nullptr && take_locked(p, true)) {
+                p->stopped_from = m;
+                p->state.store(processor_state::stopped, std::memory_order_release);
+            }
+            p->retake.unlock();
+            if (p->state.load(std::memory_order_relaxed) == processor_state::running) {
+                platform::atomic<std::uint32_t> never{0};
+                platform::futex_wait_until(never, 0, platform::now_ns() + retry_ns);
+            }
+        }
+    }
+}
+
+void start_world() noexcept {
+    scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    processor* with_work = nullptr;
+    // Before the scheduler lock: heaps of timers have locks and allocate.
+    for (std::uint32_t i = 0; i < made; ++i) {
+        if (processor* p = s.processor_at(i); retired(p)) s.events->move(p, s.processor_at(0));
+    }
+    s.lock.lock();
+    s.stopping.store(false, std::memory_order_seq_cst);
+    for (std::uint32_t i = made; i-- > 0;) {
+        processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) put_idle_processor(p, false);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::stopped) continue;
+        machine* m = p->stopped_from;
+        if (retired(p)) {
+            drain_to_global(p);
+            p->state.store(processor_state::dead, std::memory_order_relaxed);
+            continue;  // for its machine see place_machine_of_retired()
+        }
+        p->stopped_from = nullptr;
+        if (computes_on(m)) {
+            p->retake.lock();
+            p->state.store(processor_state::running, std::memory_order_relaxed);
+            p->owner.store(m, std::memory_order_release);
+            m->p.store(p, std::memory_order_relaxed);
+            m->taken.store(0, std::memory_order_release);
+            p->retake.unlock();
+        } else if (has_local_work(p)) {
+            p->state.store(processor_state::running, std::memory_order_relaxed);
+            p->idle_next = with_work;
+            with_work = p;
+        } else {
+            put_idle_processor(p, false);
+        }
+    }
+    for (std::uint32_t i = 0; i < made; ++i) place_machine_of_retired(s.processor_at(i));
+    s.world_word.fetch_add(1, std::memory_order_release);
+    s.lock.unlock();
+    platform::futex_wake(s.world_word, 1 << 30);
+    if (s.strays_unlisted.load(std::memory_order_relaxed)) hurry_monitor();
+    while (with_work != nullptr) {
+        processor* p = with_work;
+        with_work = p->idle_next;
+        p->idle_next = nullptr;
+        start_machine(p, false, wake_place::anywhere);
+    }
+    // What waits in the global queue, or on the timers of a processor that has died.
+    retire_barrier();
+    if (s.global_size.load(std::memory_order_relaxed) != 0) wake_if_idle();
+    timer_added(platform::now_ns());
+    s.world.unlock();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (machine* self = current_machine()) self->unstoppable = self->unstoppable - 1;
+}
+
+void set_default_stack_class(unsigned size_class) noexcept {
+    scheduler& s = the_scheduler;
+    if (size_class == s.default_stack_class.load(std::memory_order_relaxed)) return;
+    stop_world();
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) drop_free_stacks(s.processor_at(i));
+    s.default_stack_class.store(size_class, std::memory_order_relaxed);
+    start_world();
+}
+
+void set_max_procs(std::uint32_t n) {
+    scheduler& s = the_scheduler;
+    stop_world();
+    try {
+        make_processors(n);
+    } catch (...) {
+        start_world();
+        throw;
+    }
+    s.max_procs.store(n, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < n; ++i) forget_turns(s.processor_at(i));
+    start_world();
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,74 @@
+// turns.h - how long goroutines run at a time on a processor, and after they have readied another: is a wake worth its
+// price?
+//
+// Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks.
+//            Where turns are short (ping-pong, request and reply, a lock handed over) that is sooner than a thread
+//            could be woken, and everything stays in one cache. Where they are long, another processor should have it
+//            at once. What a goroutine does next is not known; what it and those beside it did lately is.
+// Data       turn_ns, of a processor: the mean length of a turn, from one visit of the scheduler to the next. A longer
+//            mean counts at once; a shorter one takes wake_cost_ns off for each turn, so a mistake is paid back: after
+//            a turn of 100 us, forty wakes are made that may be needless, which cost their wakers as much.
+//            lingers, of a goroutine: so many of its next wakes are made at once, because it went on after it had
+//            readied another: one for each wake_cost_ns of that time. One less for each time that it parks, or readies
+//            the next, at once.
+//            Goroutines that do little between two operations on channels count with an eighth of their time
+//            (talk_step_ns).
+// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None
+//            with one processor.
+// Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns
+//            at that rate.
+// Source     The length of turns instead of which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
+// Tests      tests/sched/turns_test.cpp
+#pragma once
+
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// A hand-over to another processor that is awake costs 0.3 to 1 us, a wake 2.5 us to its waker.
+inline constexpr std::uint32_t short_turn_ns = 5'000;
+// Goroutines that do no more between two operations on channels than this talk: another processor would fetch the
+// channel's memory for longer than they compute. Their turns count for a part of their length.
+inline constexpr std::int64_t talk_step_ns = 400;
+inline constexpr std::int64_t talk_factor = 8;
+// So long may goroutines wait for a processor that keeps up, while another is free.
+inline constexpr std::uint32_t owed_wait_ns = 20'000;
+// What a wake costs its waker.
+inline constexpr std::uint32_t wake_cost_ns = 2'500;
+// More than that is not remembered.
+inline constexpr std::uint32_t longest_turn_ns = 1'000'000;
+inline constexpr std::uint32_t most_lingers = 255;
+inline constexpr std::uint64_t turns_between_looks = 64;
+// Of these looks, every so many-th also has a wait measured (waits.h).
+inline constexpr std::uint64_t turns_between_stamps = 256;
+
+inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
+
+inline std::uint64_t turns_of(const processor* p) noexcept { return p->counts.switches.get() + p->counts.in_place_joins.get(); }
+
+// There is another processor that could be woken. Where not, nothing is measured.
+inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
+// Any thread: nothing is known of p's turns.
+void forget_turns(processor* p) noexcept;
+// p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since
+// the last look.
+void note_turns(processor* p, const machine* m) noexcept;
+// The same, if there have been enough of them.
+inline void look_at_turns(processor* p, const machine* m) noexcept {
+    if (turns_matter() && (!has_short_turns(p) || turns_of(p) - p->turns_from >= turns_between_looks)) note_turns(p, m);
+}
+// p's owner, when a turn begins after it had nothing to run, or after another owner: what was before it is no turn.
+void begin_turns(processor* p) noexcept;
+// p's owner: g, which has begun a turn there, has marks (types.h): its wait is measured, what it readies is looked at.
+[[gnu::cold]] void note_marks(processor* p, goroutine* g) noexcept;
+// p's owner: self (null: none), which runs there, readies another. For how many of these its wait is to be measured; 0:
+// not this one's.
+std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
+// Any thread: a goroutine on p has been running for `ns`.
+inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
+    if (!turns_matter()) return;  // nothing would take it back
+    if (p->turn_ns < ns) p->turn_ns = ns;
+    p->looks_at_push = true;
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,35 @@
+// waits.h - how long goroutines that could run wait while a processor has nothing to run: W1 of wake.h, measured.
+//
+// Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it
+//            when it becomes runnable, and the machine that runs it notes the difference. Stamped are those that become
+//            runnable in a long turn (turns.h), those that plain threads, the poller and timers bring, and of those
+//            that become runnable in short turns one at each look; it counts for all of them since the last one.
+// Protocol   change of idle_and_spinning     settle: is the clock's state the word's? If not, CAS it, and look again.
+//            Each machine that changes the word settles afterwards, so the last one to change it sees the last state,
+//            and the clock is wrong for the time between only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "sched/machines/turns.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// After each change of idle_and_spinning that may have been the first or the last.
+void settle_free_clock_slow() noexcept;
+inline void settle_free_clock() noexcept {
+    if (turns_matter()) settle_free_clock_slow();
+}
+std::int64_t free_time_ns() noexcept;
+
+// g becomes runnable and stands for `weight` of them. Before it is published.
+inline void stamp(goroutine* g, std::uint64_t weight) noexcept {
+    if (!turns_matter()) return;
+    g->waits_since_ns = free_time_ns();
+    g->marks.set_stamped(weight);
+}
+// A stamped goroutine is about to run on p.
+void note_wait(processor* p, goroutine* g) noexcept;
+
+}  // namespace dunlin::sched

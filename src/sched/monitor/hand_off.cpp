@@ -1,0 +1,493 @@
+// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
+// libc's.
+//
+// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes
+//            while others wait.
+// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and
+//            in-place joins tell whether its machine has come to the scheduler since the last look. If so all is well.
+//            If not, it is stuck, and:
+//              in blocking()             taken at the second look if a goroutine waits, after 10 ms if none does (so
+//                                        that the monitor may sleep)
+//              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
+//              computing                 taken when it has computed 10 ms while a goroutine waits; lent as soon as it
+//                                        has had the processor for 0.2 ms if another has just been woken: by a timer
+//                                        that is due here, or from outside while all processors were stuck
+//            Taking is the handshake of machine.h: no signal, no help. The thread goes on as a stray.
+// Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
+//            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
+//            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
+// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What
+//            sleeps is looked at less and less often.
+// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to
+//            wake it again. So the processor is taken as ever, for an idle machine, and the thread computes on: the
+//            kernel sees to the two of them. The machine that finds nothing more to run gives the processor back
+//            (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
+//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the
+//            rest of its slice as one that was stopped early. So more goroutines than processors compute for 0.2 ms at
+//            most, and one that computes has half of the time at least: it has the processor for as long before it is
+//            lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
+//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the
+//            scheduler lock, under which alone `stray` is cleared. Is it clear, the thread has come to the runtime, or
+//            stands still in the handler, and has, or will be given, another processor. Is it set, and `borrower` is
+//            not this processor, it has lost another one since, perhaps to a call in which it sleeps. Else it computes,
+//            and the steps are those of give_back().
+// Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
+//            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time. slice_over =
+//            3 tells a processor that it is such a turn.
+#include "sched/monitor/hand_off.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/clock.h"
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/thread_maker.h"
+#include "sched/preempt/preempt.h"
+#include "sched/queues/global_queue.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t blocking_grace_ns = 20'000;
+constexpr std::int64_t asleep_grace_ns = 100'000;
+// Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
+constexpr std::int64_t longest_trust_ns = 7 * ms;
+constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
+constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
+constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
+constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
+constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
+
+machine* strays = nullptr;  // linked by notes.next
+
+void note_stray(machine* m) noexcept {
+    stray_notes& n = m->notes;
+    n.next_look_ns = 0;
+    n.wait_ns = shortest_look_ns;
+    n.since_ns = 0;
+    if (n.listed) return;
+    n.listed = true;
+    n.next = strays;
+    strays = m;
+}
+
+bool has_local_work(const processor* p) noexcept {
+    return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool timer_is_due(const processor* p, std::int64_t now) noexcept {
+    const std::int64_t deadline = the_scheduler.events->next_deadline(p);
+    return deadline != 0 && deadline <= now;
+}
+
+// ---- taking and handing on ------------------------------------------------------------------------------------------
+
+// p has no machine and is ours.
+void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
+    scheduler& s = the_scheduler;
+    const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size.load(std::memory_order_relaxed) != 0;
+    p->slice_over.store(0, std::memory_order_relaxed);
+    if (!s.stopping.load(std::memory_order_relaxed)) {
+        if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
+        if (const machine* m = resume_one_with(p, free_cpu)) {
+            if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);  // or the end of its turn would be the next round's
+            return;
+        }
+    }
+    s.lock.lock();
+    const bool stopping = s.stopping.load(std::memory_order_relaxed);
+    put_idle_processor(p, false);
+    if (!stopping && has_local_work(p)) drain_to_global(p);
+    s.lock.unlock();
+    // R2 and R3 of wake.h, by the monitor, which cannot search itself.
+    retire_barrier();
+    if (work_anywhere()) wake_if_idle();
+    if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
+}
+
+// True: there is a machine to hand p on to.
+bool can_hand_on(const outlook& o) noexcept {
+    const scheduler& s = the_scheduler;
+    if (spare_machines() < 2) want_spare_machine();
+    return s.idle_machine_count != 0 || o.preempted != 0;
+}
+
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the
+// same: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
+bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
+
+// `used_ns` of its slice are to be counted when its turn comes again.
+bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool lends = false) noexcept {
+    p->retake.lock();
+    const bool taken = p->owner.load(std::memory_order_relaxed) == m && take_locked(p, computes);
+    if (taken) {
+        m->slice_used_ns = used_ns;
+        m->borrower = lends ? p : nullptr;
+        m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
+        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: a thread that sees it
+        // (queue_preempted) sees that m->p is null.
+        m->stray.store(true, std::memory_order_release);
+    }
+    p->retake.unlock();
+    return taken;
+}
+
+// ---- one processor --------------------------------------------------------------------------------------------------
+
+// A sum that changes whenever the machine comes to the scheduler.
+std::uint64_t progress_of(const processor* p) noexcept {
+    return p->tick.load(std::memory_order_relaxed) + p->counts.switches.get() + p->counts.in_place_joins.get() + p->counts.parks.get();
+}
+
+// True: its goroutine was resumed in the midst of a computation, so it is known to be one that computes.
+bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t now) noexcept {
+    monitor_notes& n = p->notes;
+    if (n.owner != m) {
+        n.seen_in_call = false;
+        n.trusted_until_ns = 0;
+    }
+    n.owner = m;
+    n.progress = progress;
+    n.stuck_since_ns = now;
+    n.turn_began_ns = now;
+    n.slice_began_ns = now;
+    n.sampled = false;
+    n.spins = false;
+    if (m == nullptr) return false;
+    n.blocking_tick = m->blocking_tick;
+    if (m->resumed_ns == 0) return false;
+    n.turn_began_ns = m->resumed_ns;
+    n.slice_began_ns = m->resumed_ns - p->slice_used_ns;
+    n.sampled = true;
+    n.spins = m->spins != 0;
+    n.sampled_ns = m->resumed_ns;
+    n.sampled_cpu_ns = m->resumed_cpu_ns;
+    n.sampled_sleeps = m->resumed_sleeps;
+    p->slice_used_ns = 0;
+    m->resumed_ns = 0;
+    return true;
+}
+
+void sample(monitor_notes& n, const machine* m, std::int64_t now) noexcept {
+    n.sampled = true;
+    n.sampled_ns = now;
+    n.sampled_cpu_ns = platform::thread_cpu_ns(m->tid);
+    n.sampled_sleeps = platform::thread_sleeps(m->tid);
+}
+
+void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
+    monitor_notes& n = p->notes;
+    const std::uint32_t tick = m->blocking_tick;
+    if (tick != n.blocking_tick) {
+        n.blocking_tick = tick;
+        n.stuck_since_ns = o.now_ns;
+        n.slice_began_ns = o.now_ns;
+        if (o.somebody_waits) o.look_again_at(o.now_ns + blocking_grace_ns);
+        return;
+    }
+    const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
+    if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
+    if (o.somebody_waits && !can_hand_on_from_a_call(o)) {
+        if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
+        return;
+    }
+    const void* place = m->blocking_place;  // afterwards the thread may be in another call
+    if (!take(p, m, 0, false)) return;
+    the_scheduler.slow_place.store(place, std::memory_order_relaxed);
+    the_scheduler.hand_offs.from_blocking.add();
+    o.effect = true;
+    hand_on(p, o);
+}
+
+void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
+    const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
+    if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
+        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted();
+        return;
+    }
+    if (!o.somebody_waits && lasts < idle_grace_ns) return;
+    if (o.somebody_waits && !can_hand_on_from_a_call(o)) return;
+    if (!take(p, m, 0, false)) return;
+    the_scheduler.hand_offs.from_blocked.add();
+    o.effect = true;
+    p->notes.short_calls = 0;
+    note_stray(m);
+    hand_on(p, o);
+}
+
+void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    monitor_notes& n = p->notes;
+    if (!n.sampled) sample(n, m, o.now_ns);
+    const std::int64_t age = o.now_ns - n.slice_began_ns;
+    const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
+    const bool lends = urgent && !n.spins && age < slice_ns && s.idle_machine_count != 0;
+    const std::int64_t slice = n.spins ? spin_slice_ns : urgent ? short_slice_ns : slice_ns;
+    const std::int64_t due = lends ? std::max(n.turn_began_ns, n.sampled_ns) + lend_ns : n.slice_began_ns + slice;
+    if (o.now_ns < due) return o.look_again_at(due);
+    if (g->flags & goroutine::pinned) {
+        m->preempt_later.store(true, std::memory_order_relaxed);
+        return;
+    }
+    // Its own time, not that during which the kernel ran others.
+    const std::int64_t computed = platform::thread_cpu_ns(m->tid) - n.sampled_cpu_ns;
+    if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
+    if (!can_hand_on(o)) return;
+    int free_cpu = any_cpu;
+    const bool stoppable =
+        !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
+    const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
+    if (lends) m->resumed_sleeps = n.sampled_sleeps;
+    if (!take(p, m, early ? age : 0, true, lends)) return;
+    p->lender = lends ? m : nullptr;
+    s.hand_offs.from_hogs.add();
+    if (early) s.hand_offs.urgent.add();
+    o.effect = true;
+    note_stray(m);
+    if (lends || stoppable) {
+        m->notes.since_ns = n.sampled_ns;
+        m->notes.cpu_ns = n.sampled_cpu_ns;
+        m->notes.sleeps = n.sampled_sleeps;
+    }
+    if (lends) {
+        m->notes.next_look_ns = o.now_ns + lend_ns;
+        o.look_again_at(m->notes.next_look_ns);
+        o.on_loan = true;
+    } else if (stoppable) {
+        m->notes.next_look_ns = o.now_ns + ask_again_ns;
+        ask_to_stop(m);
+        wait_until_stopped(m);
+        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one
+        // of them may be old.
+        if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
+    }
+    hand_on(p, o, free_cpu);
+    if (o.urgent) {
+        o.urgent = false;
+        s.urgent.store(false, std::memory_order_relaxed);
+    }
+}
+
+// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones
+// when we look. One whose calls are short, though each is met, is looked at more rarely: under strace every call
+// sleeps, and each look is three more.
+void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noexcept {
+    if (std::exchange(n.seen_in_call, false)) {
+        n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
+        if (n.short_calls < 8) ++n.short_calls;
+    }
+    if (m == nullptr || !o.somebody_waits) return;
+    const goroutine* g = m->current.load(std::memory_order_acquire);
+    if (g == nullptr) return;
+    if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
+        o.look_again_at(o.now_ns + blocking_grace_ns);
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns && !platform::thread_is_running(m->tid)) {
+        n.seen_in_call = true;
+        o.look_again_at(o.now_ns + asleep_grace_ns);
+    }
+}
+
+void look_at(processor* p, outlook& o) noexcept {
+    machine* m = p->owner.load(std::memory_order_acquire);
+    const std::uint64_t progress = progress_of(p);
+    monitor_notes& n = p->notes;
+    if (m == nullptr || m != n.owner || progress != n.progress) {
+        if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(n, m, o);
+    }
+    const goroutine* g = m->current.load(std::memory_order_acquire);
+    if (g == nullptr) return;  // it searches
+    if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) return look_at_blocking(p, m, o);
+    if (!o.somebody_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;
+    if (!platform::thread_is_running(m->tid)) return look_at_sleeping(p, m, o);
+    if (!o.somebody_waits || preemption_mode == preemption::off) return;
+    o.stuck = true;
+    look_at_computing(p, m, g, o);
+}
+
+// ---- whose turn -----------------------------------------------------------------------------------------------------
+
+void tell_whose_turn(outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    if (o.preempted == 0) return;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    std::uint32_t running = 0, computing = 0;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+        ++running;
+        computing += p->notes.sampled && progress_of(p) == p->notes.progress;
+    }
+    const std::int64_t hogs = o.preempted + computing, others = o.runnable + running - computing;
+    const std::int64_t interval = std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
+    if (o.now_ns - s.preempted_since_ns < interval) return;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        // Only a processor that runs one goroutine after the other: not one that has not moved, and not one that was
+        // just given to a preempted goroutine.
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
+        const machine* m = p->owner.load(std::memory_order_acquire);
+        if (m == nullptr || m->resumed_ns != 0) continue;
+        p->slice_over.store(3, std::memory_order_relaxed);
+        o.effect = true;
+        return;
+    }
+}
+
+// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it
+// is one slice, and when that has lasted ten milliseconds the others in the queue have their turn (find_local).
+void look_at_slice(processor* p, outlook& o) noexcept {
+    monitor_notes& n = p->notes;
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    if (tick != n.tick) {
+        n.tick = tick;
+        n.tick_since_ns = o.now_ns;
+    } else if (o.now_ns - n.tick_since_ns >= slice_ns) {
+        if (p->slice_over.load(std::memory_order_relaxed) == 0) p->slice_over.store(1, std::memory_order_relaxed);
+        n.tick_since_ns = o.now_ns;
+        o.effect = true;
+    }
+}
+
+}  // namespace
+
+void look_at_processors(outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    bool due = false;
+    std::size_t runnable = s.global_size.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+        runnable += p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr);
+        due = due || timer_is_due(p, o.now_ns);
+    }
+    o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
+    o.preempted = s.preempted_size.load(std::memory_order_relaxed);
+    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    o.urgent = s.urgent.load(std::memory_order_relaxed);
+    tell_whose_turn(o);
+    bool all_stuck = true;
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) {
+            p->notes.owner = nullptr;
+            p->notes.tick_since_ns = o.now_ns;
+            continue;
+        }
+        look_at_slice(p, o);
+        look_at(p, o);
+        // Not one that has been resumed in the midst of a computation: it is as stuck as it was.
+        if (p->notes.slice_began_ns == o.now_ns) all_stuck = false;
+    }
+    all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    o.only_hogs = all_stuck && o.preempted != 0 && runnable == 0 && !due && !s.events->anybody_waits();
+    if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);
+    if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
+}
+
+// ---- strays ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Gives m an idle processor. False: there is none, or other goroutines want it.
+bool give_back(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) && !s.stopping.load(std::memory_order_relaxed) &&
+                     s.global.size() == 0;
+    processor* p = may ? take_idle_processor(m->last_p) : nullptr;
+    if (p != nullptr) {
+        m->stray.store(false, std::memory_order_relaxed);
+        give(p, m);  // last_p before p: enter_slow() compares them (machine.h, S3)
+        s.hand_offs.given_back.add();
+    }
+    s.lock.unlock();
+    return p != nullptr;
+}
+
+// Looks again later and later, up to a limit.
+void look_later(stray_notes& n, std::int64_t now, std::int64_t longest) noexcept {
+    n.next_look_ns = now + n.wait_ns;
+    n.wait_ns = std::min(2 * n.wait_ns, longest);
+}
+
+void look_at_stray(machine* m, outlook& o) noexcept {
+    stray_notes& n = m->notes;
+    if (o.now_ns < n.next_look_ns) return;
+    const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
+    const std::int64_t computed = cpu - n.cpu_ns;
+    const bool first = n.since_ns == 0;
+    if (!first && computed < (o.now_ns - n.since_ns) / 20) {  // it sleeps
+        n.cpu_ns = cpu;
+        n.since_ns = o.now_ns;
+        n.sleeps = 0;
+        return look_later(n, o.now_ns, longest_asleep_wait_ns);
+    }
+    if (!first && idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_relaxed)) != 0 && give_back(m)) {
+        o.effect = true;
+        return;
+    }
+    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
+    if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
+        ask_to_stop(m);
+        if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
+        n.next_look_ns = o.now_ns + ask_again_ns;
+        return o.look_again_at(n.next_look_ns);
+    }
+    n.cpu_ns = cpu;
+    n.since_ns = o.now_ns;
+    n.sleeps = sleeps;
+    n.wait_ns = 2 * shortest_look_ns;
+    look_later(n, o.now_ns, longest_stop_wait_ns);
+}
+
+std::int64_t stopping_since_ns = 0;
+
+// The thread that has stopped the world may wait for a lock of a goroutine that stands still.
+void look_at_stopped_world(std::int64_t now) noexcept {
+    if (!the_scheduler.stopping.load(std::memory_order_relaxed)) {
+        stopping_since_ns = 0;
+    } else if (stopping_since_ns == 0) {
+        stopping_since_ns = now;
+    } else if (now - stopping_since_ns >= runtime_patience_ns / 2) {
+        thaw_preempted();
+    }
+}
+
+}  // namespace
+
+void look_at_strays(outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    look_at_stopped_world(o.now_ns);
+    o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
+    if (stopping_since_ns != 0) o.only_hogs = false;
+    if (s.strays_unlisted.load(std::memory_order_relaxed) && s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
+        for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+            if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);
+        }
+    }
+    for (machine** link = &strays; *link != nullptr;) {
+        machine* m = *link;
+        if (m->stray.load(std::memory_order_relaxed)) {
+            look_at_stray(m, o);
+            if (m->notes.wait_ns <= longest_stop_wait_ns) {
+                o.stuck = true;
+                o.only_hogs = false;
+            }
+            link = &m->notes.next;
+        } else {
+            *link = m->notes.next;
+            m->notes.listed = false;
+        }
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,463 @@
+// monitor.cpp - what must be done on time although every processor may be busy with one goroutine.
+//
+// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll or send a
+//            machine if none does, take processors from threads that block or compute and hand them on (hand_off.h),
+//            pay the wakes that were left to it (wake.h), let starved goroutines try again, give back the memory of
+//            stacks and the threads that were not used, ask for the trace, for dumps and for a look at goroutines that
+//            have waited long for a mutex (report_kind). Then sleep until something is due: a timer of a busy
+//            processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms while a
+//            goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50
+//            rounds without effect, at most 10 ms. A thread that brings work from outside while all processors are
+//            stuck ends that sleep (call_monitor).
+//            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md);
+//            1 ms costs 3 %, 10 ms 0.6 %.
+// Give back  A part at a time, because no goroutine is preempted meanwhile, and more in the next round: 100,000 stacks
+//            take 0.2 s of system calls.
+// Sleep      When all processors have been idle for 10 rounds it sleeps until one is taken, or it is time to give
+//            something back: 0 % CPU in an idle process, and the memory of its last peak goes back a second or two
+//            later, 64,000 stacks a second.
+//              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
+//            One of them sees the other. The same with lost_late, by the thread that loses a goroutine whose run() has
+//            returned.
+#include "sched/monitor/monitor.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/deadlock.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/hand_off.h"
+#include "sched/monitor/thread_maker.h"
+#include "sched/preempt/freeze.h"
+#include "sched/preempt/frozen.h"
+
+namespace dunlin::inline v0_1::sched {
+
+platform::atomic<std::uint32_t> monitor_asleep{0};
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t shortest_ns = 1 * ms;
+constexpr std::int64_t longest_ns = monitor_sleeps_at_most_ns;
+constexpr std::int64_t hogs_only_ns = 3 * ms;
+constexpr unsigned rounds_before_doubling = 50;
+constexpr unsigned idle_rounds_before_sleep = 10;
+constexpr std::int64_t poll_after_ns = 10 * ms;
+constexpr std::int64_t deadlock_again_ns = 250 * ms;  // 20 us of reading /proc: 0.01 % of a CPU
+constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
+constexpr std::int64_t end_threads_after_ns = 1000 * ms;
+constexpr std::uint32_t spare_threads = 4;
+constexpr std::int64_t trim_every_ns = 1000 * ms;
+constexpr std::int64_t longest_leftover_wait_ns = 500 * ms;
+constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: no goroutine is preempted meanwhile
+constexpr unsigned threads_at_once = 128;   // each a wake-up
+constexpr std::int64_t long_wait_ns = 1000 * ms;
+constexpr std::int64_t longest_report_pause_ns = 8000 * ms;
+
+platform::atomic<unsigned> threads{0};
+platform::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
+platform::atomic<bool> in_poller{false};        // it sleeps in the poller instead
+platform::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
+platform::atomic<std::int64_t> trace_period_ns{0};
+platform::atomic<void (*)()> reporter{nullptr};
+platform::atomic<bool> dump_called_for{false};     // by a signal handler
+platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
+
+// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for
+// which it stops the world. So it is asked less and less often about those that go on waiting.
+struct long_waits {
+    static constexpr std::size_t remembered = 64;
+    const goroutine* seen[remembered] = {};  // in the last look, never followed
+    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
+    std::int64_t last_ns = 0;
+    std::uint32_t ticks = 0;                 // of all processors, at the last look
+    std::int64_t report_not_before_ns = 0;
+    std::int64_t pause_ns = 0;
+};
+
+// What was not needed for a second is given back, a part of it at a time.
+struct upkeep {
+    std::int64_t next_trim_ns = 0;
+    std::int64_t next_thread_end_ns = 0;  // 0: there are no more threads than shall stay
+    bool trimming = false;
+    std::int64_t next_leftover_ns = 0;    // of a run() that has returned; 0: there are none
+    std::int64_t leftover_wait_ns = 0;
+    long_waits waits;
+
+    // 0: there is nothing left to do.
+    std::int64_t next_ns() const noexcept {
+        std::int64_t next = earlier(earlier(next_thread_end_ns, next_leftover_ns), waits.next_ns);
+        if (trimming || stack::stacks.anything_warm()) next = earlier(next, next_trim_ns);
+        return next;
+    }
+    // Of two times, 0 meaning never.
+    static constexpr std::int64_t earlier(std::int64_t a, std::int64_t b) noexcept { return a == 0 || (b != 0 && b < a) ? b : a; }
+};
+
+struct rounds {
+    std::int64_t period_ns = shortest_ns;
+    unsigned without_effect = 0;
+    unsigned idle = 0;
+    unsigned rounds_without_owing = rounds_of_attention;
+    std::uint64_t polls = 0;  // so many there had been in the last round
+    std::int64_t polled_ns = 0;  // when that last changed, or that of the monitor's last poll that need not be followed by another
+    std::uint32_t ticks = 0;     // of all processors, when that was looked at
+    std::int64_t next_trace_ns = 0;
+    upkeep keep;
+};
+
+bool all_idle() noexcept {
+    const scheduler& s = the_scheduler;
+    return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) >= s.max_procs.load(std::memory_order_relaxed);
+}
+
+// Returns the earliest deadline that is still to come, or the longest sleep.
+std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
+    const scheduler& s = the_scheduler;
+    std::int64_t wake_at = now + longest_ns;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running) continue;
+        const std::int64_t deadline = s.events->next_deadline(p);
+        if (deadline == 0) continue;
+        if (deadline <= now) {
+            p->events_due.store(true, std::memory_order_relaxed);
+            r.without_effect = 0;
+            r.period_ns = shortest_ns;
+        } else if (deadline < wake_at) {
+            wake_at = deadline;
+        }
+    }
+    return wake_at;
+}
+
+std::uint32_t ticks_of_all() noexcept {
+    const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+    std::uint32_t ticks = 0;
+    for (std::uint32_t i = 0; i < made; ++i) ticks += the_scheduler.processor_at(i)->tick.load(std::memory_order_relaxed);
+    return ticks;
+}
+
+bool ticks_go_on(rounds& r) noexcept {
+    const std::uint32_t ticks = ticks_of_all();
+    return std::exchange(r.ticks, ticks) != ticks;
+}
+
+// With every processor busy no machine polls. With an idle one it can still be that no machine sleeps in the poller.
+// The idle machine sleeps elsewhere if it went to sleep before there was a waiter. And the machine that slept in the
+// poller has left with something in hand (find_work.cpp), which may keep it busy.
+void look_at_poller(rounds& r, outlook& o) noexcept {
+    scheduler& s = the_scheduler;
+    if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
+    const bool somebody_idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0;
+    const std::int64_t deadline = somebody_idle ? earliest_deadline() : 0;
+    if (deadline != 0 && deadline <= o.now_ns) return wake_if_idle();
+    if (deadline != 0) o.look_again_at(deadline);
+    if (!s.events->anybody_waits()) return;
+    const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
+    if (std::exchange(r.polls, polls) != polls) {
+        r.polled_ns = o.now_ns;
+        return;
+    }
+    if (somebody_idle) return wake_if_idle();
+    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in
+    // each round, and so do chains of goroutines that ready each other or run each other in place, whose tick stands
+    // still.
+    const bool by_themselves = ticks_go_on(r);
+    const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
+    if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
+    // The monitor alone readies goroutines without being counted as awake: check_for_deadlock() looks at this after it
+    // has found no machine awake.
+    s.monitor_delivers.store(true, std::memory_order_seq_cst);
+    const unsigned delivered = s.events->poll();
+    s.monitor_delivers.store(false, std::memory_order_seq_cst);
+    r.polls = s.polls.load(std::memory_order_relaxed);  // ours is none of theirs
+    if (delivered == 0 || by_themselves) r.polled_ns = o.now_ns;
+    if (delivered == 0 || (by_themselves && !all_stuck)) return;
+    r.without_effect = 0;
+    r.period_ns = shortest_ns;
+    // They were woken from outside (hand_off.cpp): a goroutine that has computed for a millisecond makes room.
+    if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
+}
+
+// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from
+// a queue, the processor does not get around to them.
+void pay_owed_wakes(rounds& r) noexcept {
+    scheduler& s = the_scheduler;
+    const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
+    r.rounds_without_owing = owed ? 0 : r.rounds_without_owing + 1;
+    const bool attentive = r.rounds_without_owing < rounds_of_attention;
+    if (s.monitor_attentive.load(std::memory_order_relaxed) != attentive) s.monitor_attentive.store(attentive, std::memory_order_relaxed);
+    if (!attentive) return;
+    r.period_ns = shortest_ns;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = s.processor_at(i);
+        const std::uint32_t count = p->run_next_count.load(std::memory_order_relaxed);
+        const std::uint64_t takings = p->queue.takings();
+        const bool slot_stands = count == p->notes.run_next && p->run_next.load(std::memory_order_relaxed) != nullptr;
+        const bool queue_stands = takings == p->notes.takings && p->queue.size() != 0;
+        if (slot_stands || queue_stands) {
+            note_long_turn(p, longest_turn_ns);
+            if (const machine* m = p->owner.load(std::memory_order_acquire)) {
+                if (goroutine* g = m->current.load(std::memory_order_acquire)) g->marks.raise_lingers(most_lingers);
+            }
+            wake_if_idle();
+        }
+        p->notes.run_next = count;
+        p->notes.takings = takings;
+    }
+}
+
+void trim_stacks(upkeep& k, outlook& o) noexcept {
+    if (o.now_ns < k.next_trim_ns) return;
+    if (!k.trimming) {
+        stack::stacks.note_idle();
+        k.trimming = k.next_trim_ns != 0;
+    }
+    if (k.trimming) k.trimming = stack::stacks.trim_idle(stacks_at_once) == stacks_at_once;
+    k.next_trim_ns = o.now_ns + (k.trimming ? shortest_ns : trim_every_ns);
+    if (k.trimming) o.look_again_at(k.next_trim_ns);
+}
+
+// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to
+// stop. While all processors are idle that is looked after less and less often.
+void look_at_leftovers(upkeep& k, outlook& o) noexcept {
+    k.next_leftover_ns = look_at_frozen(o.now_ns);
+    if (!freeze_again()) {
+        k.leftover_wait_ns = 0;
+        return;
+    }
+    k.leftover_wait_ns = std::clamp(2 * k.leftover_wait_ns, shortest_ns, longest_leftover_wait_ns);
+    k.next_leftover_ns = upkeep::earlier(k.next_leftover_ns, o.now_ns + k.leftover_wait_ns);
+}
+
+void want_report(report_kind what) noexcept {
+    auto* print = reporter.load(std::memory_order_acquire);
+    if (print == nullptr) return;
+    reports_wanted.fetch_or(what, std::memory_order_relaxed);  // want_printed() releases it
+    want_printed(print);
+}
+
+void trace(rounds& r, std::int64_t now) noexcept {
+    const std::int64_t period = trace_period_ns.load(std::memory_order_relaxed);
+    if (period == 0 || now < r.next_trace_ns) return;
+    r.next_trace_ns = now + period;
+    want_report(report_trace);
+}
+
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and
+// then, if no goroutine waits, none.
+void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
+    const std::uint32_t ticks = ticks_of_all();
+    if (w.next_ns == 0) {
+        if (ticks != w.ticks) w.next_ns = std::max(now, w.last_ns + long_wait_ns);
+        return;
+    }
+    if (now < w.next_ns) return;
+    const bool executed = std::exchange(w.ticks, ticks) != ticks;
+    const goroutine* found[long_waits::remembered] = {};
+    std::size_t count = 0;
+    bool again = false;
+    for_each_descriptor([&](const goroutine& g) {
+        if (g.reason.load(std::memory_order_relaxed) != wait_reason::mutex_lock || count == long_waits::remembered) return;
+        if (g.state.load(std::memory_order_relaxed) != goroutine_state::waiting) return;
+        again = again || std::find(std::begin(w.seen), std::end(w.seen), &g) != std::end(w.seen);
+        found[count++] = &g;
+    });
+    std::copy(std::begin(found), std::end(found), w.seen);
+    w.last_ns = now;
+    w.next_ns = count != 0 || executed ? now + std::max(long_wait_ns, w.pause_ns) : 0;
+    if (!again) {
+        w.pause_ns = 0;
+    } else if (now >= w.report_not_before_ns) {
+        w.pause_ns = std::clamp(2 * w.pause_ns, long_wait_ns, longest_report_pause_ns);
+        w.report_not_before_ns = now + w.pause_ns;
+        want_report(report_long_waits);
+    }
+}
+
+// True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
+bool look_for_deadlock() noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    if (s.deadlock_suspected) check_for_deadlock();
+    const bool suspected = s.deadlock_suspected;
+    s.lock.unlock();
+    return suspected;
+}
+
+// Or until `deadline_ns` (0: none). True: a processor is busy.
+bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
+    the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
+    monitor_asleep.store(1, std::memory_order_seq_cst);
+    bool in_time = true;
+    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && !dump_called_for.load(std::memory_order_seq_cst) && !spare_is_owed() &&
+           monitor_asleep.load(std::memory_order_seq_cst) != 0) {
+        std::int64_t until = deadline_ns;
+        if (look_for_deadlock()) {
+            const std::int64_t again = platform::now_ns() + deadlock_again_ns;
+            until = until != 0 ? std::min(until, again) : again;
+        }
+        platform::futex_wait_until(monitor_asleep, 1, until);
+        in_time = deadline_ns == 0 || platform::now_ns() < deadline_ns;
+    }
+    monitor_asleep.store(0, std::memory_order_seq_cst);
+    return in_time;
+}
+
+// Half of them at a time; a few stay.
+void end_spare_threads(upkeep& k, std::int64_t now) noexcept {
+    const std::uint32_t idle = the_scheduler.idle_machine_count;
+    const std::uint32_t stay = the_scheduler.max_procs.load(std::memory_order_relaxed) + spare_threads;
+    if (idle <= stay) {
+        k.next_thread_end_ns = 0;
+    } else if (k.next_thread_end_ns == 0) {
+        k.next_thread_end_ns = now + end_threads_after_ns;
+    } else if (now >= k.next_thread_end_ns) {
+        end_idle_machines(std::min((idle - stay + 1) / 2, threads_at_once));
+        k.next_thread_end_ns = now + end_threads_after_ns / 10;
+    }
+}
+
+// When to look again.
+std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) noexcept {
+    if (o.effect || o.stuck) {
+        r.without_effect = 0;
+        r.period_ns = shortest_ns;
+    } else if (++r.without_effect % rounds_before_doubling == 0 && r.period_ns < longest_ns) {
+        r.period_ns *= 2;
+    }
+    const std::int64_t now = platform::now_ns();
+    // Among hogs there is no hurry: the ends of their slices, timers, and work from outside end this sleep by
+    // themselves.
+    const bool in_no_hurry = o.only_hogs && !the_scheduler.monitor_attentive.load(std::memory_order_relaxed);
+    std::int64_t wake_at = now + (in_no_hurry ? hogs_only_ns : r.period_ns);
+    // A processor that is stuck does not look at its timers.
+    const std::int64_t timer_from = the_scheduler.all_stuck.load(std::memory_order_relaxed) ? o.now_ns : now + shortest_ns;
+    if (next_timer > timer_from && next_timer < wake_at) wake_at = next_timer;
+    if (o.look_again_ns != 0 && o.look_again_ns < wake_at) wake_at = o.look_again_ns;
+    return wake_at;
+}
+
+// No thread could be had for the machine that was to sleep until the earliest deadline.
+bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
+
+// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes
+// ready ends it. False: the poller has another sleeper. As with monitor_asleep: the monitor says that it is there and
+// looks at the word; hurry_monitor() changes the word and looks where it is.
+bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
+    scheduler& s = the_scheduler;
+    std::uint32_t unclaimed = 0;
+    if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
+    s.poll_until_ns.store(until, std::memory_order_seq_cst);
+    s.monitor_delivers.store(true, std::memory_order_seq_cst);
+    in_poller.store(true, std::memory_order_seq_cst);
+    event_batch found;
+    if (call_word.load(std::memory_order_seq_cst) == calls) s.events->wait(until, found);
+    in_poller.store(false, std::memory_order_relaxed);
+    s.poller_claimed.store(0, std::memory_order_seq_cst);
+    if (found.count != 0 && s.events->deliver(found) != 0 && s.all_stuck.load(std::memory_order_relaxed)) s.urgent.store(true, std::memory_order_relaxed);
+    s.monitor_delivers.store(false, std::memory_order_seq_cst);
+    return true;
+}
+
+void one_round(rounds& r) noexcept {
+    scheduler& s = the_scheduler;
+    outlook o;
+    o.now_ns = platform::now_ns();
+    s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
+    const std::uint32_t calls = call_word.load(std::memory_order_acquire);
+    const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
+    look_at_poller(r, o);
+    look_at_processors(o);
+    look_at_strays(o);
+    pay_owed_wakes(r);
+    feed_starved();
+    look_at_leftovers(r.keep, o);
+    if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) want_lost_forgotten();
+    trim_stacks(r.keep, o);
+    end_spare_threads(r.keep, o.now_ns);
+    if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
+    trace(r, o.now_ns);
+    if (dump_called_for.load(std::memory_order_relaxed) && dump_called_for.exchange(false, std::memory_order_acquire)) want_report(report_dump);
+    look_for_long_waits(r.keep.waits, o.now_ns);
+    r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
+    if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
+        if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // else it is time to give something back
+        return;
+    }
+    const std::int64_t until = end_of_sleep(r, o, next_timer);
+    const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) && !o.on_loan && s.events->anybody_waits();
+    if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(call_word, calls, until);
+}
+
+void monitor_main(void*) {
+    platform::act_as_rescuer();
+    platform::use_exact_timers();
+    platform::use_short_turns();
+    rounds r;
+    for (;;) one_round(r);
+}
+
+constexpr platform::thread_kind monitor_thread{monitor_main, "dunlin-monitor"};
+
+}  // namespace
+
+bool start_monitor() noexcept {
+    if (threads.exchange(1) != 0) return true;
+    if (platform::start_thread<monitor_thread>(nullptr) == 0) return true;
+    threads.store(0);
+    return false;
+}
+
+unsigned monitor_threads() noexcept { return threads.load(std::memory_order_relaxed); }
+
+void wake_monitor() noexcept {
+    monitor_asleep.store(0, std::memory_order_seq_cst);
+    platform::futex_wake(monitor_asleep);
+}
+
+// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
+// round, or the word has changed when it wants to sleep, and it does not.
+void call_monitor() noexcept {
+    the_scheduler.urgent.store(true, std::memory_order_release);
+    hurry_monitor();
+}
+
+void hurry_monitor() noexcept {
+    call_word.fetch_add(1, std::memory_order_seq_cst);
+    platform::futex_wake(call_word);
+    if (in_poller.load(std::memory_order_seq_cst)) the_scheduler.events->interrupt();
+}
+
+void call_monitor_for_lost() noexcept {
+    lost_late.store(true, std::memory_order_seq_cst);
+    wake_monitor_if_asleep();
+}
+
+void set_reporter(void (*print)()) noexcept { reporter.store(print, std::memory_order_release); }
+
+std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::memory_order_relaxed); }
+
+void set_trace_period(std::int64_t period_ms) noexcept { trace_period_ns.store(period_ms * ms, std::memory_order_relaxed); }
+
+// As call_monitor_for_lost(): it sees the flag before it sleeps, or is woken. A busy one looks in its next round, 10 ms
+// later at most.
+void call_monitor_to_dump() noexcept {
+    dump_called_for.store(true, std::memory_order_seq_cst);
+    wake_monitor_if_asleep();
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,194 @@
+#include "sched/monitor/thread_maker.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <algorithm>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/text.h"
+#include "platform/thread.h"
+#include "sched/data/event_source.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/monitor.h"
+#include "sched/preempt/frozen.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+constexpr std::uint32_t enough_spares = 2;
+constexpr std::uint32_t most_at_once = 16;
+constexpr std::int64_t pause_after_failure_ns = 100'000'000;
+
+enum wish : std::uint32_t {
+    a_thread = 1,        // at least one
+    lost_forgotten = 2,  // event_source::forget_lost()
+    printed = 4,         // maker::print
+    owner_let_go = 8,    // let_owner_go()
+};
+
+struct maker {
+    platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the word that the maker sleeps on
+    platform::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
+    platform::atomic<void (*)()> print{nullptr};
+    platform::atomic<unsigned> threads{0};
+};
+maker the_maker;
+
+// How many goroutines wait for a thread, or for their turn; a hint.
+std::size_t waiting_goroutines() noexcept {
+    const scheduler& s = the_scheduler;
+    std::size_t waiting = s.global_size.load(std::memory_order_relaxed);
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) waiting += s.processor_at(i)->queue.size();
+    return waiting;
+}
+
+// One machine for the requester, and more where many goroutines wait: at most as many again as there are, while each of
+// them would find a goroutine. False: there is no thread for the requester.
+bool make_enough() noexcept {
+    if (!make_spare_machine()) return false;
+    const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
+    if (have + most_at_once >= max_machines) return true;
+    for (std::uint32_t more = std::min(have, most_at_once); more != 0 && spare_machines() < waiting_goroutines(); --more) {
+        if (!make_spare_machine(false)) break;
+    }
+    return true;
+}
+
+// After failures for a second in which nothing was executed anywhere although goroutines wait: says, once, what holds
+// the threads.
+class standstill {
+public:
+    void look(std::int64_t now_ns) noexcept {
+        const std::uint64_t executed = switches();
+        if (executed != executed_ || waiting_goroutines() == 0) {
+            executed_ = executed;
+            since_ns_ = now_ns;
+        } else if (!reported_ && now_ns - since_ns_ >= patience_ns) {
+            reported_ = true;
+            report();
+        }
+    }
+
+private:
+    static constexpr std::int64_t patience_ns = 1'000'000'000;
+
+    static std::uint64_t switches() noexcept {
+        const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+        std::uint64_t sum = 0;
+        for (std::uint32_t i = 0; i < made; ++i) sum += the_scheduler.processor_at(i)->counts.switches.get();
+        return sum;
+    }
+
+    static void report() noexcept {
+        unsigned wired = 0, compute = 0, in_calls = 0;
+        for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+            if (m->ended) continue;
+            if (m->locked_g != nullptr) {
+                ++wired;
+            } else if (m->current.load(std::memory_order_relaxed) != nullptr) {
+                (platform::thread_is_running(m->tid) ? compute : in_calls) += 1;
+            }
+        }
+        platform::text_writer out(2);
+        out << "dunlin: nothing is executed any more: " << static_cast<std::uint64_t>(waiting_goroutines()) << " goroutines wait for a thread. Of the threads "
+            << compute << " are held by goroutines that compute and never call the runtime, " << in_calls
+            << " by calls that block or by goroutines that were preempted, " << wired << " by lock_os_thread() (each keeps its thread: allow more)\n";
+    }
+
+    std::uint64_t executed_ = 0;
+    std::int64_t since_ns_ = 0;
+    bool reported_ = false;
+};
+
+void maker_main(void*) {
+    maker& k = the_maker;
+    platform::use_short_turns();  // those that it makes have them too
+    standstill stands;
+    for (;;) {
+        // It may go on for seconds, and threads are wanted meanwhile.
+        for (bool looks = owner_goes_on(); k.wanted.load(std::memory_order_acquire) == 0; looks = owner_goes_on()) {
+            if (looks) {
+                platform::futex_wait_until(k.wanted, 0, platform::now_ns() + 1'000'000);
+            } else {
+                platform::futex_wait(k.wanted, 0);
+            }
+        }
+        // Before the machine is made: a later requester may put its processor aside after the new machine has looked.
+        // Acquires what each request released, of those too that found an earlier one; and seq_cst: before the counts
+        // below are read.
+        const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
+        if (wishes & lost_forgotten) the_scheduler.events->forget_lost();
+        if (wishes & printed) k.print.load(std::memory_order_relaxed)();
+        if (wishes & owner_let_go) let_owner_go();
+        if (!(wishes & a_thread)) continue;
+        if (the_scheduler.idle_machine_count >= enough_spares) {
+            // Some have become idle meanwhile. One of them may have looked for work before that was there.
+            submit_barrier();
+            if (work_anywhere()) wake_if_idle();
+            continue;
+        }
+        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait
+        // it wakes the next (F2 of wake.h).
+        const std::size_t waiting = waiting_goroutines();
+        if (waiting != 0 && spare_machines() >= waiting && the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) continue;
+        if (make_enough()) continue;
+        stands.look(platform::now_ns());
+        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it
+        // is woken.
+        k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
+        wake_monitor_if_asleep();
+    }
+}
+
+// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
+// that one released.
+void ask(wish w) noexcept {
+    maker& k = the_maker;
+    if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);
+}
+
+constexpr platform::thread_kind maker_thread{maker_main, "dunlin-maker"};
+
+}  // namespace
+
+bool start_thread_maker() noexcept {
+    if (the_maker.threads.exchange(1) != 0) return true;
+    if (platform::start_thread<maker_thread>(nullptr) == 0) return true;
+    the_maker.threads.store(0);
+    return false;
+}
+
+void want_spare_machine() noexcept {
+    maker& k = the_maker;
+    const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(not_before != 0) && platform::now_ns() < not_before) return;
+    ask(a_thread);
+}
+
+void want_lost_forgotten() noexcept { ask(lost_forgotten); }
+
+void want_owner_let_go() noexcept { ask(owner_let_go); }
+
+void want_printed(void (*print)()) noexcept {
+    the_maker.print.store(print, std::memory_order_relaxed);  // released by ask()
+    ask(printed);
+}
+
+bool spare_is_owed() noexcept { return the_maker.not_before_ns.load(std::memory_order_seq_cst) != 0; }
+
+bool spare_is_overdue(std::int64_t now_ns) noexcept {
+    maker& k = the_maker;
+    const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
+    if (not_before == 0 || now_ns < not_before) return false;
+    k.not_before_ns.store(0, std::memory_order_relaxed);
+    return true;
+}
+
+unsigned thread_maker_threads() noexcept { return the_maker.threads.load(std::memory_order_relaxed); }
+
+}  // namespace dunlin::sched

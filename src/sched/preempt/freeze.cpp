@@ -1,0 +1,171 @@
+// freeze.cpp - see freeze.h.
+//
+// Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes
+//            would use them. Its thread must stand still, but not where it holds a lock that the exiting thread wants:
+//            malloc's, stdio's, the loader's.
+// Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
+//            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
+//            Where it may stop (safe_place.h) it never returns, mostly (frozen.h). Elsewhere it returns, and the thread
+//            is asked again a millisecond later.
+//            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the
+//            monitor goes on asking after run() has returned, and catches it when it comes out. One that is in
+//            on_thread_stack() gets none: it may hold any lock of this library, as a plain thread may, and goes on
+//            (thread_stack.h).
+// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be
+//            longer before a thread runs at all, and only when it runs can it stop, or be where it must not. One that
+//            has had both without stopping is left to the monitor.
+// Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a sanitizer's
+//            handler, or a crash reporter's, holds locks that the exit of the process wants, and what it writes is the
+//            only word of why the program died. The end of run() waits for it, as for a report of our own (crash.h):
+//            ten seconds at most, asleep or not, from when a signal has found it there.
+// Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
+//            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
+//            frozen at all.
+#include "sched/preempt/freeze.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <csignal>
+#include <utility>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/data/current.h"
+#include "sched/goroutines/thread_stack.h"
+#include "sched/monitor/monitor.h"
+#include "sched/preempt/frozen.h"
+#include "sched/preempt/preempt.h"
+#include "sched/preempt/safe_place.h"
+#include "sched/preempt/sample.h"
+#include "stack/sanitizer.h"
+#include "stack/signal_frame.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+constexpr std::int64_t ask_again_ns = 200'000;
+constexpr std::int64_t grace_ns = 1'000'000;
+// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and
+// tells of every access after the exit.
+constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
+constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
+constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
+constexpr std::int64_t settled_ns = 2'000'000;
+constexpr std::int64_t handler_patience_ns = 10'000'000'000;
+
+struct sigaction previous;
+platform::atomic<std::uint32_t> never{0};
+
+void pass_on(int signal, siginfo_t* info, void* context) noexcept {
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(signal, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(signal);
+    }
+}
+
+void on_signal(int signal, siginfo_t* info, void* context) {
+    machine* m = current_machine();
+    const bool sampled = m != nullptr && sample_if_asked(m, info, context);
+    if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
+        if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
+        return;
+    }
+    // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
+    if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
+    if (m->lent.load(std::memory_order_relaxed)) return;  // it is about to begin what is called on its thread's stack, or has just ended it
+    const bool in_handler = stack::interrupts_a_handler(context);
+    m->in_handler.store(in_handler, std::memory_order_relaxed);
+    if (in_handler) return;
+    if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
+    freeze_here(m);
+}
+
+template <class F>
+void for_each_asked(F f) noexcept {
+    for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (!m->freeze_asked.load(std::memory_order_acquire) || !m->condemned.load(std::memory_order_acquire)) continue;
+        if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) f(m);
+    }
+}
+
+void ask(machine* m) noexcept {
+    const std::int64_t now = platform::now_ns();
+    m->asked_ns = now;
+    if (!platform::thread_is_running(m->tid)) {
+        if (m->asleep_since_ns == 0) m->asleep_since_ns = now;
+        return;
+    }
+    m->asleep_since_ns = 0;
+    platform::send_signal(m->tid, preemption_signal);
+}
+
+// It will stop soon, as far as is known. Not if it has been asleep in the kernel for a while; a moment's sleep (a
+// contended lock, a page fault) does not count: it comes out and runs.
+bool may_stop_soon(const machine* m, bool patient) noexcept {
+    if (m->asleep_since_ns != 0) return platform::now_ns() - m->asleep_since_ns < settled_ns;
+    return patient || platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < chance_ns;
+}
+
+}  // namespace
+
+void install_freeze_handler() noexcept {
+    static bool installed = false;  // the start may have failed after that, for want of a thread: our own handler is not the previous one
+    if (std::exchange(installed, true)) return;
+    note_unsafe_places();
+    struct sigaction ours {};
+    ours.sa_sigaction = on_signal;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigfillset(&ours.sa_mask);
+    sigaction(preemption_signal, &ours, &previous);
+}
+
+void stop_condemned_machines() noexcept {
+    const machine* self = own_machine();
+    const auto condemned = [self](const machine* m) { return m != self && m->condemned.load(std::memory_order_acquire); };
+    const std::int64_t grace = platform::now_ns() + grace_ns;
+    for (bool any = true; any && platform::now_ns() < grace;) {
+        any = false;
+        for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+            // Those that an earlier end of a run() has asked in vain are not waited for again.
+            if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
+            if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) any = true;
+        }
+        if (any) platform::futex_wait_until(never, 0, platform::now_ns() + grace_ns / 50);
+    }
+    for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
+        m->asleep_since_ns = 0;  // both left from another goroutine of its
+        m->in_handler.store(false, std::memory_order_relaxed);
+        m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);
+        m->freeze_asked.store(true, std::memory_order_release);
+    }
+    const std::int64_t begin = platform::now_ns();
+    for (bool waiting = true; waiting;) {
+        const std::int64_t waited_ns = platform::now_ns() - begin;
+        waiting = false;
+        for_each_asked([&](machine* m) {
+            if (platform::now_ns() - m->asked_ns >= ask_again_ns) ask(m);
+            if (m->in_handler.load(std::memory_order_relaxed)) {
+                waiting = waiting || waited_ns < handler_patience_ns;
+            } else if (waited_ns < longest_ns && may_stop_soon(m, waited_ns < patience_ns)) {
+                waiting = true;
+            }
+        });
+        if (waiting) platform::futex_wait_until(never, 0, platform::now_ns() + ask_again_ns / 4);
+    }
+}
+
+bool freeze_again() noexcept {
+    bool any = false;
+    for_each_asked([&](machine* m) {
+        ask(m);
+        any = true;
+    });
+    return any;
+}
+
+}  // namespace dunlin::sched

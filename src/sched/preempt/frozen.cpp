@@ -1,0 +1,275 @@
+#include "sched/preempt/frozen.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <algorithm>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/syscall.h"
+#include "platform/text.h"
+#include "platform/thread.h"
+#include "sched/machines/deadlock.h"
+#include "sched/machines/machine.h"
+#include "sched/monitor/monitor.h"
+#include "sched/monitor/thread_maker.h"
+#include "sched/preempt/crash.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::uint32_t frozen_kept = 16;
+constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
+constexpr std::int64_t sure_after_ns = 100 * ms;  // a lock that is only contended has changed its owner by then
+constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
+constexpr std::int64_t let_go_ns = 2000 * ms;
+constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether others want the owner's CPU
+
+// Found by the monitor, read by the thread maker.
+struct suspicion {
+    machine* owner = nullptr;
+    const void* lock = nullptr;
+    pid_t waiter = 0;
+    std::int64_t since_ns = 0;
+
+    bool same(const suspicion& other) const noexcept { return owner == other.owner && lock == other.lock && waiter == other.waiter; }
+};
+
+struct watch {
+    std::uint32_t frozen = 0;  // how many had been frozen at the last look
+    std::int64_t next_ns = 0;
+    std::int64_t wait_ns = first_look_ns;
+    suspicion suspect;
+    const machine* next = nullptr;  // there are more than most_looks: where to look on; null: from the beginning
+};
+watch the_watch;                        // monitor
+suspicion to_let_go;                    // monitor; published to the thread maker by its wish
+platform::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
+machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what another thread waits
+                                        // for; its thread does not end
+suspicion gone_on;                      // thread maker: the suspicion whose owner goes on
+std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
+std::int64_t owner_cpu_ns = 0;          // thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
+
+void order(machine* m, std::uint32_t what) noexcept {
+    m->resume_word.store(what, std::memory_order_release);
+    platform::futex_wake(m->resume_word);
+}
+
+// Under the lock. False: it is not on the list any more.
+bool take_off_list(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    bool found = false;
+    for (std::uint32_t n = s.frozen.size; n != 0; --n) {
+        machine* each = s.frozen.pop_front();
+        if (each == m) {
+            found = true;
+        } else {
+            s.frozen.push_back(each);
+        }
+    }
+    return found;
+}
+
+machine* frozen_holder(const platform::lock_wait& wait) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = s.frozen.head;
+    while (m != nullptr && !wait.may_be_held_by(m->tid)) m = m->idle_next;
+    if (m != nullptr) waited_for = m;
+    s.lock.unlock();
+    return m;
+}
+
+suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
+    if (waiter == 0) return {};
+    const platform::lock_wait wait = platform::lock_waited_for(waiter);
+    machine* owner = wait.lock != nullptr ? frozen_holder(wait) : nullptr;
+    return owner != nullptr ? suspicion{owner, wait.lock, waiter, now_ns} : suspicion{};
+}
+
+suspicion find_suspect(std::int64_t now_ns) noexcept {
+    const auto process = static_cast<pid_t>(platform::raw_syscall(SYS_getpid));
+    suspicion found = look_at(process, now_ns);
+    if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
+    watch& w = the_watch;
+    // The last suspect first: no other one may come between two looks at it.
+    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);
+    unsigned looks = 0;
+    const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
+    for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {
+        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0;
+        if (!in_user_code || m->condemned.load(std::memory_order_relaxed)) continue;
+        ++looks;
+        found = look_at(m->tid, now_ns);
+    }
+    w.next = m;
+    return found;
+}
+
+void say_that_it_goes_on(const suspicion& found) noexcept {
+    const goroutine* g = found.owner->current.load(std::memory_order_relaxed);
+    if (g == nullptr) return;
+    const char* waiter = "a goroutine's thread";
+    if (found.waiter == the_scheduler.runner.load(std::memory_order_relaxed)) waiter = "the thread that called run()";
+    if (found.waiter == platform::raw_syscall(SYS_getpid)) waiter = "the main thread";
+    platform::text_writer out(2);
+    out << "dunlin: " << waiter << " waits for the lock at " << found.lock << ", which ";
+    print_who(out, g);
+    out << " held when its run() returned\n    created at ";
+    print_where(out, g->created_at);
+    out << "\n    it goes on until it has given the lock back. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
+           "before main returns\n";
+}
+
+bool still_holds(const suspicion& found) noexcept {
+    const platform::lock_wait wait = platform::lock_waited_for(found.waiter);
+    return wait.lock == found.lock && wait.may_be_held_by(found.owner->tid);
+}
+
+// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has
+// the CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover
+// time is used here, which counts as idle.
+void lower_if_alone(std::int64_t now_ns) noexcept {
+    const std::int64_t since_ns = now_ns - (gone_on_until_ns - let_go_ns);
+    if (owner_cpu_ns < 0 || since_ns < alone_after_ns) return;
+    const std::int64_t used_ns = platform::thread_cpu_ns(gone_on.owner->tid) - owner_cpu_ns;
+    owner_cpu_ns = -1;
+    if (used_ns > since_ns - since_ns / 4) platform::use_leftover_time(gone_on.owner->tid);
+}
+
+}  // namespace
+
+void keep_frozen(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    m->frozen.store(true, std::memory_order_release);
+    s.frozen.push_back(m);
+    s.times_frozen.store(s.times_frozen.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (stack::sanitizing || s.frozen.size <= frozen_kept) return;
+    machine* oldest = s.frozen.pop_front();
+    if (oldest == waited_for) {
+        s.frozen.push_back(oldest);
+        oldest = s.frozen.pop_front();
+    }
+    order(oldest, resume_order::end_thread);
+}
+
+void freeze_here(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    m->in_runtime.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler: before the lock. A machine without a
+                                                          // processor has no taker
+    s.lock.lock();
+    if (!m->condemned.load(std::memory_order_relaxed) || !m->freeze_asked.load(std::memory_order_relaxed)) {
+        s.lock.unlock();
+        m->in_runtime.store(0, std::memory_order_release);
+        return;
+    }
+    if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
+    m->resume_word.store(resume_order::stay, std::memory_order_relaxed);
+    keep_frozen(m);
+    s.lock.unlock();
+    call_monitor_for_lost();
+    std::uint32_t how;
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay) platform::futex_wait(m->resume_word, resume_order::stay);
+    if (how == resume_order::end_thread) end_frozen_thread(m);
+    m->in_runtime.store(0, std::memory_order_release);
+}
+
+void end_frozen_thread(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    m->condemned = false;
+    --s.condemned_machines;
+    m->frozen.store(false, std::memory_order_relaxed);
+    m->freeze_asked.store(false, std::memory_order_relaxed);
+    m->stray.store(false, std::memory_order_relaxed);
+    m->current.store(nullptr, std::memory_order_relaxed);
+    m->leaving = nullptr;
+    m->call = {};  // it was stopped on its way to it
+    m->lent.store(false, std::memory_order_relaxed);  // the same
+    // As a new one: the record serves another thread.
+    m->preempt_asked.store(false, std::memory_order_relaxed);
+    m->preempt_later.store(false, std::memory_order_relaxed);
+    m->rejects = 0;
+    m->unstoppable = 0;
+    m->resumed_ns = 0;
+    m->slice_used_ns = m->debt_ns = 0;
+    m->passed_over = false;
+    forget_thread(m);
+    s.lock.unlock();
+    platform::raw_syscall(SYS_exit, 0);
+    __builtin_unreachable();
+}
+
+std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
+    scheduler& s = the_scheduler;
+    watch& w = the_watch;
+    const std::uint32_t frozen = s.times_frozen.load(std::memory_order_acquire);
+    if (frozen == 0) return 0;
+    if (frozen != w.frozen) {
+        w.frozen = frozen;
+        w.wait_ns = first_look_ns;
+        w.next_ns = now_ns + first_look_ns;
+    }
+    if (now_ns < w.next_ns) return w.next_ns;
+    const suspicion found = letting_go.load(std::memory_order_acquire) ? suspicion{} : find_suspect(now_ns);
+    if (found.owner != nullptr && found.same(w.suspect)) {
+        if (now_ns - w.suspect.since_ns >= sure_after_ns) {
+            to_let_go = found;
+            letting_go.store(true, std::memory_order_relaxed);
+            want_owner_let_go();
+            w.suspect = {};
+        }
+    } else {
+        w.suspect = found;
+    }
+    const std::int64_t longest = w.next != nullptr ? sure_after_ns : longest_look_ns;
+    w.wait_ns = w.suspect.owner != nullptr ? sure_after_ns : std::min(2 * w.wait_ns, longest);
+    w.next_ns = now_ns + w.wait_ns;
+    return w.next_ns;
+}
+
+void let_owner_go() noexcept {
+    scheduler& s = the_scheduler;
+    gone_on = to_let_go;
+    say_that_it_goes_on(gone_on);
+    s.lock.lock();
+    const bool there = take_off_list(gone_on.owner);
+    if (there) {
+        gone_on.owner->frozen.store(false, std::memory_order_relaxed);
+        gone_on.owner->freeze_asked.store(false, std::memory_order_relaxed);
+        gone_on.owner->lowered = true;
+    }
+    s.lock.unlock();
+    if (!there) {
+        letting_go.store(false, std::memory_order_release);
+        call_monitor_for_lost();
+        return;
+    }
+    platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
+    owner_cpu_ns = platform::thread_cpu_ns(gone_on.owner->tid);
+    order(gone_on.owner, resume_order::without_processor);
+    gone_on_until_ns = platform::now_ns() + let_go_ns;
+}
+
+bool owner_goes_on() noexcept {
+    scheduler& s = the_scheduler;
+    if (gone_on_until_ns == 0) return false;
+    const std::int64_t now_ns = platform::now_ns();
+    if (now_ns < gone_on_until_ns && still_holds(gone_on)) {
+        lower_if_alone(now_ns);
+        return true;
+    }
+    gone_on_until_ns = 0;
+    s.lock.lock();
+    if (gone_on.owner->condemned) gone_on.owner->freeze_asked.store(true, std::memory_order_release);
+    s.lock.unlock();
+    letting_go.store(false, std::memory_order_release);
+    call_monitor_for_lost();  // it asks the owner to stop
+    return false;
+}
+
+}  // namespace dunlin::sched

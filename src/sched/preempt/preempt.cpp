@@ -1,0 +1,263 @@
+#include "sched/preempt/preempt.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
+#include "sched/machines/wake.h"
+#include "sched/monitor/monitor.h"
+#include "sched/preempt/frozen.h"
+#include "sched/preempt/safe_place.h"
+#include "sched/preempt/sample.h"
+#include "stack/signal_frame.h"
+
+namespace dunlin::inline v0_1::sched {
+
+preemption preemption_mode = preemption::signal;
+bool preempt_anywhere = false;
+int preemption_signal = SIGURG;
+
+constexpr std::uint32_t short_turns_of_spinners = 8;
+
+// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock
+// is met in all places. What the thread's last goroutine did says nothing about this one.
+void note_spinning(machine* m, const goroutine* g, bool spins) noexcept {
+    const std::uint32_t before = m->spinner == g->id ? std::uint32_t{m->spins} : 0;
+    m->spinner = g->id;
+    m->spins = spins ? short_turns_of_spinners : before - (before != 0);
+}
+
+namespace {
+
+constexpr std::uint32_t rejects_max = 10;
+constexpr std::int64_t debt_max_ns = 10 * slice_ns;
+constexpr std::int64_t stop_patience_ns = 300'000;
+
+void size_changed(scheduler& s) noexcept { s.preempted_size.store(s.preempted.size, std::memory_order_relaxed); }
+
+// With as many processors as CPUs the kernel leaves a CPU idle for a millisecond now and then, and starts a thread
+// where it slept although another runs there.
+bool cpus_are_scarce(const scheduler& s) noexcept {
+    return s.max_procs.load(std::memory_order_relaxed) >= s.cpus.load(std::memory_order_relaxed);
+}
+
+// Under the lock. The first, or the second if that one stopped on `cpu`, which is free. No machine is passed over
+// twice.
+machine* pop_preempted(scheduler& s, int cpu) noexcept {
+    machine* m = s.preempted.pop_front();
+    if (m == nullptr) return nullptr;
+    machine* second = s.preempted.head;
+    if (second != nullptr && m->slice_used_ns == 0 && m->slept_on_cpu != cpu && second->slept_on_cpu == cpu && !m->passed_over && cpus_are_scarce(s)) {
+        m->passed_over = true;
+        s.preempted.pop_front();
+        s.preempted.push_front(m);
+        m = second;
+    }
+    // Each turn that is missed makes a debt smaller, so this ends.
+    while (m->debt_ns >= slice_ns && s.preempted.size != 0) {
+        m->debt_ns -= slice_ns;
+        s.preempted.push_back(m);
+        m = s.preempted.pop_front();
+    }
+    m->passed_over = false;
+    size_changed(s);
+    s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
+    return m;
+}
+
+// Takes the machine whose turn it is off the queue. Null: there is none, or the world stops and there are no turns.
+machine* take_next_in_turn(int cpu) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    machine* m = s.stopping.load(std::memory_order_relaxed) ? nullptr : pop_preempted(s, cpu);
+    s.lock.unlock();
+    return m;
+}
+
+void resume(machine* m, processor* p) noexcept {
+    p->slice_used_ns = m->slice_used_ns;
+    p->slice_over.store(0, std::memory_order_relaxed);
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    m->handed_p = p;
+    // Release publishes handed_p and what the processor's last owner did; pairs with the acquire in sleep_preempted().
+    m->resume_word.store(resume_order::with_processor, std::memory_order_release);
+    platform::futex_wake(m->resume_word);
+}
+
+// May the thread stop here? In the handler.
+bool is_stoppable(machine* m, void* context) noexcept {
+    if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
+    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    if (g == nullptr || (g->flags & goroutine::pinned)) return false;
+    // It would stand there when its run() ends (freeze.cpp, Handlers).
+    if (stack::interrupts_a_handler(context)) return false;
+    const std::uintptr_t pc = stack::interrupted_pc(context);
+    m->stopped_in_library = !may_stop_at(pc);
+    const bool spins = spins_at(pc);
+    if (m->stopped_in_library && !spins && !preempt_anywhere) {
+        m->rejects = m->rejects + 1;
+        if (m->rejects <= rejects_max) return false;
+    }
+    note_spinning(m, g, spins);
+    return true;
+}
+
+// Queues the machine as preempted; false if it need not stop: it has a processor again. The state is that of the
+// goroutine.
+bool queue_preempted(machine* m, goroutine* g) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    if (!m->stray.load(std::memory_order_acquire) || m->condemned.load(std::memory_order_relaxed) || s.stopping.load(std::memory_order_relaxed)) {
+        s.lock.unlock();
+        return false;
+    }
+    processor* p = take_idle_processor();
+    m->stray.store(false, std::memory_order_relaxed);
+    if (p == nullptr) {
+        transition<goroutine_state::running, goroutine_state::preempted>(g->state);
+        m->resume_word.store(resume_order::stay, std::memory_order_release);
+        m->slept_on_cpu = platform::current_cpu();
+        const std::int64_t computed = platform::this_thread_use().cpu_ns - m->stray_cpu_ns;
+        m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
+        if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
+        if (m->slice_used_ns != 0) {
+            // The rest of its slice is due as soon as the goroutines have run that it was stopped for.
+            s.preempted_since_ns = 0;
+            s.preempted.push_front(m);
+        } else {
+            s.preempted.push_back(m);
+        }
+        size_changed(s);
+        s.hand_offs.preemptions.add();
+    }
+    s.lock.unlock();
+    if (p == nullptr) return true;
+    give(p, m);
+    wake_monitor_if_asleep();
+    return false;
+}
+
+// The monitor may wait for it. Release pairs with the acquire in wait_until_stopped(): what is handed on next comes
+// after what this thread did last.
+void answer(machine* m) noexcept {
+    if (m->answered.exchange(1, std::memory_order_release) == 0) platform::futex_wake(m->answered);
+}
+
+// Until it is this goroutine's turn.
+void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
+    std::uint32_t how;
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay || how == resume_order::look) {
+        if (how == resume_order::stay) {
+            platform::futex_wait(m->resume_word, resume_order::stay);
+        } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire, std::memory_order_relaxed)) {
+            // First the word, then the look: the next request's word is not taken for this one's.
+            sample_if_asked_again(m, context);
+        }
+    }
+    sample_if_asked_again(m, context);  // it goes on before it has seen that it was asked
+    if (how == resume_order::end_thread) end_frozen_thread(m);
+    // Not transition(): the end of run() may freeze it in the same moment (freeze_descriptor), and then it stays
+    // frozen.
+    goroutine_state expected = goroutine_state::preempted;
+    g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel, std::memory_order_relaxed);
+    if (how != resume_order::with_processor) return;
+    const platform::thread_use use = platform::this_thread_use();
+    m->resumed_cpu_ns = use.cpu_ns;
+    m->resumed_sleeps = use.sleeps;
+    m->resumed_ns = platform::now_ns();
+    processor* p = m->handed_p;
+    m->handed_p = nullptr;
+    give(p, m);
+}
+
+}  // namespace
+
+void ask_to_stop(machine* m) noexcept {
+    m->answered.store(0, std::memory_order_relaxed);
+    // Release pairs with the exchange in stop_if_asked(): a handler that finds itself asked sees answered = 0, and its
+    // answer is not overwritten.
+    m->preempt_asked.store(true, std::memory_order_release);
+    the_scheduler.hand_offs.freeze_signals.add();
+    platform::send_signal(m->tid, preemption_signal);
+}
+
+void wait_until_stopped(machine* m) noexcept {
+    const std::int64_t until = platform::now_ns() + stop_patience_ns;
+    while (m->answered.load(std::memory_order_acquire) == 0 && platform::futex_wait_until(m->answered, 0, until)) {}
+}
+
+bool may_be_stopped_here() noexcept {
+    const machine* m = current_machine();
+    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 && m->unstoppable == 0 && m->current.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
+    machine* m = current_machine();
+    if (m == nullptr || info->si_code != SI_TKILL || !m->preempt_asked.exchange(false, std::memory_order_acquire)) return false;
+    stack::repeat_interrupted_call(context);
+    if (!is_stoppable(m, context)) {
+        answer(m);
+        return true;
+    }
+    m->rejects = 0;
+    goroutine* g = m->current.load(std::memory_order_relaxed);
+    // From here to the end as if inside the runtime: a thread that gives us a processor finds `taken` as it is and
+    // leaves it to us. The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime
+    // of a machine without a processor.
+    m->in_runtime.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    const bool stop = queue_preempted(m, g);
+    answer(m);
+    if (stop) sleep_preempted(m, g, context);
+    m->in_runtime.store(0, std::memory_order_release);
+    return true;
+}
+
+const machine* resume_one_with(processor* p, int cpu) noexcept {
+    machine* m = take_next_in_turn(cpu);
+    if (m != nullptr) resume(m, p);
+    return m;
+}
+
+bool give_turn_to_preempted(machine* m) noexcept {
+    machine* next = take_next_in_turn(platform::current_cpu());
+    if (next == nullptr) return false;
+    wake_if_idle();  // m does not come for its run_next now (wake.h, left out)
+    resume(next, release_processor(m));
+    return true;
+}
+
+void thaw_preempted() noexcept {
+    scheduler& s = the_scheduler;
+    if (s.preempted_size.load(std::memory_order_relaxed) == 0) return;
+    s.lock.lock();
+    while (machine* m = s.preempted.pop_front()) {
+        m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
+        m->stray.store(true, std::memory_order_relaxed);
+        s.hand_offs.thaws.add();
+        m->resume_word.store(resume_order::without_processor, std::memory_order_release);
+        platform::futex_wake(m->resume_word);
+    }
+    size_changed(s);
+    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays(), which then sees them as strays
+    s.lock.unlock();
+}
+
+void abandon_preempted() noexcept {
+    scheduler& s = the_scheduler;
+    while (machine* m = pop_preempted(s, any_cpu)) {
+        if (m->condemned.load(std::memory_order_relaxed) && !m->stopped_in_library) {
+            keep_frozen(m);
+            continue;
+        }
+        m->resume_word.store(resume_order::without_processor, std::memory_order_release);
+        platform::futex_wake(m->resume_word);
+    }
+}
+
+}  // namespace dunlin::sched

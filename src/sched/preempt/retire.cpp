@@ -1,0 +1,130 @@
+// retire.cpp - the end of run(): every goroutine that is left is frozen where it stands.
+//
+// The world is stopped. Then the goroutines that are
+//   runnable    are taken off their queues; those that never began, and that no task names, are given back: their
+//               functions are neither called nor destroyed;
+//   waiting     are marked, so that a late ready() by a plain thread does nothing;
+//   computing   cannot be marked: their machines are condemned, and lose themselves at the next call into the runtime
+//               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
+//               destructors have destroyed;
+//   preempted   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
+//   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
+//   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
+// Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
+#include "platform/futex.h"
+#include "sched/preempt/crash.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/data/event_source.h"
+#include "sched/preempt/freeze.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/queues/global_queue.h"
+#include "sched/data/hooks.h"
+#include "sched/preempt/lifetime.h"
+#include "sched/goroutines/os_thread.h"
+#include "sched/preempt/preempt.h"
+#include "sched/machines/processor.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// Each region that LeakSanitizer is told of makes it read /proc/self/maps again (0.1 ms): not for each goroutine in a
+// crowd.
+void keep_for_leak_check(goroutine& g) noexcept {
+    static int kept = 0;
+    if (++kept > 2000) return;
+    stack::count_as_reachable(&g, sizeof g);
+    const stack::slot* s = g.stack;
+    if (s != nullptr) stack::count_as_reachable(s->low(), static_cast<std::size_t>(s->end() - s->low()));
+}
+
+platform::atomic<std::uint32_t> ended{0};
+
+bool is_forgotten_before_it_began(const goroutine* g) noexcept { return g->stack == nullptr && !(g->flags & goroutine::joinable); }
+
+void freeze_descriptor(goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
+    if (state == goroutine_state::runnable || state == goroutine_state::waiting || state == goroutine_state::preempted) {
+        g.state.store(goroutine_state::frozen, std::memory_order_release);
+    }
+}
+
+// Under the lock.
+void condemn_machines() noexcept {
+    scheduler& s = the_scheduler;
+    for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        // Those on the scheduler's stack have nothing to lose and serve the next run().
+        const goroutine* g = m->current.load(std::memory_order_relaxed);
+        if (m->condemned || g == nullptr || hooks.outlives_run(g)) continue;
+        m->condemned = true;
+        ++s.condemned_machines;
+    }
+    // Those that wait in enter_slow() for the world to start need wait no longer.
+    s.world_word.fetch_add(1, std::memory_order_release);
+    platform::futex_wake(s.world_word, 1 << 30);
+}
+
+}  // namespace
+
+std::uint32_t runs_ended() noexcept { return ended.load(std::memory_order_relaxed); }
+
+void retire_world() noexcept {
+    scheduler& s = the_scheduler;
+    let_reports_finish();
+    stop_world();
+    s.lock.lock();
+    condemn_machines();
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    dismiss_locked_machines();
+    for (std::uint32_t i = 0; i < made; ++i) drain_to_global(s.processor_at(i));
+    std::size_t left = live_goroutines();
+    goroutine_list unbegun, staying;
+    const auto forget = [&](goroutine* g) {
+        if (hooks.outlives_run(g)) {
+            staying.push_back(g);
+        } else if (is_forgotten_before_it_began(g)) {
+            transition<goroutine_state::runnable, goroutine_state::dead>(g->state);
+            unbegun.push_back(g);
+        } else {
+            freeze_descriptor(*g);
+        }
+    };
+    while (goroutine* g = s.global.pop_front()) forget(g);
+    while (goroutine* g = s.starved.pop_front()) forget(g);
+    abandon_preempted();
+    s.starved_size.store(0, std::memory_order_relaxed);
+    ended.fetch_add(1, std::memory_order_relaxed);
+    s.main_exited = false;
+    // Under the lock: threads without a processor ready waiting goroutines under it too (ready_all).
+    if (left != 0) {
+        for_each_descriptor([&left](goroutine& g) {
+            if (g.state.load(std::memory_order_acquire) == goroutine_state::dead) return;
+            if (hooks.outlives_run(&g)) {
+                left -= left != 0;  // it ends by itself
+            } else {
+                freeze_descriptor(g);
+            }
+        });
+    }
+    s.forgotten.fetch_add(left, std::memory_order_relaxed);
+    while (goroutine* g = staying.pop_front()) s.global.push_back(g);
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);  // start_world() wakes a machine for them
+    s.lock.unlock();
+    stop_condemned_machines();
+    // After that: forget_all() asks which goroutines are frozen. In a goroutine that calls exit() its machine is
+    // condemned as well: what enters the runtime there would be lost.
+    machine* self = current_machine();
+    set_current_machine(nullptr);
+    discard_unbegun(unbegun);
+    s.events->forget_all();
+    set_current_machine(self);
+    start_world();
+    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread
+    // may.
+    if (current_machine() != nullptr) set_current_machine(nullptr);
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,168 @@
+#include "sched/preempt/sample.h"
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <csetjmp>
+#include <csignal>
+#include <features.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/machines/machine.h"
+#include "sched/preempt/crash.h"
+#include "sched/preempt/preempt.h"
+#include "sched/preempt/safe_place.h"
+#include "stack/signal_frame.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// After 5 ms the monitor lets all preempted goroutines go on (hand_off.cpp).
+constexpr std::int64_t patience_ns = 4'000'000;
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
+constexpr bool unwinder_takes_locks = false;
+#else
+constexpr bool unwinder_takes_locks = true;
+#endif
+
+platform::atomic<std::uint32_t> pending{0};
+
+const machine* machine_of(const goroutine& g) noexcept {
+    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
+    while (m != nullptr && m->current.load(std::memory_order_relaxed) != &g) m = m->all_next;
+    return m;
+}
+
+// On its own thread, or by the asker, which withdraws what has not begun.
+void one_less_pending() noexcept {
+    if (pending.fetch_sub(1, std::memory_order_release) == 1) platform::futex_wake(pending);
+}
+
+void withdraw(machine* m) noexcept {
+    std::uint32_t expected = machine_sample::asked;
+    if (m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed)) one_less_pending();
+    expected = resume_order::look;
+    m->resume_word.compare_exchange_strong(expected, resume_order::stay, std::memory_order_relaxed);
+}
+
+// False: it cannot be told.
+bool call(machine* m, bool preempted) noexcept {
+    if (preempted) {
+        std::uint32_t expected = resume_order::stay;
+        if (!m->resume_word.compare_exchange_strong(expected, resume_order::look, std::memory_order_release, std::memory_order_relaxed)) return false;
+        platform::futex_wake(m->resume_word);
+        return true;
+    }
+    m->sample.signalled.store(true, std::memory_order_release);
+    return platform::send_signal(m->tid, preemption_signal);
+}
+
+void ask(machine* m) noexcept {
+    const goroutine* g = m->current.load(std::memory_order_relaxed);
+    if (g == nullptr || m == current_machine() || m->sample.state.load(std::memory_order_acquire) == machine_sample::taking) return;
+    m->sample.state.store(machine_sample::none, std::memory_order_relaxed);
+    const goroutine_state state = g->state.load(std::memory_order_acquire);
+    const bool preempted = state == goroutine_state::preempted;
+    const bool computes = state == goroutine_state::running && !(g->flags & goroutine::pinned) && m->in_runtime.load(std::memory_order_relaxed) == 0 &&
+        g->reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
+    if (!preempted && !(computes && preemption_mode == preemption::signal && platform::thread_is_running(m->tid))) return;
+    pending.fetch_add(1, std::memory_order_relaxed);
+    m->sample.state.store(machine_sample::asked, std::memory_order_release);
+    if (!call(m, preempted)) withdraw(m);
+}
+
+bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? may_stop_at(pc) : !is_in_unwinder(pc); }
+
+// On m's own thread, above the frame of the signal, where all signals are blocked: a fault would end the process.
+[[gnu::noinline]] void look(machine* m, const void* context) noexcept {
+    stack::trace& frames = m->sample.frames;
+    frames.pc[0] = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
+    frames.size = 1;
+    if (!crash_handlers_in_force() || !may_unwind_at(stack::interrupted_pc(context))) return;
+    sigset_t faults, before;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    sigaddset(&faults, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &faults, &before);
+    sigjmp_buf out;
+    if (sigsetjmp(out, 0) == 0) {
+        m->sample.escape = &out;
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler of the fault, on this thread
+        stack::capture_trace(frames);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    m->sample.escape = nullptr;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void answer(machine* m, const void* context, bool may_look) noexcept {
+    std::uint32_t expected = machine_sample::asked;
+    if (m->sample.state.load(std::memory_order_relaxed) != expected) return;
+    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire, std::memory_order_relaxed)) return;
+    m->sample.frames.size = 0;
+    if (may_look) look(m, context);
+    m->sample.state.store(machine_sample::taken, std::memory_order_release);
+    one_less_pending();
+}
+
+template <class F>
+void for_each_machine(F f) noexcept {
+    for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) f(m);
+}
+
+}  // namespace
+
+samples::samples() noexcept {
+    [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
+    for_each_machine(ask);
+    const std::int64_t until = platform::now_ns() + patience_ns;
+    // Acquire pairs with the release of one_less_pending(); what each has written is published by its state.
+    for (std::uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {
+        if (!platform::futex_wait_until(pending, left, until)) break;
+    }
+    for_each_machine(withdraw);
+}
+
+samples::~samples() {
+    for_each_machine([](machine* m) {
+        std::uint32_t expected = machine_sample::taken;
+        m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed);
+    });
+}
+
+stack::trace samples::of(const goroutine& g) const noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_acquire);
+    if (state != goroutine_state::running && state != goroutine_state::preempted) return {};
+    const machine* m = machine_of(g);
+    return m != nullptr && m->sample.state.load(std::memory_order_acquire) == machine_sample::taken ? m->sample.frames : stack::trace{};
+}
+
+const void* asleep_at(const goroutine& g) noexcept {
+    const machine* m = machine_of(g);
+    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 ? platform::thread_sleeps_at(m->tid) : nullptr;
+}
+
+bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
+    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has
+    // ended is made again.
+    if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
+    stack::repeat_interrupted_call(context);
+    // Inside the runtime it may hold a lock of ours.
+    const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;
+    answer(m, context, !inside);
+    return true;
+}
+
+void sample_if_asked_again(machine* m, const void* context) noexcept {
+    answer(m, context, true);
+}
+
+void end_sample_that_faults(machine* m) noexcept {
+    if (m->sample.escape != nullptr) siglongjmp(*static_cast<sigjmp_buf*>(m->sample.escape), 1);
+}
+
+}  // namespace dunlin::sched

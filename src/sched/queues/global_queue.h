@@ -1,0 +1,58 @@
+// global_queue.h - the goroutines that belong to no processor: first in, first out, guarded by the scheduler lock.
+//
+// Data       Blocks of pointers, not a list through the goroutines: half a run queue that overflows is copied as
+//            pointers and taken back as pointers, and no descriptor is touched in between. With a list, each would be
+//            loaded twice, one after the other, out of a memory that a million of them do not fit into any cache of
+//            (docs/decisions/009-global-queue.md).
+// Memory     is mapped, not malloc's: the scheduler lock is held here, and the owner of malloc's lock may stand still
+//            until the monitor, which waits for the scheduler lock, makes it go on (platform/lock_check.h, K3). Blocks
+//            are never given back: a 24th of what the descriptors take that were in them, which are not given back
+//            either.
+// No memory  for another block: the newcomers go to a list through goroutine::link, which is served when the blocks are
+//            empty. While it is not empty, newcomers join it, so the order stays.
+#pragma once
+
+#include <cstddef>
+
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+inline void goroutine_list::push_back(goroutine* g) noexcept {
+    g->link = nullptr;
+    (tail ? tail->link : head) = g;
+    tail = g;
+    ++size;
+}
+
+inline goroutine* goroutine_list::pop_front() noexcept {
+    goroutine* g = head;
+    if (!g) return nullptr;
+    head = g->link;
+    if (!head) tail = nullptr;
+    --size;
+    return g;
+}
+
+inline void global_queue::push_back(goroutine* g) noexcept {
+    if (last_ == nullptr || end_ == block_items || spill_.head != nullptr) {
+        if (spill_.head != nullptr || !add_block_behind()) {
+            spill_.push_back(g);
+            ++size_;
+            return;
+        }
+    }
+    last_->items[end_++] = g;
+    ++size_;
+}
+
+inline goroutine* global_queue::pop_front() noexcept {
+    if (size_ == 0) return nullptr;
+    --size_;
+    if (size_ + 1 == spill_.size) return spill_.pop_front();
+    goroutine* g = first_->items[begin_++];
+    if (begin_ == (first_ == last_ ? end_ : block_items)) drop_first_block();
+    return g;
+}
+
+}  // namespace dunlin::sched
