@@ -3,7 +3,7 @@
 
     bench/run.py                    everything
     bench/run.py fib 'spawn-*'      some of it
-    bench/run.py --growth timers    how cost grows with the number of timers
+    bench/run.py growth timers      how cost grows with the number of timers
 
 The table goes to stdout and, with everything that was measured, to bench/results/latest.md and latest.json; progress
 goes to stderr. docs/benchmarks.md explains the workloads and the figures.
@@ -24,7 +24,7 @@ from driver import growth, guard, machine, peers, plots, publish, report, runner
 
 RESULTS = peers.ROOT / "bench" / "results"
 DOCS = peers.ROOT / "docs" / "benchmarks.md"
-DOCS_BEGIN = "<!-- workloads: written by bench/run.py --update-docs -->\n"
+DOCS_BEGIN = "<!-- workloads: written by ./dev bench docs --write -->\n"
 DOCS_END = "<!-- end of workloads -->\n"
 
 
@@ -48,26 +48,52 @@ def positive(text):
     return int(text)
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, also as patterns (spawn-*); default: all")
-    parser.add_argument("--rounds", type=positive, help="rounds that count, after one warm-up (default 5, quick 3)")
-    parser.add_argument("--procs", type=procs_list, help="processor counts (default 1,2; --growth: the first; work: 2, the others: 1)")
+COMMANDS = ("measure", "growth", "check", "plots", "list", "docs")
+
+
+def add_measuring(parser, rounds, procs):
+    parser.add_argument("--rounds", type=positive, help=f"rounds that count, after one warm-up (default {rounds})")
+    parser.add_argument("--procs", type=procs_list, help=f"processor counts (default {procs})")
     parser.add_argument("--seed", type=int, help="of the order in which the peers take turns (default: chosen, and printed)")
     parser.add_argument("--peers", help="only these, for example dunlin,go (default: all that are there)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work and 3 rounds: does everything run?")
-    parser.add_argument("--keep", action="store_true", help="the results of workloads that are not measured now stay in the table")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work: does everything run?")
     parser.add_argument("--no-build", action="store_true", help="run what was built before")
     parser.add_argument("--check-targets", action="store_true", help="exit status 1 if a target is missed")
-    parser.add_argument("--check", action="store_true", help="count the instructions of the hot paths: have they grown?")
-    parser.add_argument("--record", action="store_true", help="with --check: write what they are now")
-    parser.add_argument("--growth", action="store_true", help="how cost grows: NAME is a family of curves then (default rounds 3)")
-    parser.add_argument("--plots", action="store_true", help="draw the plots of the last results again, and measure nothing")
-    parser.add_argument("--publish", action="store_true", help="the same, and copy tables and plots into docs/")
-    parser.add_argument("--list", action="store_true", help="print the workloads, their metrics and targets")
-    parser.add_argument("--update-docs", action="store_true", help="write the workloads into docs/benchmarks.md")
-    parser.add_argument("--check-docs", action="store_true", help="exit status 1 if docs/benchmarks.md is out of date")
-    return parser, parser.parse_args()
+
+
+def make_parser():
+    """The parser, and that of each command."""
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.partition("\n")[0],
+                                     epilog="Without a command: measure. ./dev bench COMMAND --help has the options of each.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    of = {name: commands.add_parser(name, help=text, description=text) for name, text in (
+        ("measure", "the workloads beside their peers (the default)"),
+        ("growth", "how cost grows with numbers, as curves"),
+        ("check", "count the instructions of the hot paths: have they grown?"),
+        ("plots", "draw the plots of the last results again, and measure nothing"),
+        ("list", "print the workloads, their metrics and targets"),
+        ("docs", "is the table of workloads in docs/benchmarks.md as they are?"))}
+    of["measure"].add_argument("names", nargs="*", metavar="NAME", help="workloads, also as patterns (spawn-*); default: all")
+    add_measuring(of["measure"], "5, quick 3", "1,2")
+    of["measure"].add_argument("--keep", action="store_true", help="the results of workloads that are not measured now stay in the table")
+    of["growth"].add_argument("names", nargs="*", metavar="FAMILY", help="families of curves; default: all")
+    add_measuring(of["growth"], "3, quick 1", "the first of these; work: 2, the others: 1")
+    of["check"].add_argument("--record", action="store_true", help="write what they are now")
+    of["check"].add_argument("--no-build", action="store_true", help="run what was built before")
+    of["plots"].add_argument("--publish", action="store_true", help="and copy tables and plots into docs/")
+    of["docs"].add_argument("--write", action="store_true", help="write it")
+    return parser, of
+
+
+def parse_arguments(given):
+    """The parser of the command, and its arguments."""
+    if given[:1] == ["--check"]:  # the word of old, which scripts know
+        given = ["check", *given[1:]]
+    elif not given or (given[0] not in COMMANDS and given[0] not in ("-h", "--help")):
+        given = ["measure", *given]
+    parser, of = make_parser()
+    arguments = parser.parse_args(given)
+    return of[arguments.command], arguments
 
 
 def choose_workloads(parser, names):
@@ -77,7 +103,7 @@ def choose_workloads(parser, names):
     for name in names:
         if not fnmatch.filter(known, name):
             near = difflib.get_close_matches(name, known)
-            hint = f"did you mean {near[0]}?" if near else "--list prints them"
+            hint = f"did you mean {near[0]}?" if near else "./dev bench list prints them"
             parser.error(f"no workload {name!r}; {hint}")
     return [w for w in workloads.WORKLOADS if any(fnmatch.fnmatch(w.name, name) for name in names)]
 
@@ -236,31 +262,25 @@ def run_growth(parser, arguments):
     return 1 if missed or any(f["failures"] for f in done) else 0
 
 
-def main():
-    parser, arguments = parse_arguments()
-    if arguments.plots or (arguments.publish and not arguments.growth):
-        return redraw(arguments)
-    if arguments.growth:
-        return run_growth(parser, arguments) or (redraw(arguments) if arguments.publish else 0)
-    if arguments.list:
-        list_workloads()
-        return 0
-    if arguments.update_docs or arguments.check_docs:
-        present, wanted = docs_text()
-        if arguments.update_docs:
-            DOCS.write_text(wanted)
-        elif present != wanted:
-            say("docs/benchmarks.md is out of date: bench/run.py --update-docs")
-            return 1
-        return 0
+def check_docs(write):
+    present, wanted = docs_text()
+    if write:
+        DOCS.write_text(wanted)
+    elif present != wanted:
+        say("docs/benchmarks.md is out of date: ./dev bench docs --write")
+        return 1
+    return 0
 
-    if arguments.check or arguments.record:
-        try:
-            return guard.main(say, not arguments.no_build, arguments.record)
-        except peers.BuildError as error:
-            say(f"build failed: {error}")
-            return 1
 
+def count_instructions(arguments):
+    try:
+        return guard.main(say, not arguments.no_build, arguments.record)
+    except peers.BuildError as error:
+        say(f"build failed: {error}")
+        return 1
+
+
+def run_workloads(parser, arguments):
     chosen = choose_workloads(parser, arguments.names)
     procs = arguments.procs or [1, 2]
     rounds = arguments.rounds or (3 if arguments.quick else 5)
@@ -309,6 +329,24 @@ def main():
     if arguments.check_targets and any(row["verdict"] == "not measured" for row in doc["rows"]):
         say("targets that were not measured (a peer is missing or failed) do not count as missed")
     return 1 if samples.failures or (arguments.check_targets and missed) else 0
+
+
+def main():
+    parser, arguments = parse_arguments(sys.argv[1:])
+    match arguments.command:
+        case "measure":
+            return run_workloads(parser, arguments)
+        case "growth":
+            return run_growth(parser, arguments)
+        case "check":
+            return count_instructions(arguments)
+        case "plots":
+            return redraw(arguments)
+        case "list":
+            list_workloads()
+            return 0
+        case _:
+            return check_docs(arguments.write)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""./dev bench --check: has a hot path become longer? Counts instructions, which do not depend on what else the machine does.
+"""./dev bench check: has a hot path become longer? Counts instructions, which do not depend on what else the machine does.
 
 bench/guard/guard.cpp runs each path a fixed number of times under callgrind, with one processor. What it needs for one operation is compared with
-bench/instructions.json, which `./dev bench --check --record` writes. Another compiler or C library makes other instructions: then there is nothing to
+bench/instructions.json, which `./dev bench check --record` writes. Another compiler or C library makes other instructions: then there is nothing to
 compare with. The processor hardly matters (an Intel Xeon and an AMD EPYC differ by 0.03 %), but where threads sleep its speed may.
 """
 
@@ -169,7 +169,7 @@ def main(say, build, recording):
             say(f"written to {RECORD.relative_to(peers.ROOT)}")
             return 0
         if not RECORD.is_file():
-            say("nothing is recorded: ./dev bench --check --record")
+            say("nothing is recorded: ./dev bench check --record")
             return 0
         old = json.loads(RECORD.read_text())
         other = differences(old["made by"], made_by())
@@ -191,7 +191,7 @@ def main(say, build, recording):
     if failed:
         say(f"more than {LIMIT:.0%} beyond the record: {', '.join(failed)}")
         say(f"callgrind_annotate {DUMPS.relative_to(peers.ROOT)}/{failed[0]}.callgrind shows where the instructions are")
-        say("if they are worth it: ./dev bench --check --record, and say in the commit what they buy")
+        say("if they are worth it: ./dev bench check --record, and say in the commit what they buy")
     elif any(row.remark for row in rows):
-        say("the record can be renewed: ./dev bench --check --record")
+        say("the record can be renewed: ./dev bench check --record")
     return 1 if failed else 0

@@ -72,7 +72,7 @@ def draw(results, out):
             if done.returncode != 0:
                 raise NoPlots(f"the plots failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
             return done.stdout.split()
-    raise NoPlots("no plots: no matplotlib (Debian: apt-get install python3-matplotlib, then ./dev bench --plots)")
+    raise NoPlots("no plots: no matplotlib (Debian: apt-get install python3-matplotlib, then ./dev bench plots)")
 
 
 # ---- what is drawn -----------------------------------------------------------------------------------------------------------------------------

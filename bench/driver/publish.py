@@ -12,7 +12,7 @@ PLOTS = "plots"
 
 
 def marks_of(name):
-    return f"<!-- {name}: written by ./dev bench --publish -->\n", f"<!-- end of {name} -->\n"
+    return f"<!-- {name}: written by ./dev bench plots --publish -->\n", f"<!-- end of {name} -->\n"
 
 
 def between_marks(text, name, content):
@@ -47,7 +47,7 @@ def results_page(doc):
     images = [
         f"![{title}: {report.SUBJECT} beside its peers]({PLOTS}/ratios-{name}.svg)" for name, title, _ in plots.SUBJECTS if name in drawn
     ]
-    explained = "Written by `./dev bench --publish`; what each workload does: [benchmarks.md](benchmarks.md)."
+    explained = "Written by `./dev bench plots --publish`; what each workload does: [benchmarks.md](benchmarks.md)."
     return "\n\n".join([head, explained, *images, "## All figures", "| " + table]) if table else head + "\n"
 
 

@@ -1,6 +1,6 @@
 """What is measured: the workloads, their metrics, and the targets. The programs print these names and units.
 
-To add a workload: an entry here, a function in a *_bench.cpp, its twin in each peer, then `bench/run.py --update-docs`.
+To add a workload: an entry here, a function in a *_bench.cpp, its twin in each peer, then `./dev bench docs --write`.
 """
 
 from dataclasses import dataclass
