@@ -16,6 +16,7 @@
 #include "sched/data/wait_reason.h"
 #include "stack/sanitizer.h"
 #include "timer/timers.h"
+#include "sched/machines/event_notice.h"
 
 namespace dunlin::inline v0_1::netpoll {
 

@@ -12,6 +12,7 @@
 #include "poll/descriptor.h"
 #include "poll/epoll.h"
 #include "sched/preempt/lifetime.h"
+#include "sched/goroutines/goroutine.h"
 
 namespace dunlin::inline v0_1::netpoll {
 

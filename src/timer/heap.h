@@ -55,7 +55,7 @@ public:
     // Takes the earliest out that is due and claims it, else null. The caller fires it, without the lock.
     timer_entry* take_due(std::int64_t now_ns) noexcept;
 
-    // 0: none. Seq_cst pairs with timer_added() (sched/goroutines/find_work.cpp, step 8).
+    // 0: none. Seq_cst pairs with timer_added() (sched/machines/event_notice.h).
     std::int64_t earliest() const noexcept { return earliest_.load(std::memory_order_seq_cst); }
 
     std::size_t size() const noexcept;

@@ -3,6 +3,7 @@
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/usable.h"
+#include "sched/machines/event_notice.h"
 
 namespace dunlin::inline v0_1::timers {
 

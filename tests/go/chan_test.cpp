@@ -1,4 +1,5 @@
-// Ports of Go's own tests of channels, under Go's names. The long ones are in chan_stress_test.cpp.
+// Ports of Go's own tests of channels, under Go's names. The long ones are in chan_stress_test.cpp and
+// chan_powser_test.cpp.
 #include <algorithm>
 #include <any>
 #include <array>

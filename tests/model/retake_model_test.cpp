@@ -1,4 +1,4 @@
-// retake_model_test.cpp - the handshake of sched/machines/machine.h by which a processor is taken from a machine, and a world stop with it
+// retake_model_test.cpp - the handshake of sched/machines/handshake.h by which a processor is taken from a machine, and a world stop with it
 // (sched/machines/processor.cpp, enter_slow() in sched/goroutines/goroutine.cpp), in every interleaving.
 #include "model/explorer.h"
 

@@ -299,7 +299,7 @@ private:
             }}};
         }
         for (unsigned i = 0; i < c_.goroutines; ++i) {
-            // The handshake of machine.h, which has a model of its own: it succeeds when the victim is outside the runtime.
+            // The handshake of handshake.h, which has a model of its own: it succeeds when the victim is outside the runtime.
             p += {{"A6", "steal run_next " + std::to_string(i), [this, i](turn& t) {
                 if (t.guarded(outside_[i]) != 0 && take_one(t, run_next_[i])) t.go("F1");
             }}};

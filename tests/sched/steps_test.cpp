@@ -13,10 +13,12 @@
 
 #include "sched/data/event_source.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
+#include "sched/work/find_work.h"
 #include "support/barrier_trap.h"
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sched/machines/machine.h"
+#include "sched/machines/handshake.h"
 #include "sim/cases.h"
 
 namespace dunlin::inline v0_1::sim_cases {

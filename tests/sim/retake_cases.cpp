@@ -1,5 +1,5 @@
-// The retake handshake (sched/machines/machine.h).
-#include "sched/machines/machine.h"
+// The retake handshake (sched/machines/handshake.h).
+#include "sched/machines/handshake.h"
 #include "sim/cases.h"
 #include "sim/processor_machine.h"
 

@@ -1,4 +1,4 @@
-// The wake protocol (sched/machines/wake.h), the sleep for timers (sched/goroutines/find_work.cpp) and the making of threads, in whole programs.
+// The wake protocol (sched/machines/wake.h), the sleep for timers (sched/work/find_work.cpp) and the making of threads, in whole programs.
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "sim/whole.h"

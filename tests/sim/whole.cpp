@@ -6,7 +6,7 @@
 #include "platform/futex.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
-#include "sched/machines/machine.h"
+#include "sched/machines/handshake.h"
 #include "sched/machines/wake.h"
 #include "sched/preempt/lifetime.h"
 

@@ -37,14 +37,14 @@ struct event_source {
     virtual unsigned collect(processor* p, std::int64_t now_ns) noexcept = 0;
 
     // The earliest deadline among p's events; 0: none. Any thread, no lock; may be stale by one change under way. The
-    // thread that makes this change then looks whether a machine sleeps past it (timer_added, below).
+    // thread that makes this change then looks whether a machine sleeps past it (timer_added() of event_notice.h).
     virtual std::int64_t next_deadline(const processor* p) const noexcept = 0;
 
     // `from` goes away: its events are `to`'s from now on. The world is stopped.
     virtual void move(processor* from, processor* to) noexcept = 0;
 
     // Is there a waiter for a descriptor? Seq_cst: a thread that begins to wait from outside the scheduler then looks
-    // whether a machine sleeps in the poller (waiter_added, below).
+    // whether a machine sleeps in the poller (waiter_added() there).
     virtual bool anybody_waits() const noexcept = 0;
 
     // Readies the goroutines that wait for a descriptor that is ready now: on the calling machine's processor, else
@@ -64,20 +64,5 @@ struct event_source {
     // descriptor, ends.
     virtual void forget_lost() noexcept = 0;
 };
-
-// The earliest deadline of all processors; 0: none.
-std::int64_t earliest_deadline() noexcept;
-
-// To be called after an event with this deadline was added: the machine that sleeps for the events must not sleep past
-// it. Inside or outside the runtime.
-void timer_added(std::int64_t when_ns) noexcept;
-
-// To be called by a plain thread that has become the first to wait for a descriptor: a machine must sleep in the
-// poller.
-void waiter_added() noexcept;
-
-struct goroutine_list;
-// Readies goroutines that wait, at the tail of this machine's local queue (without a processor: of the global one).
-void ready_polled(goroutine_list& list) noexcept;
 
 }  // namespace dunlin::sched

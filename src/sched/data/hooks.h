@@ -21,6 +21,6 @@ struct upward_hooks {
     void (*machine_thread)(bool begins) noexcept = nullptr;
 };
 
-DUNLIN_HIDDEN extern upward_hooks hooks;
+DUNLIN_HIDDEN extern upward_hooks hooks;  // types.cpp
 
 }  // namespace dunlin::sched

@@ -311,9 +311,17 @@ inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
 // ---- processor ------------------------------------------------------------------------------------------------------
 
+// What has become of the slice that runs on a processor.
+enum class slice_state : std::uint8_t {
+    goes_on,
+    over,               // the goroutines that ran here have had their ten milliseconds
+    run_next_had_turn,  // and run_next has had the turn that was promised to it
+    preempted_turn,     // it is the turn of a preempted goroutine (preempt.h)
+};
+
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
-    platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (machine.h)
+    platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (handshake.h)
     platform::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
     owned<bool> looks_at_push{true};            // owner; thieves and the monitor set it: turns are long, or the next to become runnable is stamped
     owned<std::uint32_t> turn_ns{unknown_turn_ns};  // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
@@ -326,9 +334,7 @@ struct alignas(platform::false_sharing_range) processor {
     std::int64_t readied_ns = 0;                // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
     platform::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
-    // Set by the monitor. 1: the goroutine that runs here has had its ten milliseconds. 2: and run_next has had the
-    // turn that was promised to it. 3: it is the turn of a preempted goroutine (preempt.h).
-    platform::atomic<std::uint8_t> slice_over{0};
+    platform::atomic<slice_state> slice{slice_state::goes_on};  // the monitor ends it; its owner begins the next
     platform::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
     std::uint32_t free_stack_count = 0;         // owner
     goroutine* free_goroutines = nullptr;       // owner: the magazine in use
@@ -351,7 +357,7 @@ struct alignas(platform::false_sharing_range) processor {
     alignas(platform::false_sharing_range) std::uint32_t id = 0;  // constant
     platform::atomic<processor_state> state{processor_state::dead};  // scheduler lock
     platform::atomic<machine*> owner{nullptr};       // retake lock; release, for threads that look at the machine
-    platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (machine.h, handshake)
+    platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (handshake.h)
     processor* idle_next = nullptr;             // scheduler lock
     machine* stopped_from = nullptr;            // the thread that stops the world: gets it back
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
@@ -368,6 +374,11 @@ struct alignas(platform::false_sharing_range) processor {
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 };
 
+// By p's owner: it runs another one.
+inline void advance_tick(processor* p) noexcept {
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 // ---- machine --------------------------------------------------------------------------------------------------------
 
 // What the monitor has seen of a machine from which it took the processor.
@@ -382,13 +393,15 @@ struct stray_notes {
 };
 
 // What a thread that stands still in the handler of the preemption signal is to do.
-namespace resume_order {
-inline constexpr std::uint32_t stay = 0;
-inline constexpr std::uint32_t with_processor = 1;     // handed_p (preempt.h)
-inline constexpr std::uint32_t without_processor = 2;  // go on all the same: it may hold what others wait for
-inline constexpr std::uint32_t look = 3;               // at its own stack, and stay (sample.h)
-inline constexpr std::uint32_t end_thread = 4;         // its run() has returned (frozen.h)
-}  // namespace resume_order
+struct resume_order {
+    enum word : std::uint32_t {
+        stay,
+        with_processor,     // handed_p (preempt.h)
+        without_processor,  // go on all the same: it may hold what others wait for
+        look,               // at its own stack, and stay (sample.h)
+        end_thread,         // its run() has returned (frozen.h)
+    };
+};
 
 // Where its goroutine stands (sample.h).
 struct machine_sample {
@@ -405,12 +418,15 @@ struct thread_call {
     void* argument = nullptr;
 };
 
-struct alignas(platform::false_sharing_range) machine {
-    // The handshake, see machine.h.
+// The handshake, see handshake.h.
+struct machine_handshake {
     platform::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
     platform::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
     platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
+};
 
+// What it runs. Its own but for what others have a look at.
+struct machine_running {
     platform::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack. Release, for the monitor
     goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
     goroutine* next = nullptr;                  // itself: what the context switched to shall run
@@ -420,35 +436,36 @@ struct alignas(platform::false_sharing_range) machine {
     stack::exception_state* exceptions = nullptr;  // constant: the thread's record
     int* error_number = nullptr;                // constant: the thread's errno
     platform::random_source random;             // itself
-
     owned<processor*> last_p;                   // itself, or the giver: where to look whether a taker has given up
     owned<bool> spinning;                       // itself
     bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
-    bool chooses = false;                       // itself: it fires timers, and chooses what to run next (find_work.cpp)
-    platform::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+    bool chooses = false;                       // itself: it fires timers, and chooses what to run next (local_work.cpp)
+    owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
+    goroutine* locked_g = nullptr;              // itself: lock_os_thread()
+    owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
+    owned<const void*> blocking_place;          // itself: where its last blocking() was; an address to compare, no more
+    owned<bool> must_end;                       // itself: its goroutine ended wired to it; or the thread that took it
+                                                // off the idle list for that
+    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our
+                                                // locks as any plain thread may; it is sent no signal
+};
 
+// Asleep without work. Handed over by its waker before wake_word; the lists: the scheduler lock.
+struct machine_sleeping {
     platform::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
     bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
-    platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
-    platform::atomic<bool> in_handler{false};   // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
-    owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
-    platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
-    owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
-    owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
-    owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
-
     owned<int> slept_on_cpu;                    // itself: where it was when it went onto the list of the idle or of the preempted; a hint
-    bool passed_over = false;                   // scheduler lock: another preempted one has had its turn (preempt.cpp)
     machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
     machine** idle_link = nullptr;              // scheduler lock: what points to it on the list of the idle
     machine* same_cpu_next = nullptr;           // scheduler lock: the same two for the idle of one CPU
     machine** same_cpu_link = nullptr;
-    machine* all_next = nullptr;                // constant after it is linked
-    goroutine* locked_g = nullptr;              // itself: lock_os_thread()
-    // Without a processor (hand_off.h, preempt.h).
+};
+
+// Without a processor although its goroutine runs: shared with the monitor by the protocols of hand_off.h and preempt.h.
+struct machine_detached {
     platform::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
     platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
     platform::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
@@ -457,7 +474,6 @@ struct alignas(platform::false_sharing_range) machine {
     owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
     platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
     platform::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
-    bool lowered = false;                       // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
@@ -466,20 +482,40 @@ struct alignas(platform::false_sharing_range) machine {
     owned<processor*> borrower;                 // the taker: to which its processor was only lent (hand_off.cpp); null: taken for good
     std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
     std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
-    owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
-    owned<const void*> blocking_place;          // itself: where its last blocking() was; an address to compare, no more
+    bool passed_over = false;                   // scheduler lock: another preempted one has had its turn (preempted.cpp)
     stray_notes notes;                          // monitor
+};
 
+// Its goroutine's run() has returned (retire.cpp, freeze.h, frozen.h), or its thread ends.
+struct machine_at_end {
+    platform::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+    platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
+    platform::atomic<bool> in_handler{false};   // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
+    platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
+    owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
+    owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
+    owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
+    bool lowered = false;                       // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
-    owned<bool> must_end;                       // itself: its goroutine ended wired to it; or the thread that took it
-                                                // off the idle list for that
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
                                                 // walk the list
-    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our
-                                                // locks as any plain thread may; it is sent no signal
+};
+
+// Which thread it is. Constant but for the record's next thread.
+struct machine_identity {
+    machine* all_next = nullptr;                // constant after it is linked
     std::uint32_t id = 0;                       // constant
     owned<pid_t> tid;                           // constant; but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
+};
+
+// A thread that runs goroutines, in parts by what they are for and which threads share them.
+struct alignas(platform::false_sharing_range) machine : machine_handshake,
+                                                         machine_running,
+                                                         machine_sleeping,
+                                                         machine_detached,
+                                                         machine_at_end,
+                                                         machine_identity {
     [[no_unique_address]] stack::fake_stack fake;  // itself
     machine_sample sample;                      // last: nothing else of it is touched with this
 };

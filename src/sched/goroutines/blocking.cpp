@@ -23,11 +23,10 @@
 #include <algorithm>
 
 #include "platform/clock.h"
+#include "sched/data/bells.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
-#include "sched/monitor/monitor.h"
-#include "sched/monitor/thread_maker.h"
 
 namespace dunlin::inline v0_1::sched {
 

@@ -13,13 +13,17 @@
 //  goroutine_loop    runnable   running    the stack it binds     find_work, or the goroutine that leaves
 //  park              running    waiting    its own stack          the goroutine itself
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
-//  yield             running    runnable   its own stack          the goroutine itself
+//  yield             running    runnable   its own stack          the goroutine itself (yield.cpp)
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
 //  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
 //                                                                 (lost_processor.cpp)
 //  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
 //                                                                 running in the same handler
+//
+// The page follows one life: go, queued, run, park, ready, end. Beside it: goroutine.h (start_goroutine() and what else
+// is inlined), work/submit.h (where a queued one is put), machine_main.cpp (the thread that runs it), switch.h (from one
+// to the next), yield.cpp, extra.h (name, labels, local values).
 //
 // Two moments are hard.
 //
@@ -51,19 +55,18 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
+#include "sched/data/bells.h"
 #include "sched/data/hooks.h"
-#include "sched/goroutines/os_thread.h"
-#include "sched/goroutines/thread_stack.h"
+#include "sched/goroutines/switch.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
-#include "sched/monitor/monitor.h"
 #include "sched/queues/global_queue.h"
 #include "sched/queues/run_queue_prefetch.h"
 
 namespace dunlin::inline v0_1::sched {
 
-// ---- make and start -------------------------------------------------------------------------------------------------
+// ---- go: it is made -------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -128,36 +131,6 @@ void free_parts(goroutine* g) noexcept {
 
 }  // namespace
 
-goroutine_extra& extra_of(goroutine* g) {
-    if (!g->extra) g->extra = new goroutine_extra;
-    return *g->extra;
-}
-
-void make_extra_of_current() {
-    auto spare = std::make_unique<goroutine_extra>();
-    machine* m = enter(current_machine());
-    goroutine* self = m->current.load(std::memory_order_relaxed);
-    if (!self->extra) self->extra = spare.release();
-    leave(m);
-}
-
-void name_current_goroutine(std::string_view name) {
-    if (current_machine() == nullptr) return;
-    std::string copy(name);
-    make_extra_of_current();
-    machine* m = enter(current_machine());
-    m->current.load(std::memory_order_relaxed)->extra->name.swap(copy);
-    leave(m);
-}
-
-void destroy_local_values(local_values& list) noexcept {
-    while (!list.empty()) {
-        const local_value last = list.back();
-        list.pop_back();
-        last.destroy(last.object);
-    }
-}
-
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where) {
     machine* m = enter_if_machine();
     processor* p = m ? processor_of(m) : nullptr;
@@ -201,6 +174,8 @@ void discard_unbegun(goroutine_list& list) noexcept {
     put_descriptors_into_store(list);
 }
 
+// ---- queued ---------------------------------------------------------------------------------------------------------
+
 void start_goroutine_outside(goroutine* g) noexcept {
     // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
@@ -236,118 +211,11 @@ void start_made_inside_runtime(goroutine* g) noexcept {
     push_run_next(p, g);
 }
 
-// ---- switching ------------------------------------------------------------------------------------------------------
-
-namespace {
-
-inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
-    if constexpr (!stack::sanitizing) return {};
-    return {s->low(), static_cast<std::size_t>(s->end() - s->low()), stack::fiber_of(s->end())};
-}
-
-// The first act after every switch: commits the departure of the goroutine that was here before.
-[[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
-    if (goroutine* left = m->leaving) {
-        m->leaving = nullptr;
-        // Release publishes left->context and everything on its stack; pairs with the acquire in ready_to_run().
-        left->saved.store(1, std::memory_order_release);
-    }
-}
-
-// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs
-// to a thread of its own.
-[[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
-    return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
-}
-
-// Runnable -> running for a goroutine that has a context. Only the address is returned, for the switch.
-[[gnu::always_inline]] inline const stack::context* take_over(machine* m, goroutine* g) noexcept {
-    transition<goroutine_state::runnable, goroutine_state::running>(g->state);
-    m->current.store(g, std::memory_order_release);
-    return &g->context;
-}
-
-// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on
-// another machine, which is returned, inside the runtime with a processor.
-[[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
-    platform::assert_no_locks();
-    DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
-    self->saved_errno = *m->error_number;
-    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) {
-        self->exceptions = *m->exceptions;
-        *m->exceptions = {};
-    }
-    m->leaving = self;
-    const stack::context* to;
-    stack::context fresh;
-    stack::slot* s;
-    const bool wired = self->flags & goroutine::locked;
-    if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
-        const stack::sanitizer_stack view = tool_view(next->stack);  // before the take-over: then it is the other's
-        to = take_over(m, next);
-        stack::before_switch(self->fake, view);
-    } else if (next != nullptr && next->stack == nullptr && !wired && (s = take_stack(processor_of(m))) != nullptr) {
-        m->next = next;
-        m->next_stack = s;
-        fresh = stack::make_context(s->top);
-        to = &fresh;
-        stack::before_switch(self->fake, tool_view(s));
-    } else {
-        m->next = next;
-        m->current.store(nullptr, std::memory_order_relaxed);
-        to = &m->scheduler_context;
-        stack::before_switch(self->fake, m->own_stack);
-    }
-    stack::switch_context(&self->context, to);
-    m = current_machine();
-    stack::after_switch(self->fake);
-    commit_departure(m);
-    *m->error_number = self->saved_errno;
-    if (DUNLIN_UNLIKELY(!self->comes_back_plain())) {
-        if (!self->exceptions.empty()) *m->exceptions = self->exceptions;
-        self->exceptions = {};
-        if (self->marks.any()) note_marks(processor_of(m), self);
-    }
-    return m;
-}
-
-// What the caller, which is about to leave, should run. Null: nothing here.
-[[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
-    goroutine* next = find_local(m, p);
-    if (next != nullptr || the_scheduler.global_size.load(std::memory_order_relaxed) == 0) return next;
-    if (DUNLIN_UNLIKELY(find_work_is_due(p))) return nullptr;
-    return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
-}
-
-}  // namespace
-
 // ---- run ------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
-// to the joiner.
-[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
-    processor* p = processor_of(m);
-    p->counts.ended.add();
-    g->stack = nullptr;
-    transition<goroutine_state::running, goroutine_state::dead>(g->state);
-    if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
-    if (g->flags & goroutine::joinable) {
-        if (g->flags & goroutine::in_place) {
-            // The joiner is the goroutine on whose stack it ran.
-            g->join.store(1, std::memory_order_relaxed);
-            return;
-        }
-        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
-        // consistent for a joiner in the lot: this exchange comes before wake_joiner()'s look for a joiner there, and
-        // the joiner's announcement before its look at `join`. Weaker, both could miss the other.
-        const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
-        if (waiter != 0) hooks.wake_joiner(g, waiter);
-        return;
-    }
-    put_back(p, g);
-}
+[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept;  // below, where a life ends
 
 // Leaves a stack on which nothing remains to be done. `next` has a context or is null.
 [[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine, bool own) noexcept {
@@ -415,52 +283,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
     }
 }
 
-namespace {
-
-// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end.
-[[gnu::noinline]] machine* requeue(machine* m, goroutine* self) noexcept {
-    self->saved.store(0, std::memory_order_relaxed);
-    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
-    push_global(self);
-    return switch_away(m, self, nullptr);
-}
-
-}  // namespace
-
-[[gnu::noinline]] machine* leave_queued(machine* m, goroutine* self) noexcept { return switch_away(m, self, nullptr); }
-
-machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept {
-    goroutine* self = m->current.load(std::memory_order_relaxed);
-    self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
-    self->waits_at = where;
-    transition<goroutine_state::running, goroutine_state::waiting>(self->state);
-    // Scope guards in the child ask std::uncaught_exceptions(): it must not see those of the waiter.
-    stack::exception_state ours;
-    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) ours = std::exchange(*m->exceptions, {});
-    const int our_errno = *m->error_number;
-    child->stack = self->stack;
-    child->flags |= goroutine::in_place;
-    child->group.store(nullptr, std::memory_order_relaxed);  // begun
-    take_over(m, child);
-    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(processor_of(m), child);
-    processor_of(m)->counts.in_place_joins.add();
-    *m->error_number = 0;
-    leave(m);
-    stack::dunlin_invoke(child->entry, child->frame());
-    if (DUNLIN_UNLIKELY(child->extra != nullptr)) destroy_local_values(child->extra->locals);
-    m = enter(current_machine());
-    if (DUNLIN_UNLIKELY(!ours.empty() || !m->exceptions->empty())) *m->exceptions = ours;
-    *m->error_number = our_errno;
-    m->current.store(self, std::memory_order_relaxed);
-    transition<goroutine_state::waiting, goroutine_state::running>(self->state);
-    const bool wired = child->flags & goroutine::locked;
-    end_goroutine(m, child);
-    if (DUNLIN_LIKELY(!wired)) return m;
-    m->must_end = true;  // os_thread.cpp, rule 6: self goes on elsewhere
-    return requeue(m, self);
-}
-
-// ---- park, ready, yield ---------------------------------------------------------------------------------------------
+// ---- park -----------------------------------------------------------------------------------------------------------
 
 [[gnu::noinline]] void park(machine* m) noexcept {
     processor* p = processor_of(m);
@@ -475,6 +298,17 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     }
     leave(m);
 }
+
+[[gnu::noinline]] machine* requeue(machine* m, goroutine* self) noexcept {
+    self->saved.store(0, std::memory_order_relaxed);
+    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+    push_global(self);
+    return switch_away(m, self, nullptr);
+}
+
+[[gnu::noinline]] machine* leave_queued(machine* m, goroutine* self) noexcept { return switch_away(m, self, nullptr); }
+
+// ---- ready ----------------------------------------------------------------------------------------------------------
 
 void ready(goroutine* g) noexcept {
     machine* m = current_machine();
@@ -516,96 +350,49 @@ void ready_all(goroutine_list& list) noexcept {
     if (any) wake_if_idle();
 }
 
-namespace {
-
-// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would
-// take the scheduler lock for each yield, and with several all would fight for it (77 ns a yield at P = 2). So most
-// yields go to the tail of the local queue, which is as fair among those in it, and every eighth goes to the global
-// queue and lets that one's oldest run, so that those there have their turns too. The global queue's own guarantee
-// (every 61st tick) is find_local()'s.
-constexpr std::uint64_t yields_per_exchange = 8;
-
-// There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
-[[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    leave(m);
-}
-
-// Self to the tail of the global queue; the goroutine at its head runs. Null: other processors have taken all, self
-// included.
-[[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    goroutine* oldest = s.global.pop_front();
-    s.global.push_back(self);
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);
-    s.lock.unlock();
-    p->counts.global_hits.add();
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return oldest != nullptr ? oldest : take_global(p);
-}
-
-// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor was
-// quicker). False: there was none, self is running still.
-[[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
-    self->saved.store(0, std::memory_order_relaxed);
-    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
-    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
-        push_local(p, self);
-        next = nullptr;
-        return true;
-    }
-    const bool others = the_scheduler.global_size.load(std::memory_order_relaxed) != 0;
-    if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
-        next = exchange_with_global(p, self);
-        return true;
-    }
-    if (may_rotate(p) && (next = p->queue.rotate(self)) != nullptr) return true;
-    next = find_local(m, p);
-    if (next != nullptr || DUNLIN_UNLIKELY(find_work_is_due(p))) {
-        push_local(p, self);
-        return true;
-    }
-    if (others) {
-        next = exchange_with_global(p, self);
-        return true;
-    }
-    transition<goroutine_state::runnable, goroutine_state::running>(self->state);
-    return false;
-}
-
-}  // namespace
-
-void yield() noexcept {
+void ready_polled(goroutine_list& list) noexcept {
     machine* m = current_machine();
-    if (m == nullptr) {
-        platform::give_turn_away();
-        return;
-    }
-    m = enter(m);
-    processor* p = processor_of(m);
-    goroutine* self = m->current.load(std::memory_order_relaxed);
-    p->counts.yields.add();
-    if (DUNLIN_UNLIKELY(the_scheduler.stopping.load(std::memory_order_relaxed))) {
-        leave(requeue(m, self));
-        return;
-    }
-    goroutine* next = nullptr;
-    if (!give_way(m, p, self, next)) {
-        yield_to_nobody(m, p);
-        return;
+    processor* p = m != nullptr ? processor_of(m) : nullptr;
+    if (p == nullptr) return ready_all(list);
+    while (goroutine* g = list.pop_front()) {
+        if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
+        stamp(g, 1);
+        transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+        push_local(p, g);
     }
     submit_barrier();
-    wake_if_idle();
-    if (next == self) {
-        transition<goroutine_state::runnable, goroutine_state::running>(self->state);
-    } else {
-        m = switch_away(m, self, next);
-    }
-    leave(m);
+    if (p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr) > 1) wake_if_idle();
 }
 
 // ---- end ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
+// to the joiner.
+[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
+    processor* p = processor_of(m);
+    p->counts.ended.add();
+    g->stack = nullptr;
+    transition<goroutine_state::running, goroutine_state::dead>(g->state);
+    if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
+    if (g->flags & goroutine::joinable) {
+        if (g->flags & goroutine::in_place) {
+            // The joiner is the goroutine on whose stack it ran.
+            g->join.store(1, std::memory_order_relaxed);
+            return;
+        }
+        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
+        // consistent for a joiner in the lot: this exchange comes before wake_joiner()'s look for a joiner there, and
+        // the joiner's announcement before its look at `join`. Weaker, both could miss the other.
+        const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
+        if (waiter != 0) hooks.wake_joiner(g, waiter);
+        return;
+    }
+    put_back(p, g);
+}
+
+}  // namespace
 
 void exit_goroutine() {
     goroutine* self = current_goroutine();
@@ -628,98 +415,37 @@ void put_back_inside_runtime(goroutine* g) noexcept {
     put_back(processor_of(current_machine()), g);
 }
 
-// ---- the machine's own stack ----------------------------------------------------------------------------------------
+// ---- another way to run: on the stack of the goroutine that waits for it ----------------------------------------------
 
-namespace {
-
-// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads
-// than CPUs, ours.
-void wait_until_saved(const goroutine* g) noexcept {
-    for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
-        if (i < 100) {
-            platform::pause();
-        } else {
-            platform::give_turn_away();
-        }
-    }
-}
-
-// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the
-// scheduler's stack.
-void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
-    stack::before_switch(m->fake, view);
-    stack::switch_context(&m->scheduler_context, to);
-    stack::after_switch(m->fake);
-    commit_departure(m);
-    if (stack::slot* dead = m->next_stack) {
-        m->next_stack = nullptr;
-        stack::stacks.recycle(dead, dead, 1, dead->size_class);
-    }
-}
-
-// Gives the thread to g; returns as switch_from_scheduler() does.
-void execute(machine* m, goroutine* g) noexcept {
-    stack::context fresh;
-    const stack::context* to;
-    stack::slot* s = g->stack;
-    if (s == nullptr) {
-        s = take_stack(processor_of(m));
-        if (s == nullptr) {
-            starve(g);
-            return;
-        }
-        m->next = g;
-        m->next_stack = s;
-        fresh = stack::make_context(s->top);
-        to = &fresh;
-    } else {
-        wait_until_saved(g);
-        to = &g->context;
-    }
-    const stack::sanitizer_stack view = tool_view(s);
-    if (to != &fresh) take_over(m, g);
-    switch_from_scheduler(m, to, view);
-}
-
-}  // namespace
-
-void switch_to_goroutine(machine* m, goroutine* g) noexcept { switch_from_scheduler(m, &g->context, tool_view(g->stack)); }
-
-[[gnu::noinline]] void machine_main(machine* m) noexcept {
-    for (;;) {
-        if (DUNLIN_UNLIKELY(m->call.entry != nullptr)) {
-            make_thread_call(m);
-            continue;
-        }
-        goroutine* g = m->next;
-        m->next = nullptr;
-        if (DUNLIN_UNLIKELY(m->must_end)) {
-            retire_machine(m);
-            return;
-        }
-        if (DUNLIN_UNLIKELY(m->locked_g != nullptr)) {
-            m->next = g;
-            g = wait_for_locked(m);
-            if (g == nullptr) {
-                retire_machine(m);
-                return;
-            }
-        } else if (g == nullptr) {
-            g = find_work(m);
-            if (g == nullptr) continue;  // must_end
-        }
-        if (DUNLIN_UNLIKELY((g->flags & goroutine::locked) && g->extra->locked_to != m)) {
-            hand_to_its_machine(m, g);
-        } else {
-            execute(m, g);
-        }
-    }
-}
-
-void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept {
-    const auto* g = reinterpret_cast<const goroutine*>(reinterpret_cast<const char*>(&where) - offsetof(goroutine, state));
-    hooks.illegal_transition(g, from, to);
-    __builtin_unreachable();
+machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept {
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
+    self->waits_at = where;
+    transition<goroutine_state::running, goroutine_state::waiting>(self->state);
+    // Scope guards in the child ask std::uncaught_exceptions(): it must not see those of the waiter.
+    stack::exception_state ours;
+    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) ours = std::exchange(*m->exceptions, {});
+    const int our_errno = *m->error_number;
+    child->stack = self->stack;
+    child->flags |= goroutine::in_place;
+    child->group.store(nullptr, std::memory_order_relaxed);  // begun
+    take_over(m, child);
+    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(processor_of(m), child);
+    processor_of(m)->counts.in_place_joins.add();
+    *m->error_number = 0;
+    leave(m);
+    stack::dunlin_invoke(child->entry, child->frame());
+    if (DUNLIN_UNLIKELY(child->extra != nullptr)) destroy_local_values(child->extra->locals);
+    m = enter(current_machine());
+    if (DUNLIN_UNLIKELY(!ours.empty() || !m->exceptions->empty())) *m->exceptions = ours;
+    *m->error_number = our_errno;
+    m->current.store(self, std::memory_order_relaxed);
+    transition<goroutine_state::waiting, goroutine_state::running>(self->state);
+    const bool wired = child->flags & goroutine::locked;
+    end_goroutine(m, child);
+    if (DUNLIN_LIKELY(!wired)) return m;
+    m->must_end = true;  // os_thread.cpp, rule 6: self goes on elsewhere
+    return requeue(m, self);
 }
 
 }  // namespace dunlin::sched

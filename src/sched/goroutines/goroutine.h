@@ -3,9 +3,13 @@
 #pragma once
 
 #include "sched/data/types.h"
+#include "sched/goroutines/extra.h"
 #include "sched/goroutines/pool.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
+#include "sched/work/local_work.h"
+#include "sched/work/submit.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -56,6 +60,8 @@ void ready(goroutine* g) noexcept;
 // Many at once, linked by `link`: readies them all, then wakes.
 void ready_all(goroutine_list& list) noexcept;
 
+// Readies goroutines that wait, at the tail of this machine's local queue (without a processor: of the global one).
+void ready_polled(goroutine_list& list) noexcept;
 // Running -> waiting. First half: after it, and while the caller still holds the lock of what it waits on, others may
 // ready the goroutine.
 inline void prepare_to_park(goroutine* self, wait_reason reason, const std::source_location& where) noexcept {
@@ -75,22 +81,6 @@ void yield() noexcept;
 // Runs `child`, which the caller has taken off its run queue, on the current goroutine's stack. The caller is inside
 // the runtime; so it is on return, perhaps on another machine, which is returned.
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept;
-// Readies what is due here. True: the world stops. find_work.cpp.
-bool look_around(processor* p) noexcept;
-inline constexpr std::uint32_t look_at_events_every = 16;  // a power of two
-// Running children in place goes around find_local(): a goroutine that does nothing else would starve all others. True,
-// now and then: it is another one's turn, park instead. For the global queue that is the end of the slice and not the
-// 61st tick: each turn of a goroutine from there parks the whole chain of goroutines that wait for each other on this
-// stack, and if what comes is another branch of the same tree, its children overflow into the global queue, and so on,
-// until most of the tree waits at once (a tree of 10^8 took gigabytes).
-[[gnu::always_inline]] inline bool must_look_around(processor* p) noexcept {
-    if (p->slice_over.load(std::memory_order_relaxed) != 0) return true;
-    const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed);
-    return DUNLIN_UNLIKELY(look) && look_around(p);
-}
-// Has nothing but its local queue to look at now, so a goroutine that yields may just take turns with the oldest there.
-// Counts it as a tick.
-bool may_rotate(processor* p) noexcept;
 // Is there room below for a child that expects a stack of its own?
 [[gnu::always_inline]] inline bool room_for_child(const goroutine* self) noexcept {
     if (self->flags & goroutine::locked) return false;  // its thread runs nothing else
@@ -108,12 +98,6 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept;
 // machine it runs on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
 
-// Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nothing.
-inline bool turn_of_preempted(const processor* p) noexcept { return p->slice_over.load(std::memory_order_relaxed) == 3; }
-// What only find_work() does, on the machine's own stack, is due: find_local() finds nothing although there may be a
-// runnable goroutine.
-inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
-
 // Ends the current goroutine: destructors run, then it is dead.
 [[noreturn]] void exit_goroutine();
 
@@ -123,58 +107,12 @@ void release_goroutine(goroutine* g) noexcept;
 // The same by its own end, which finds that its holder has let it go (park/join.cpp).
 void put_back_inside_runtime(goroutine* g) noexcept;
 
-// g's extra part, made when needed, before g starts. Throws std::bad_alloc. What runs changes its own inside the
-// runtime only: dumps look at it.
-goroutine_extra& extra_of(goroutine* g);
-// The current goroutine's. Throws std::bad_alloc.
-void make_extra_of_current();
-// In the reverse order of their making, until there are none: their destructors may make others. Outside the runtime.
-void destroy_local_values(local_values& list) noexcept;
-// Throws std::bad_alloc. Nothing on a plain thread.
-void name_current_goroutine(std::string_view name);
-
-// find_work.cpp. Local part: run by goroutines on their way out, must not block.
-goroutine* find_local(machine* m, processor* p) noexcept;
-// One batch from the global queue, the first of which is returned.
-goroutine* take_global(processor* p) noexcept;
-// The whole search, on the machine's own stack; sleeps until there is something. On return the machine has a processor.
-// Null: it is to end.
-goroutine* find_work(machine* m) noexcept;
-
-// Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
-void push_local(processor* p, goroutine* g) noexcept;
-void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: run_next was full
-// What comes first where turns are long or a wait is to be measured (turns.h, waits.h). True: that was all.
-bool push_with_a_look(processor* p, goroutine* g) noexcept;
-// Returns the former occupant. Release publishes *g to a thief that takes it by the handshake.
-[[gnu::always_inline]] inline goroutine* exchange_run_next(processor* p, goroutine* g) noexcept {
-    goroutine* before = p->run_next.load(std::memory_order_relaxed);
-    p->run_next.store(g, std::memory_order_release);
-    p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return before;
-}
-// Puts g into p's run_next, its former occupant at the tail, and wakes a machine if one has nothing to do: S1 to S3 of
-// wake.h.
-[[gnu::always_inline]] inline void push_run_next(processor* p, goroutine* g) noexcept {
-    if (DUNLIN_UNLIKELY(p->looks_at_push) && push_with_a_look(p, g)) return;
-    if (goroutine* before = exchange_run_next(p, g)) {
-        push_out_of_run_next(p, before);
-    } else {
-        submit_barrier();
-        wake_for_run_next(p);
-    }
-}
-
 // ready() by a machine that is inside the runtime and has claimed g's waiter there: g is not frozen since, because the
 // end of run() first stops the world, and so waits until this machine comes out.
 inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     push_run_next(processor_of(m), g);
 }
-// Puts a list at the tail of the global queue, takes the lock.
-void push_global(goroutine_list& list) noexcept;
-void push_global(goroutine* g) noexcept;
-
 [[gnu::always_inline]] inline void start_goroutine(goroutine* g) noexcept {
     machine* m = current_machine();
     if (DUNLIN_UNLIKELY(m == nullptr)) {
@@ -194,16 +132,5 @@ void push_global(goroutine* g) noexcept;
 // All of the list, in order, as start_goroutine() for each: but what is published with one step is told of once, S2 and
 // S3 of wake.h.
 void start_goroutines(goroutine_list& list) noexcept;
-
-// pool.cpp: stacks, per processor; descriptors: pool.h.
-stack::slot* take_stack(processor* p) noexcept;  // null: no memory
-void put_stack(processor* p, stack::slot* s) noexcept;
-void drop_free_stacks(processor* p) noexcept;  // to the arena
-std::size_t live_goroutines() noexcept;
-
-// g was to run and there is no memory for its stack: it waits until one is free. pool.cpp says so once.
-void starve(goroutine* g) noexcept;
-// A stack has become free, or memory may have: one of those may try again.
-void feed_starved() noexcept;
 
 }  // namespace dunlin::sched

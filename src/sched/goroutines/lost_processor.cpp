@@ -5,18 +5,17 @@
 // it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
 // in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
 #include "platform/futex.h"
+#include "sched/data/bells.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
-#include "sched/monitor/monitor.h"
-#include "sched/monitor/thread_maker.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// S1 to S3 of machine.h. True: a processor is ours after all.
+// S1 to S3 of handshake.h. True: a processor is ours after all.
 bool ask_for_it_back(machine* m) noexcept {
     for (;;) {
         processor* had = m->last_p;
@@ -29,6 +28,17 @@ bool ask_for_it_back(machine* m) noexcept {
         had->retake.unlock();
         if (!another) return now == had;
     }
+}
+
+// Switches from goroutine `self` to the thread's own stack for good: it never runs again (its run() has returned).
+[[noreturn]] void abandon(machine* m, goroutine* self) noexcept {
+    self->state.store(goroutine_state::frozen, std::memory_order_release);
+    call_monitor_for_lost();
+    m->leaving = nullptr;
+    *m->exceptions = {};
+    // Not the last switch of one that has ended: its frames stay, timers and other goroutines point to them.
+    stack::before_switch(self->fake, m->own_stack);
+    stack::jump_context(&m->scheduler_context);
 }
 
 // The goroutine is lost; the machine is as good as new, and must not be frozen any more. Under the lock, which it gives
@@ -101,16 +111,6 @@ bool others_lack_a_thread() noexcept {
         }
         return stays ? m : leave_queued(m, self);
     }
-}
-
-void abandon(machine* m, goroutine* self) noexcept {
-    self->state.store(goroutine_state::frozen, std::memory_order_release);
-    call_monitor_for_lost();
-    m->leaving = nullptr;
-    *m->exceptions = {};
-    // Not the last switch of one that has ended: its frames stay, timers and other goroutines point to them.
-    stack::before_switch(self->fake, m->own_stack);
-    stack::jump_context(&m->scheduler_context);
 }
 
 }  // namespace dunlin::sched

@@ -18,6 +18,7 @@
 #include "sched/data/event_source.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/deadlock.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"

@@ -16,8 +16,8 @@
 #include "platform/memory.h"
 #include "sched/goroutines/debug_layout.h"
 #include "sched/goroutines/descriptors.h"
-#include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/pool.h"
+#include "sched/machines/processor.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -29,7 +29,6 @@ namespace {
 // An archive's member is linked when it is referred to: every program has descriptors, and this table of where they
 // are.
 [[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
-
 
 constexpr std::size_t chunk_bytes = descriptor_chunks::chunk_bytes;
 constexpr std::size_t descriptors_per_chunk = chunk_bytes / sizeof(goroutine);
@@ -177,7 +176,8 @@ void put_stack(processor* p, stack::slot* s) noexcept {
     stack::stacks.recycle(first, last, count, first->size_class);
 }
 
-void drop_free_stacks(processor* p) noexcept {
+// To the arena.
+static void drop_free_stacks(processor* p) noexcept {
     stack::slot* first = p->free_stacks.exchange(nullptr, std::memory_order_acquire);
     if (first == nullptr) return;
     stack::slot* last = first;
@@ -185,6 +185,16 @@ void drop_free_stacks(processor* p) noexcept {
     for (; last->next; last = last->next) ++count;
     p->free_stack_count = 0;
     stack::stacks.recycle(first, last, count, first->size_class);
+}
+
+void set_default_stack_class(unsigned size_class) noexcept {
+    scheduler& s = the_scheduler;
+    if (size_class == s.default_stack_class.load(std::memory_order_relaxed)) return;
+    stop_world();
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) drop_free_stacks(s.processor_at(i));
+    s.default_stack_class.store(size_class, std::memory_order_relaxed);
+    start_world();
 }
 
 // ---- no memory for a stack ------------------------------------------------------------------------------------------
@@ -219,18 +229,6 @@ std::uint64_t take_id_batch(processor* p) noexcept {
     p->next_id = the_scheduler.next_id.fetch_add(id_batch, std::memory_order_relaxed);
     p->last_id = p->next_id + id_batch;
     return p->next_id++;
-}
-
-std::size_t live_goroutines() noexcept {
-    const scheduler& s = the_scheduler;
-    // Ended first: a goroutine that ends in between is then counted as alive, never as minus one.
-    std::uint64_t ended = 0, created = 0;
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) ended += s.processor_at(i)->counts.ended.get();
-    for (std::uint32_t i = 0; i < made; ++i) created += s.processor_at(i)->counts.created.get();
-    created += s.created_outside.load(std::memory_order_relaxed);
-    const std::uint64_t gone = ended + s.forgotten.load(std::memory_order_relaxed);
-    return created > gone ? created - gone : 0;
 }
 
 }  // namespace dunlin::sched

@@ -10,11 +10,11 @@
 #include "sched/machines/deadlock.h"
 
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
-#include "sched/goroutines/goroutine.h"
-#include "sched/monitor/monitor.h"
-#include "sched/monitor/thread_maker.h"
+#include "sched/machines/event_notice.h"
+#include "sched/machines/processor.h"
 
 namespace dunlin::inline v0_1::sched {
 

@@ -1,5 +1,3 @@
-// machine.cpp - threads: made on demand, asleep on a list when there is nothing to do, handed a processor when there
-// is.
 #include "sched/machines/machine.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -13,67 +11,17 @@
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/futex.h"
-#include "platform/simulated.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
 #include "sched/machines/deadlock.h"
+#include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
-#include "sched/monitor/monitor.h"
-#include "sched/monitor/thread_maker.h"
-#include "sched/preempt/preempt.h"
-
-extern "C" {
-thread_local constinit dunlin::sched::machine* dunlin_current_machine = nullptr;
-}
 
 namespace dunlin::inline v0_1::sched {
-
-constinit upward_hooks hooks;
-
-[[gnu::noinline]] void set_current_machine(machine* m) noexcept { dunlin_current_machine = m; }
-
-// ---- taking a processor ---------------------------------------------------------------------------------------------
-
-bool take_locked(processor* p, bool patient) noexcept {
-    constexpr int patience = platform::looks(2000);
-    machine* m = p->owner.load(std::memory_order_relaxed);
-    if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
-    // A look ahead: while the machine is inside, the barrier would be wasted.
-    if (!patient && m->in_runtime.load(std::memory_order_relaxed) != 0) return false;
-    m->taken.store(1, std::memory_order_relaxed);               // T1
-    platform::heavy_barrier();                                  // T2
-    for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
-        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section
-        // takes.
-        if (!patient || i == patience) {
-            m->taken.store(0, std::memory_order_relaxed);
-            return false;
-        }
-        platform::pause();
-    }
-    m->p.store(nullptr, std::memory_order_release);             // T4
-    p->owner.store(nullptr, std::memory_order_relaxed);
-    return true;
-}
-
-bool try_take(processor* p) noexcept {
-    p->retake.lock();
-    const bool taken = take_locked(p);
-    p->retake.unlock();
-    return taken;
-}
-
-void give(processor* p, machine* m) noexcept {
-    m->last_p = p;
-    p->retake.lock();
-    p->owner.store(m, std::memory_order_release);
-    m->p.store(p, std::memory_order_relaxed);
-    m->taken.store(0, std::memory_order_release);
-    p->retake.unlock();
-}
 
 void forget_thread(machine* m) noexcept {
     scheduler& s = the_scheduler;
@@ -88,15 +36,6 @@ void forget_thread(machine* m) noexcept {
 void has_come(machine* m) noexcept {
     // Relaxed: no request depends on the count (on yet_to_look one may), only how many there are.
     if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
-}
-
-processor* release_processor(machine* m) noexcept {
-    processor* p = m->p.load(std::memory_order_relaxed);
-    p->retake.lock();
-    p->owner.store(nullptr, std::memory_order_relaxed);
-    m->p.store(nullptr, std::memory_order_relaxed);
-    p->retake.unlock();
-    return p;
 }
 
 // ---- threads --------------------------------------------------------------------------------------------------------
@@ -120,7 +59,6 @@ void thread_main(void* raw) noexcept {
     const platform::signal_stack for_signals;
     hooks.machine_thread(true);
     m->comes = true;
-    look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread
     machine_main(m);
     // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at
     // thread exit is a plain thread's business.
@@ -201,21 +139,6 @@ void report_no_thread(int error) noexcept {
     out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
-template <machine* machine::*next, machine** machine::*link>
-void insert(machine*& first, machine* m) noexcept {
-    m->*next = first;
-    m->*link = &first;
-    if (first != nullptr) first->*link = &(m->*next);
-    first = m;
-}
-
-template <machine* machine::*next, machine** machine::*link>
-void unlink(machine* m) noexcept {
-    *(m->*link) = m->*next;
-    if (m->*next != nullptr) (m->*next)->*link = m->*link;
-    m->*next = nullptr;
-}
-
 // Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
 // that one is busy and another is not, where the CPUs are few. So `here` is for a waker that is about to sleep,
 // `elsewhere` for one that goes on.
@@ -245,40 +168,6 @@ machine* pop_idle_machine(wake_place place) noexcept {
 }
 
 }  // namespace
-
-void idle_machine_list::push(machine* m) noexcept {
-    insert<&machine::idle_next, &machine::idle_link>(newest, m);
-    insert<&machine::same_cpu_next, &machine::same_cpu_link>(newest_on[static_cast<unsigned>(m->slept_on_cpu) % cpus], m);
-}
-
-void idle_machine_list::remove(machine* m) noexcept {
-    unlink<&machine::idle_next, &machine::idle_link>(m);
-    unlink<&machine::same_cpu_next, &machine::same_cpu_link>(m);
-}
-
-void machine_list::push_back(machine* m) noexcept {
-    m->idle_next = nullptr;
-    (tail != nullptr ? tail->idle_next : head) = m;
-    tail = m;
-    ++size;
-}
-
-void machine_list::push_front(machine* m) noexcept {
-    m->idle_next = head;
-    head = m;
-    if (tail == nullptr) tail = m;
-    ++size;
-}
-
-machine* machine_list::pop_front() noexcept {
-    machine* m = head;
-    if (m == nullptr) return nullptr;
-    head = m->idle_next;
-    if (head == nullptr) tail = nullptr;
-    m->idle_next = nullptr;
-    --size;
-    return m;
-}
 
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept {
     scheduler& s = the_scheduler;

@@ -1,7 +1,7 @@
 // processor.cpp - the idle list, the number of processors, and stopping the world.
 //
 // Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by
-//            the handshake of machine.h as soon as their goroutine is in user code, or are given up by their machine
+//            the handshake of handshake.h as soon as their goroutine is in user code, or are given up by their machine
 //            when it comes to search for work. When all are stopped, no goroutine can get past its next call into the
 //            runtime, and what is parked or queued stays as it is.
 //            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call us.
@@ -16,17 +16,15 @@
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
-#include "sched/goroutines/goroutine.h"
-#include "sched/queues/global_queue.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
-#include "sched/monitor/monitor.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
+#include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
-
-constinit scheduler the_scheduler;
 
 namespace {
 
@@ -170,9 +168,7 @@ void start_world() noexcept {
         if (computes_on(m)) {
             p->retake.lock();
             p->state.store(processor_state::running, std::memory_order_relaxed);
-            p->owner.store(m, std::memory_order_release);
-            m->p.store(p, std::memory_order_relaxed);
-            m->taken.store(0, std::memory_order_release);
+            give_back_locked(p, m);
             p->retake.unlock();
         } else if (has_local_work(p)) {
             p->state.store(processor_state::running, std::memory_order_relaxed);
@@ -202,16 +198,6 @@ void start_world() noexcept {
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable - 1;
 }
 
-void set_default_stack_class(unsigned size_class) noexcept {
-    scheduler& s = the_scheduler;
-    if (size_class == s.default_stack_class.load(std::memory_order_relaxed)) return;
-    stop_world();
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) drop_free_stacks(s.processor_at(i));
-    s.default_stack_class.store(size_class, std::memory_order_relaxed);
-    start_world();
-}
-
 void set_max_procs(std::uint32_t n) {
     scheduler& s = the_scheduler;
     stop_world();
@@ -224,6 +210,18 @@ void set_max_procs(std::uint32_t n) {
     s.max_procs.store(n, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < n; ++i) forget_turns(s.processor_at(i));
     start_world();
+}
+
+std::size_t live_goroutines() noexcept {
+    const scheduler& s = the_scheduler;
+    // Ended first: a goroutine that ends in between is then counted as alive, never as minus one.
+    std::uint64_t ended = 0, created = 0;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) ended += s.processor_at(i)->counts.ended.get();
+    for (std::uint32_t i = 0; i < made; ++i) created += s.processor_at(i)->counts.created.get();
+    created += s.created_outside.load(std::memory_order_relaxed);
+    const std::uint64_t gone = ended + s.forgotten.load(std::memory_order_relaxed);
+    return created > gone ? created - gone : 0;
 }
 
 }  // namespace dunlin::sched

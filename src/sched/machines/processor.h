@@ -18,9 +18,6 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept;
 // order kept, to the head of the global queue. Throws std::bad_alloc.
 void set_max_procs(std::uint32_t n);
 
-// Stacks that are bound from now on are of this class. Stops the world for it.
-void set_default_stack_class(unsigned size_class) noexcept;
-
 // True when p is beyond max_procs and its machine must give it up.
 inline bool retired(const processor* p) noexcept { return p->id >= the_scheduler.max_procs.load(std::memory_order_relaxed); }
 
@@ -31,5 +28,8 @@ void drain_to_global(processor* p) noexcept;
 // that compute go on without a processor. For dumps and for the end of run(). Not from inside the runtime.
 void stop_world() noexcept;
 void start_world() noexcept;
+
+// Goroutines that have been started and have not ended, by the counters of all processors.
+std::size_t live_goroutines() noexcept;
 
 }  // namespace dunlin::sched

@@ -1,9 +1,11 @@
 #include "sched/machines/wake.h"
 
+#include "platform/clock.h"
+#include "sched/data/bells.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"
-#include "sched/monitor/monitor.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -52,6 +54,20 @@ bool queue_is_owed(const processor* p) noexcept {
     if (size >= short_queue || size * p->turn_ns > owed_wait_ns) return false;
     const goroutine* oldest = p->queue.peek();
     return oldest != nullptr && oldest->stack != nullptr && wake_is_owed(p);
+}
+
+bool work_anywhere() noexcept {
+    const scheduler& s = the_scheduler;
+    if (s.stopping.load(std::memory_order_relaxed)) return false;
+    if (s.global_size.load(std::memory_order_seq_cst) != 0 || s.preempted_size.load(std::memory_order_seq_cst) != 0) return true;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        const processor* p = s.processor_at(i);
+        if (p->queue.size() != 0 && !queue_is_owed(p)) return true;
+        if (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_owed(p)) return true;
+    }
+    const std::int64_t deadline = earliest_deadline();
+    return deadline != 0 && platform::now_ns() >= deadline;
 }
 
 }  // namespace dunlin::sched

@@ -52,7 +52,7 @@
 //            A mistake lasts until the monitor finds a run_next, or a queue, that has not moved between two rounds, or
 //            a thief takes one: both note a long turn, and the goroutine that went on. W1 then holds after 2 ms at the
 //            latest; and the next wakes, as many as that wait would have paid for, are made at once (turns.h).
-// Left out   Timers fire on a machine that is about to choose what to run (find_work.cpp). It comes for its own
+// Left out   Timers fire on a machine that is about to choose what to run (local_work.cpp). It comes for its own
 //            run_next at once, so while its queue is empty it wakes no machine for that. Where it does not come for it
 //            after all (a chain's slice is over, or it is a preempted goroutine's turn) it wakes one then, as F2 does.
 //            The machine that slept in the poller comes back with something in hand without having searched. So no

@@ -12,7 +12,7 @@
 //              computing                 taken when it has computed 10 ms while a goroutine waits; lent as soon as it
 //                                        has had the processor for 0.2 ms if another has just been woken: by a timer
 //                                        that is due here, or from outside while all processors were stuck
-//            Taking is the handshake of machine.h: no signal, no help. The thread goes on as a stray.
+//            Taking is the handshake of handshake.h: no signal, no help. The thread goes on as a stray.
 // Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
 //            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
 //            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
@@ -32,8 +32,8 @@
 //            not this processor, it has lost another one since, perhaps to a call in which it sleeps. Else it computes,
 //            and the steps are those of give_back().
 // Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
-//            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time. slice_over =
-//            3 tells a processor that it is such a turn.
+//            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time.
+//            slice_state::preempted_turn tells a processor that it is such a turn.
 #include "sched/monitor/hand_off.h"
 
 #include <algorithm>
@@ -41,8 +41,11 @@
 
 #include "platform/clock.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/thread_maker.h"
@@ -93,7 +96,7 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size.load(std::memory_order_relaxed) != 0;
-    p->slice_over.store(0, std::memory_order_relaxed);
+    p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (const machine* m = resume_one_with(p, free_cpu)) {
@@ -334,7 +337,7 @@ void tell_whose_turn(outlook& o) noexcept {
         if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
         const machine* m = p->owner.load(std::memory_order_acquire);
         if (m == nullptr || m->resumed_ns != 0) continue;
-        p->slice_over.store(3, std::memory_order_relaxed);
+        p->slice.store(slice_state::preempted_turn, std::memory_order_relaxed);
         o.effect = true;
         return;
     }
@@ -349,7 +352,7 @@ void look_at_slice(processor* p, outlook& o) noexcept {
         n.tick = tick;
         n.tick_since_ns = o.now_ns;
     } else if (o.now_ns - n.tick_since_ns >= slice_ns) {
-        if (p->slice_over.load(std::memory_order_relaxed) == 0) p->slice_over.store(1, std::memory_order_relaxed);
+        if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) p->slice.store(slice_state::over, std::memory_order_relaxed);
         n.tick_since_ns = o.now_ns;
         o.effect = true;
     }
@@ -405,7 +408,7 @@ bool give_back(machine* m) noexcept {
     processor* p = may ? take_idle_processor(m->last_p) : nullptr;
     if (p != nullptr) {
         m->stray.store(false, std::memory_order_relaxed);
-        give(p, m);  // last_p before p: enter_slow() compares them (machine.h, S3)
+        give(p, m);  // last_p before p: enter_slow() compares them (handshake.h, S3)
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();

@@ -17,7 +17,7 @@
 //            something back: 0 % CPU in an idle process, and the memory of its last peak goes back a second or two
 //            later, 64,000 stacks a second.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other. The same with lost_late, by the thread that loses a goroutine whose run() has
+//            One of them sees the other. The same with monitor_bell.lost_late, by the thread that loses a goroutine whose run() has
 //            returned.
 #include "sched/monitor/monitor.h"
 
@@ -29,10 +29,12 @@
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/deadlock.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/hand_off.h"
@@ -41,8 +43,6 @@
 #include "sched/preempt/frozen.h"
 
 namespace dunlin::inline v0_1::sched {
-
-platform::atomic<std::uint32_t> monitor_asleep{0};
 
 namespace {
 
@@ -64,13 +64,8 @@ constexpr unsigned threads_at_once = 128;   // each a wake-up
 constexpr std::int64_t long_wait_ns = 1000 * ms;
 constexpr std::int64_t longest_report_pause_ns = 8000 * ms;
 
-platform::atomic<unsigned> threads{0};
-platform::atomic<std::uint32_t> call_word{0};  // raised by call_monitor(): it sleeps on this
-platform::atomic<bool> in_poller{false};        // it sleeps in the poller instead
-platform::atomic<bool> lost_late{false};       // set by a goroutine's thread when its state is "frozen"
 platform::atomic<std::int64_t> trace_period_ns{0};
 platform::atomic<void (*)()> reporter{nullptr};
-platform::atomic<bool> dump_called_for{false};     // by a signal handler
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
 // Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for
@@ -303,7 +298,8 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
-    while (in_time && all_idle() && !lost_late.load(std::memory_order_seq_cst) && !dump_called_for.load(std::memory_order_seq_cst) && !spare_is_owed() &&
+    while (in_time && all_idle() && !monitor_bell.lost_late.load(std::memory_order_seq_cst) &&
+           !monitor_bell.dump_called_for.load(std::memory_order_seq_cst) && !spare_is_owed() &&
            monitor_asleep.load(std::memory_order_seq_cst) != 0) {
         std::int64_t until = deadline_ns;
         if (look_for_deadlock()) {
@@ -363,10 +359,10 @@ bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
     s.poll_until_ns.store(until, std::memory_order_seq_cst);
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
-    in_poller.store(true, std::memory_order_seq_cst);
+    monitor_bell.in_poller.store(true, std::memory_order_seq_cst);
     event_batch found;
-    if (call_word.load(std::memory_order_seq_cst) == calls) s.events->wait(until, found);
-    in_poller.store(false, std::memory_order_relaxed);
+    if (monitor_bell.call_word.load(std::memory_order_seq_cst) == calls) s.events->wait(until, found);
+    monitor_bell.in_poller.store(false, std::memory_order_relaxed);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
     if (found.count != 0 && s.events->deliver(found) != 0 && s.all_stuck.load(std::memory_order_relaxed)) s.urgent.store(true, std::memory_order_relaxed);
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
@@ -378,7 +374,7 @@ void one_round(rounds& r) noexcept {
     outlook o;
     o.now_ns = platform::now_ns();
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
-    const std::uint32_t calls = call_word.load(std::memory_order_acquire);
+    const std::uint32_t calls = monitor_bell.call_word.load(std::memory_order_acquire);
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
     look_at_poller(r, o);
     look_at_processors(o);
@@ -386,12 +382,13 @@ void one_round(rounds& r) noexcept {
     pay_owed_wakes(r);
     feed_starved();
     look_at_leftovers(r.keep, o);
-    if (lost_late.load(std::memory_order_relaxed) && lost_late.exchange(false, std::memory_order_acquire)) want_lost_forgotten();
+    if (monitor_bell.lost_late.load(std::memory_order_relaxed) && monitor_bell.lost_late.exchange(false, std::memory_order_acquire)) want_lost_forgotten();
     trim_stacks(r.keep, o);
     end_spare_threads(r.keep, o.now_ns);
     if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
     trace(r, o.now_ns);
-    if (dump_called_for.load(std::memory_order_relaxed) && dump_called_for.exchange(false, std::memory_order_acquire)) want_report(report_dump);
+    platform::atomic<bool>& dump = monitor_bell.dump_called_for;
+    if (dump.load(std::memory_order_relaxed) && dump.exchange(false, std::memory_order_acquire)) want_report(report_dump);
     look_for_long_waits(r.keep.waits, o.now_ns);
     r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
@@ -400,7 +397,7 @@ void one_round(rounds& r) noexcept {
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);
     const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) && !o.on_loan && s.events->anybody_waits();
-    if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(call_word, calls, until);
+    if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(monitor_bell.call_word, calls, until);
 }
 
 void monitor_main(void*) {
@@ -416,35 +413,10 @@ constexpr platform::thread_kind monitor_thread{monitor_main, "dunlin-monitor"};
 }  // namespace
 
 bool start_monitor() noexcept {
-    if (threads.exchange(1) != 0) return true;
+    if (monitor_bell.threads.exchange(1) != 0) return true;
     if (platform::start_thread<monitor_thread>(nullptr) == 0) return true;
-    threads.store(0);
+    monitor_bell.threads.store(0);
     return false;
-}
-
-unsigned monitor_threads() noexcept { return threads.load(std::memory_order_relaxed); }
-
-void wake_monitor() noexcept {
-    monitor_asleep.store(0, std::memory_order_seq_cst);
-    platform::futex_wake(monitor_asleep);
-}
-
-// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
-// round, or the word has changed when it wants to sleep, and it does not.
-void call_monitor() noexcept {
-    the_scheduler.urgent.store(true, std::memory_order_release);
-    hurry_monitor();
-}
-
-void hurry_monitor() noexcept {
-    call_word.fetch_add(1, std::memory_order_seq_cst);
-    platform::futex_wake(call_word);
-    if (in_poller.load(std::memory_order_seq_cst)) the_scheduler.events->interrupt();
-}
-
-void call_monitor_for_lost() noexcept {
-    lost_late.store(true, std::memory_order_seq_cst);
-    wake_monitor_if_asleep();
 }
 
 void set_reporter(void (*print)()) noexcept { reporter.store(print, std::memory_order_release); }
@@ -452,12 +424,5 @@ void set_reporter(void (*print)()) noexcept { reporter.store(print, std::memory_
 std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::memory_order_relaxed); }
 
 void set_trace_period(std::int64_t period_ms) noexcept { trace_period_ns.store(period_ms * ms, std::memory_order_relaxed); }
-
-// As call_monitor_for_lost(): it sees the flag before it sleeps, or is woken. A busy one looks in its next round, 10 ms
-// later at most.
-void call_monitor_to_dump() noexcept {
-    dump_called_for.store(true, std::memory_order_seq_cst);
-    wake_monitor_if_asleep();
-}
 
 }  // namespace dunlin::sched

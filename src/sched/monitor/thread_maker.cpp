@@ -8,11 +8,11 @@
 #include "platform/futex.h"
 #include "platform/text.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
-#include "sched/monitor/monitor.h"
 #include "sched/preempt/frozen.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -22,21 +22,6 @@ namespace {
 constexpr std::uint32_t enough_spares = 2;
 constexpr std::uint32_t most_at_once = 16;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
-
-enum wish : std::uint32_t {
-    a_thread = 1,        // at least one
-    lost_forgotten = 2,  // event_source::forget_lost()
-    printed = 4,         // maker::print
-    owner_let_go = 8,    // let_owner_go()
-};
-
-struct maker {
-    platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the word that the maker sleeps on
-    platform::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
-    platform::atomic<void (*)()> print{nullptr};
-    platform::atomic<unsigned> threads{0};
-};
-maker the_maker;
 
 // How many goroutines wait for a thread, or for their turn; a hint.
 std::size_t waiting_goroutines() noexcept {
@@ -106,7 +91,7 @@ private:
 };
 
 void maker_main(void*) {
-    maker& k = the_maker;
+    maker_words& k = maker_bell;
     platform::use_short_turns();  // those that it makes have them too
     standstill stands;
     for (;;) {
@@ -145,50 +130,15 @@ void maker_main(void*) {
     }
 }
 
-// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
-// that one released.
-void ask(wish w) noexcept {
-    maker& k = the_maker;
-    if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);
-}
-
 constexpr platform::thread_kind maker_thread{maker_main, "dunlin-maker"};
 
 }  // namespace
 
 bool start_thread_maker() noexcept {
-    if (the_maker.threads.exchange(1) != 0) return true;
+    if (maker_bell.threads.exchange(1) != 0) return true;
     if (platform::start_thread<maker_thread>(nullptr) == 0) return true;
-    the_maker.threads.store(0);
+    maker_bell.threads.store(0);
     return false;
 }
-
-void want_spare_machine() noexcept {
-    maker& k = the_maker;
-    const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(not_before != 0) && platform::now_ns() < not_before) return;
-    ask(a_thread);
-}
-
-void want_lost_forgotten() noexcept { ask(lost_forgotten); }
-
-void want_owner_let_go() noexcept { ask(owner_let_go); }
-
-void want_printed(void (*print)()) noexcept {
-    the_maker.print.store(print, std::memory_order_relaxed);  // released by ask()
-    ask(printed);
-}
-
-bool spare_is_owed() noexcept { return the_maker.not_before_ns.load(std::memory_order_seq_cst) != 0; }
-
-bool spare_is_overdue(std::int64_t now_ns) noexcept {
-    maker& k = the_maker;
-    const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
-    if (not_before == 0 || now_ns < not_before) return false;
-    k.not_before_ns.store(0, std::memory_order_relaxed);
-    return true;
-}
-
-unsigned thread_maker_threads() noexcept { return the_maker.threads.load(std::memory_order_relaxed); }
 
 }  // namespace dunlin::sched

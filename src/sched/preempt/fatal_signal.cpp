@@ -171,7 +171,7 @@ void die(int signal, const siginfo_t* info) noexcept {
     const long process = platform::raw_syscall(SYS_getpid), thread = platform::raw_syscall(SYS_gettid);
     const long info_address = platform::syscall_arg(&again);
     if (platform::raw_syscall(SYS_rt_tgsigqueueinfo, process, thread, signal, info_address) == 0) return;
-    platform::raw_syscall(SYS_tgkill, process, thread, signal);
+    platform::send_signal(static_cast<pid_t>(thread), signal);
 }
 
 // False: SA_RESETHAND has left it the default action.

@@ -9,10 +9,9 @@
 #include "platform/syscall.h"
 #include "platform/text.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/machines/deadlock.h"
 #include "sched/machines/machine.h"
-#include "sched/monitor/monitor.h"
-#include "sched/monitor/thread_maker.h"
 #include "sched/preempt/crash.h"
 
 namespace dunlin::inline v0_1::sched {

@@ -4,7 +4,7 @@
 // Problem    Any C++ code may be interrupted at any instruction: with half a thread_local written, inside a catch
 //            block, with a mutex held. Moving it to another thread is out of the question. But it can stand still.
 // Protocol   Two steps, so that the handler of a signal never owns a processor:
-//            1  The monitor takes the processor, without the thread's help (machine.h), marks the machine a stray and
+//            1  The monitor takes the processor, without the thread's help (handshake.h), marks the machine a stray and
 //               hands the processor on (hand_off.h). The thread computes on, without a processor. Its next call into
 //               the runtime would queue it (enter_slow).
 //            2  The monitor sends the thread a signal. The handler looks whether the thread is still a stray, in code
@@ -78,13 +78,6 @@ void note_spinning(machine* m, const goroutine* g, bool spins) noexcept;
 
 // Step 2, in the handler. False: the signal was not ours.
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
-
-// The next preempted machine gets p, which is the caller's alone; null if there is none. `cpu`: the one that has become
-// free by that, if known.
-inline constexpr int any_cpu = -2;
-const machine* resume_one_with(processor* p, int cpu = any_cpu) noexcept;
-// The same with m's own processor, which m has not any more then.
-bool give_turn_to_preempted(machine* m) noexcept;
 
 // All go on without processors. The monitor.
 void thaw_preempted() noexcept;

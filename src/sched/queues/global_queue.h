@@ -55,4 +55,7 @@ inline goroutine* global_queue::pop_front() noexcept {
     return g;
 }
 
+// The global queue has changed. Under the scheduler lock.
+inline void global_size_changed(scheduler& s) noexcept { s.global_size.store(s.global.size(), std::memory_order_relaxed); }
+
 }  // namespace dunlin::sched

@@ -1,6 +1,6 @@
 // find_work.cpp - what runs next, and what a machine does that finds nothing.
 //
-// Order      find_local     on the leaving goroutine's stack, never blocks:
+// Order      find_local     (local_work.cpp) on the leaving goroutine's stack, never blocks:
 //              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and
 //                 then, once in a millisecond, the poller, for the same reason
 //              2. due timers of this processor: every 16th time, and when the monitor says so
@@ -18,8 +18,10 @@
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
 //                 until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
-//            busy victim by the retake handshake (machine.h), because it is a plain field: 0.4 ns for its owner instead
+//            busy victim by the retake handshake (handshake.h), because it is a plain field: 0.4 ns for its owner instead
 //            of 10 with a CAS.
+#include "sched/work/find_work.h"
+
 #include <dunlin/detail/atomic.hpp>
 
 #include <algorithm>
@@ -27,17 +29,18 @@
 
 #include "platform/clock.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/event_source.h"
-#include "sched/goroutines/goroutine.h"
-#include "sched/queues/global_queue.h"
-#include "sched/data/hooks.h"
-#include "sched/monitor/monitor.h"
-#include "sched/preempt/preempt.h"
+#include "sched/machines/event_notice.h"
+#include "sched/machines/machine.h"
+#include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
-#include "sched/queues/run_queue_prefetch.h"
-#include "sched/queues/steal_order.h"
+#include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
+#include "sched/queues/run_queue_prefetch.h"
+#include "sched/queues/steal_order.h"
+#include "sched/work/local_work.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -45,244 +48,15 @@ namespace {
 
 // Break-even of a sleep and a wake is about 17 us of CPU; see docs/decisions/006-spinning.md.
 constexpr std::int64_t watch_ns = 20'000;
-constexpr std::int64_t poll_every_ns = 1'000'000;
-
-// Under the lock.
-inline void global_size_changed(scheduler& s) noexcept { s.global_size.store(s.global.size(), std::memory_order_relaxed); }
-
-inline void advance_tick(processor* p) noexcept {
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
-[[gnu::noinline]] goroutine* take_one_global(processor* p) noexcept {
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    goroutine* g = s.global.pop_front();
-    global_size_changed(s);
-    s.lock.unlock();
-    if (g) {
-        advance_tick(p);
-        p->counts.global_hits.add();
-        p->counts.global_tick_hits.add();
-    }
-    return g;
-}
-
-// Readies what is due in `from`, on m, which is about to choose what to run: it comes for its own run_next at once
-// (wake.h, left out).
-unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
-    m->chooses = true;
-    const unsigned count = the_scheduler.events->collect(from, now);
-    m->chooses = false;
-    return count;
-}
-
-// Readies what is due here. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
-// to choose what to run.
-[[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
-    if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
-    p->events_due.store(false, std::memory_order_relaxed);
-    event_source* events = the_scheduler.events;
-    const std::int64_t deadline = events->next_deadline(p);
-    if (deadline == 0) return true;
-    const std::int64_t now = platform::now_ns();
-    if (now < deadline) return true;
-    if (chooses) {
-        collect_before_choosing(current_machine(), p, now);
-    } else {
-        events->collect(p, now);
-    }
-    return true;
-}
-
-// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own
-// stack: find_work() comes here again.
-[[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
-    const scheduler& s = the_scheduler;
-    p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
-    const std::int64_t now = platform::now_ns();
-    if (now < p->next_poll_ns) return false;
-    p->next_poll_ns = now + poll_every_ns;
-    const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
-    if (std::exchange(p->polls_seen, polls) != polls) return false;
-    p->poll_first = s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->anybody_waits();
-    return p->poll_first;
-}
 
 }  // namespace
-
-// ---- local and global queue -----------------------------------------------------------------------------------------
-
-goroutine* find_local(machine* m, processor* p) noexcept {
-    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
-        if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
-        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
-            !turn_of_preempted(p)) {
-            if (goroutine* g = take_one_global(p)) return g;
-        }
-    }
-    const std::uint64_t executed = p->counts.switches.get();
-    p->counts.switches.add();
-    if (DUNLIN_UNLIKELY(executed >= p->next_look || p->events_due.load(std::memory_order_relaxed))) {
-        look_at_turns(p, m);
-        p->next_look = executed + (has_short_turns(p) ? look_at_events_every : 1);
-        if (!look_at_events(p, true)) return nullptr;
-    }
-    const std::uint8_t over = p->slice_over.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(over == 3)) return nullptr;  // find_work() knows whose turn it is
-    if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
-        p->run_next.store(nullptr, std::memory_order_relaxed);
-        if (DUNLIN_LIKELY(over != 2)) {
-            if (DUNLIN_UNLIKELY(over == 1)) p->slice_over.store(2, std::memory_order_relaxed);
-            p->counts.run_next_hits.add();
-            return g;
-        }
-        // The chain of goroutines that ready each other has had its time: it queues like all others.
-        push_local(p, g);
-        submit_barrier();
-        wake_if_idle();
-    }
-    if (DUNLIN_UNLIKELY(over != 0)) {
-        p->slice_over.store(0, std::memory_order_relaxed);
-        advance_tick(p);  // a new slice begins
-        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0) {
-            if (goroutine* g = take_one_global(p)) return g;
-        }
-    }
-    goroutine* g = p->queue.pop_and_prefetch();
-    if (g) advance_tick(p);
-    return g;
-}
-
-bool may_rotate(processor* p) noexcept {
-    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-    const std::uint64_t executed = p->counts.switches.get();
-    if (executed >= p->next_look || p->run_next.load(std::memory_order_relaxed) != nullptr ||
-        p->events_due.load(std::memory_order_relaxed) || p->slice_over.load(std::memory_order_relaxed) != 0 ||
-        (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && tick % global_tick == 0)) {
-        return false;
-    }
-    p->counts.switches.add();
-    p->tick.store(tick + 1, std::memory_order_relaxed);
-    return true;
-}
-
-bool look_around(processor* p) noexcept {
-    look_at_turns(p, nullptr);
-    return !look_at_events(p, false);
-}
-
-goroutine* take_global(processor* p) noexcept {
-    scheduler& s = the_scheduler;
-    goroutine* batch[global_batch_max];
-    s.lock.lock();
-    const std::size_t size = s.global.size();
-    std::size_t want = size / s.max_procs.load(std::memory_order_relaxed) + 1;
-    want = want < size ? want : size;
-    // The rest of the batch goes into the local queue, which the caller has found empty or nearly so.
-    const std::size_t room = run_queue::capacity - p->queue.size();
-    const std::size_t limit = room < global_batch_max ? room + 1 : global_batch_max;
-    if (want > limit) want = limit;
-    std::size_t got = 0;
-    while (got < want) batch[got++] = s.global.pop_front();
-    global_size_changed(s);
-    s.lock.unlock();
-    if (got == 0) return nullptr;
-    advance_tick(p);
-    p->counts.global_hits.add();
-    if (got > 1) {
-        p->queue.push_all(batch + 1, static_cast<std::uint32_t>(got - 1));
-        wake_if_idle();
-    }
-    return batch[0];
-}
-
-void push_global(goroutine_list& list) noexcept {
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    while (goroutine* g = list.pop_front()) s.global.push_back(g);
-    global_size_changed(s);
-    s.lock.unlock();
-}
-
-void push_global(goroutine* g) noexcept {
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    s.global.push_back(g);
-    global_size_changed(s);
-    s.lock.unlock();
-}
-
-[[gnu::noinline]] static void overflow(processor* p, goroutine* g) noexcept {
-    goroutine* half[run_queue::capacity / 2];
-    const std::uint32_t taken = p->queue.take_half(half);
-    scheduler& s = the_scheduler;
-    s.lock.lock();
-    for (std::uint32_t i = 0; i < taken; ++i) s.global.push_back(half[i]);
-    s.global.push_back(g);
-    global_size_changed(s);
-    s.lock.unlock();
-    p->counts.overflows.add();
-}
-
-void push_local(processor* p, goroutine* g) noexcept {
-    if (DUNLIN_UNLIKELY(!p->queue.push(g))) overflow(p, g);
-}
-
-namespace {
-
-// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In
-// run_next a thief would wait for it, and then interrupt its owner.
-void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
-    if (self == nullptr || self->marks.lingers() == 0) {
-        goroutine* before = exchange_run_next(p, g);
-        submit_barrier();
-        owe_wake(p);
-        if (before == nullptr) return;
-        g = before;
-    }
-    note_long_turn(p, short_turn_ns);  // the queue is for others too
-    push_local(p, g);
-    submit_barrier();
-    wake_if_idle();
-}
-
-}  // namespace
-
-bool push_with_a_look(processor* p, goroutine* g) noexcept {
-    const machine* m = current_machine();
-    goroutine* self = m->current.load(std::memory_order_relaxed);
-    if (has_short_turns(p) && (self == nullptr || self->marks.lingers() == 0)) {
-        const std::uint64_t turns = turns_of(p);
-        stamp(g, turns - std::exchange(p->stamped_at, turns));
-        p->looks_at_push = false;
-        return false;
-    }
-    const bool others_free = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed) != 0;
-    if (const std::uint32_t stands_for = note_readying(p, self, others_free)) stamp(g, stands_for);
-    if (!others_free || m->chooses) return false;
-    push_in_long_turn(p, g, self);
-    return true;
-}
-
-void push_out_of_run_next(processor* p, goroutine* before) noexcept {
-    const bool for_everybody = before->stack == nullptr || p->queue.size() >= short_queue;
-    push_local(p, before);
-    submit_barrier();
-    if (for_everybody) {
-        wake_if_idle();
-    } else {
-        wake_for_run_next(p);
-    }
-}
 
 // ---- stealing -------------------------------------------------------------------------------------------------------
 
 namespace {
 
 // The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and
-// run it with a warm cache, so it has three microseconds. Then the handshake of machine.h, which succeeds when the
+// run it with a warm cache, so it has three microseconds. Then the handshake of handshake.h, which succeeds when the
 // machine is in user code.
 goroutine* steal_run_next(processor* victim) noexcept {
     if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
@@ -296,9 +70,7 @@ goroutine* steal_run_next(processor* victim) noexcept {
     if (owner != nullptr && take_locked(victim)) {
         g = victim->run_next.load(std::memory_order_acquire);
         victim->run_next.store(nullptr, std::memory_order_relaxed);
-        victim->owner.store(owner, std::memory_order_release);
-        owner->p.store(victim, std::memory_order_relaxed);
-        owner->taken.store(0, std::memory_order_release);  // and back: it has noticed nothing, or waits for this lock
+        give_back_locked(victim, owner);
     }
     victim->retake.unlock();
     return g;
@@ -473,11 +245,11 @@ bool return_to_lender(machine* m) noexcept {
         lender->stray.store(false, std::memory_order_relaxed);
         release_processor(m);
         p->slice_used_ns = lender->slice_used_ns;
-        p->slice_over.store(0, std::memory_order_relaxed);
+        p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
         advance_tick(p);
         lender->resumed_cpu_ns = cpu_ns;
         lender->resumed_ns = platform::now_ns();
-        give(p, lender);  // last_p before p: enter_slow() compares them (machine.h, S3)
+        give(p, lender);  // last_p before p: enter_slow() compares them (handshake.h, S3)
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();
@@ -571,31 +343,6 @@ bool poll_here() noexcept {
 
 }  // namespace
 
-std::int64_t earliest_deadline() noexcept {
-    const scheduler& s = the_scheduler;
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    std::int64_t earliest = 0;
-    for (std::uint32_t i = 0; i < made; ++i) {
-        const std::int64_t d = s.events->next_deadline(s.processor_at(i));
-        if (d != 0 && (earliest == 0 || d < earliest)) earliest = d;
-    }
-    return earliest;
-}
-
-bool work_anywhere() noexcept {
-    const scheduler& s = the_scheduler;
-    if (s.stopping.load(std::memory_order_relaxed)) return false;
-    if (s.global_size.load(std::memory_order_seq_cst) != 0 || s.preempted_size.load(std::memory_order_seq_cst) != 0) return true;
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) {
-        const processor* p = s.processor_at(i);
-        if (p->queue.size() != 0 && !queue_is_owed(p)) return true;
-        if (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_owed(p)) return true;
-    }
-    const std::int64_t deadline = earliest_deadline();
-    return deadline != 0 && platform::now_ns() >= deadline;
-}
-
 // ---- the search -----------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
@@ -626,7 +373,7 @@ goroutine* find_work(machine* m) noexcept {
             continue;
         }
         if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
-            p->slice_over.store(0, std::memory_order_relaxed);
+            p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
             stop_spinning(m);
             if (give_turn_to_preempted(m)) continue;
         }
@@ -671,37 +418,6 @@ goroutine* find_work(machine* m) noexcept {
         if (all_idle ? work_anywhere() && come_back(m) : search_again(m)) continue;
         if (sleep_for_events(m)) continue;
     }
-}
-
-void timer_added(std::int64_t when) noexcept {
-    scheduler& s = the_scheduler;
-    submit_barrier();
-    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) {
-        const std::int64_t until = s.poll_until_ns.load(std::memory_order_seq_cst);
-        if (until == 0 || until > when) s.events->interrupt();
-    } else {
-        wake_if_idle();
-    }
-}
-
-void waiter_added() noexcept {
-    submit_barrier();
-    // The machine that has claimed the poller looks at anybody_waits() after its barrier, as in timer_added().
-    if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
-}
-
-void ready_polled(goroutine_list& list) noexcept {
-    machine* m = current_machine();
-    processor* p = m != nullptr ? processor_of(m) : nullptr;
-    if (p == nullptr) return ready_all(list);
-    while (goroutine* g = list.pop_front()) {
-        if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
-        stamp(g, 1);
-        transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
-        push_local(p, g);
-    }
-    submit_barrier();
-    if (p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr) > 1) wake_if_idle();
 }
 
 }  // namespace dunlin::sched

@@ -1,0 +1,129 @@
+// run.cpp - run(): the thread that calls it starts the main goroutine and waits until that has ended.
+#include "api/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+#include <dunlin/detail/atomic.hpp>
+#include <dunlin/go.hpp>
+#include <dunlin/runtime.hpp>
+
+#include "api/exit.h"
+#include "api/settings.h"
+#include "context/run_context.h"
+#include "observe/report.h"
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "platform/thread.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/deadlock.h"
+#include "sched/machines/processor.h"
+#include "sched/preempt/lifetime.h"
+
+namespace dunlin::inline v0_1::api {
+
+constinit platform::ranked_lock<platform::lock_rank::start> start_lock;
+
+namespace {
+
+struct main_call {
+    void (*entry)(void*);
+    void* frame;
+};
+
+platform::atomic<std::uint32_t> main_done{0};
+
+void main_entry(void* raw) {
+    const main_call call = *static_cast<main_call*>(raw);
+    call.entry(call.frame);
+}
+
+}  // namespace
+
+void main_ended(sched::goroutine* g) noexcept {
+    if (g->flags & sched::goroutine::exiting) {
+        sched::the_scheduler.lock.lock();
+        sched::the_scheduler.main_exited = true;
+        sched::the_scheduler.lock.unlock();
+        return;
+    }
+    sched::the_scheduler.lock.lock();
+    sched::the_scheduler.main_returned = true;
+    sched::the_scheduler.lock.unlock();
+    main_done.store(1, std::memory_order_release);
+    platform::futex_wake(main_done);
+}
+
+}  // namespace dunlin::api
+
+namespace dunlin::inline v0_1::detail {
+
+// With an end to each sleep: the end of a goroutine wakes no sleeper here, since that would cost each goroutine
+// something.
+static void wait_for_leftovers(const run_options& options) {
+    if (options.at_end == leftovers::stop) return;
+    if (options.at_end == leftovers::cancel_and_wait) cancel_run_context();
+    sched::scheduler& s = sched::the_scheduler;
+    s.lock.lock();
+    s.main_returned = false;  // run() waits on: a deadlock is one
+    sched::check_for_deadlock();
+    s.lock.unlock();
+    constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
+    const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
+    for (std::int64_t sleep_ns = shortest_ns; sched::live_goroutines() != 0 && platform::now_ns() < until;) {
+        platform::futex_wait_until(api::main_done, 1, std::min(platform::now_ns() + sleep_ns, until));
+        sleep_ns = std::min(2 * sleep_ns, longest_ns);
+    }
+    s.lock.lock();
+    s.main_returned = true;
+    s.lock.unlock();
+}
+
+void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where) {
+    if (sched::current_machine() != nullptr) throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");
+    if (options.max_procs > sched::max_procs_limit) {
+        throw std::invalid_argument("dunlin::run: max_procs " + std::to_string(options.max_procs) + " is not between 1 and 1024");
+    }
+    if (options.stack_size != 0) api::check_stack_size("dunlin::run", options.stack_size);
+    const std::size_t main_stack = options.main_stack_size != 0 ? options.main_stack_size : std::size_t{8} << 20;
+    api::check_stack_size("dunlin::run (main_stack_size)", main_stack);
+    sched::start_runtime();
+    api::arm_stopper();
+    sched::scheduler& s = sched::the_scheduler;
+    {
+        std::unique_lock guard(api::start_lock);
+        s.lock.lock();
+        const bool busy = s.inside_run;
+        s.lock.unlock();
+        if (busy) throw std::logic_error("dunlin::run: another thread is inside run(); use go() or spawn() from there");
+        if (options.max_procs != 0) sched::set_max_procs(options.max_procs);
+        if (options.stack_size != 0) sched::set_default_stack_class(stack::class_for(options.stack_size));
+        sched::goroutine* g = sched::make_goroutine(sizeof(api::main_call), alignof(api::main_call), main_stack, sched::creation_place(where));
+        if (!s.main_was_started) g->id = 1;
+        s.main_was_started = true;
+        *static_cast<api::main_call*>(g->frame()) = {entry, frame};
+        g->entry = api::main_entry;
+        g->flags |= sched::goroutine::main;
+        api::main_done.store(0, std::memory_order_relaxed);
+        s.lock.lock();
+        s.inside_run = true;
+        s.runner.store(platform::thread_id(), std::memory_order_relaxed);
+        s.main_returned = false;
+        s.lock.unlock();
+        sched::start_goroutine(g);
+    }
+    while (api::main_done.load(std::memory_order_acquire) == 0) platform::futex_wait(api::main_done, 0);
+    wait_for_leftovers(options);
+    if (options.report_leaks) observe::report_leaks();
+    forget_run_context();
+    sched::retire_world();
+    s.lock.lock();
+    s.inside_run = false;
+    s.lock.unlock();
+}
+
+}  // namespace dunlin::detail

@@ -1,0 +1,89 @@
+#include "sched/data/bells.h"
+
+#include "platform/clock.h"
+#include "platform/futex.h"
+#include "sched/data/event_source.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// ---- the monitor ----------------------------------------------------------------------------------------------------
+
+constinit platform::atomic<std::uint32_t> monitor_asleep{0};
+constinit monitor_words monitor_bell;
+
+unsigned monitor_threads() noexcept { return monitor_bell.threads.load(std::memory_order_relaxed); }
+
+void wake_monitor() noexcept {
+    monitor_asleep.store(0, std::memory_order_seq_cst);
+    platform::futex_wake(monitor_asleep);
+}
+
+// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
+// round, or the word has changed when it wants to sleep, and it does not.
+void call_monitor() noexcept {
+    the_scheduler.urgent.store(true, std::memory_order_release);
+    hurry_monitor();
+}
+
+void hurry_monitor() noexcept {
+    monitor_bell.call_word.fetch_add(1, std::memory_order_seq_cst);
+    platform::futex_wake(monitor_bell.call_word);
+    if (monitor_bell.in_poller.load(std::memory_order_seq_cst)) the_scheduler.events->interrupt();
+}
+
+void call_monitor_for_lost() noexcept {
+    monitor_bell.lost_late.store(true, std::memory_order_seq_cst);
+    wake_monitor_if_asleep();
+}
+
+// As call_monitor_for_lost(): it sees the flag before it sleeps, or is woken. A busy one looks in its next round, 10 ms
+// later at most.
+void call_monitor_to_dump() noexcept {
+    monitor_bell.dump_called_for.store(true, std::memory_order_seq_cst);
+    wake_monitor_if_asleep();
+}
+
+// ---- the thread maker -----------------------------------------------------------------------------------------------
+
+constinit maker_words maker_bell;
+
+namespace {
+
+// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
+// that one released.
+void ask(wish w) noexcept {
+    maker_words& k = maker_bell;
+    if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);
+}
+
+}  // namespace
+
+void want_spare_machine() noexcept {
+    maker_words& k = maker_bell;
+    const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(not_before != 0) && platform::now_ns() < not_before) return;
+    ask(a_thread);
+}
+
+void want_lost_forgotten() noexcept { ask(lost_forgotten); }
+
+void want_owner_let_go() noexcept { ask(owner_let_go); }
+
+void want_printed(void (*print)()) noexcept {
+    maker_bell.print.store(print, std::memory_order_relaxed);  // released by ask()
+    ask(printed);
+}
+
+bool spare_is_owed() noexcept { return maker_bell.not_before_ns.load(std::memory_order_seq_cst) != 0; }
+
+bool spare_is_overdue(std::int64_t now_ns) noexcept {
+    maker_words& k = maker_bell;
+    const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
+    if (not_before == 0 || now_ns < not_before) return false;
+    k.not_before_ns.store(0, std::memory_order_relaxed);
+    return true;
+}
+
+unsigned thread_maker_threads() noexcept { return maker_bell.threads.load(std::memory_order_relaxed); }
+
+}  // namespace dunlin::sched

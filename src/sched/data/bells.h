@@ -1,0 +1,95 @@
+// bells.h - the words by which every room calls the monitor and the thread maker, which are above all of them.
+//
+// The threads themselves are src/sched/monitor: they sleep on these words and answer. What stands here is what others
+// say to them: it waits for nothing and takes no lock, and most of it may be said inside a signal handler.
+#pragma once
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <cstdint>
+
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// ---- the monitor ----------------------------------------------------------------------------------------------------
+
+struct monitor_words {
+    platform::atomic<unsigned> threads{0};
+    platform::atomic<std::uint32_t> call_word{0};    // raised by call_monitor(): it sleeps on this between two rounds
+    platform::atomic<bool> in_poller{false};         // it sleeps in the poller instead
+    platform::atomic<bool> lost_late{false};         // set by a goroutine's thread when its state is "frozen"
+    platform::atomic<bool> dump_called_for{false};   // by a signal handler
+};
+DUNLIN_HIDDEN extern monitor_words monitor_bell;
+
+// While a processor runs. A deadline that is further away it has seen in time.
+inline constexpr std::int64_t monitor_sleeps_at_most_ns = 10'000'000;
+
+// 0 or 1: for the deadlock check's arithmetic.
+unsigned monitor_threads() noexcept;
+
+// A processor was taken out of "all idle": the monitor must not sleep on. One load when it is awake.
+void wake_monitor() noexcept;
+DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> monitor_asleep;
+inline void wake_monitor_if_asleep() noexcept {
+    if (DUNLIN_UNLIKELY(monitor_asleep.load(std::memory_order_seq_cst) != 0)) wake_monitor();
+}
+
+// Work was brought from outside: if no processor has come to the scheduler lately, the monitor sees to it at once.
+void call_monitor() noexcept;
+inline void call_monitor_if_all_stuck() noexcept {
+    if (DUNLIN_UNLIKELY(the_scheduler.all_stuck.load(std::memory_order_relaxed)) && !the_scheduler.urgent.load(std::memory_order_relaxed)) call_monitor();
+}
+
+// Its next round is now.
+void hurry_monitor() noexcept;
+
+// A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a
+// signal handler.
+void call_monitor_for_lost() noexcept;
+
+// In a signal handler, too. errno stays as it is.
+void call_monitor_to_dump() noexcept;
+
+// ---- the thread maker -----------------------------------------------------------------------------------------------
+
+enum wish : std::uint32_t {
+    a_thread = 1,        // at least one
+    lost_forgotten = 2,  // event_source::forget_lost()
+    printed = 4,         // maker_words::print
+    owner_let_go = 8,    // let_owner_go()
+};
+
+struct maker_words {
+    platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the word that the maker sleeps on
+    platform::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
+    platform::atomic<void (*)()> print{nullptr};
+    platform::atomic<unsigned> threads{0};
+};
+DUNLIN_HIDDEN extern maker_words maker_bell;
+
+// Asks for one more machine, or several if many goroutines wait, and does not wait. It looks for a processor and work
+// before it sleeps. Requests that come before the last one has been begun are one request, and so are those that a
+// machine serves which has yet to look.
+void want_spare_machine() noexcept;
+
+// After a failure no thread is made for a tenth of a second. True, once: that time is over. The monitor then looks
+// whether one is wanted.
+bool spare_is_overdue(std::int64_t now_ns) noexcept;
+// It is not over yet: the monitor must not go to sleep. Seq_cst, after its monitor_asleep = 1; pairs with the maker's
+// store before the maker looks whether the monitor sleeps. Without it both miss a failure just then, and what needs the
+// thread waits for ever.
+bool spare_is_owed() noexcept;
+
+// event_source::forget_lost(), for the monitor: it closes descriptors and frees memory.
+void want_lost_forgotten() noexcept;
+// let_owner_go() of frozen.h, for the monitor.
+void want_owner_let_go() noexcept;
+// Prints, for the monitor: what is behind stderr may be full. `print` stays the same.
+void want_printed(void (*print)()) noexcept;
+
+// 0 or 1, for the deadlock check.
+unsigned thread_maker_threads() noexcept;
+
+}  // namespace dunlin::sched

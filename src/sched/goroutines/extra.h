@@ -1,0 +1,20 @@
+// extra.h - what few goroutines have: a name, labels, local values (goroutine_extra of types.h).
+#pragma once
+
+#include <string_view>
+
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// g's extra part, made when needed, before g starts. Throws std::bad_alloc. What runs changes its own inside the
+// runtime only: dumps look at it.
+goroutine_extra& extra_of(goroutine* g);
+// The current goroutine's. Throws std::bad_alloc.
+void make_extra_of_current();
+// In the reverse order of their making, until there are none: their destructors may make others. Outside the runtime.
+void destroy_local_values(local_values& list) noexcept;
+// Throws std::bad_alloc. Nothing on a plain thread.
+void name_current_goroutine(std::string_view name);
+
+}  // namespace dunlin::sched

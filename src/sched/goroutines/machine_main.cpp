@@ -1,0 +1,98 @@
+// machine_main.cpp - the machine's own stack: what a thread does between the goroutines that it runs.
+#include "platform/cpu.h"
+#include "platform/thread.h"
+#include "sched/goroutines/os_thread.h"
+#include "sched/goroutines/switch.h"
+#include "sched/goroutines/thread_stack.h"
+#include "sched/work/find_work.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads
+// than CPUs, ours.
+void wait_until_saved(const goroutine* g) noexcept {
+    for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
+        if (i < 100) {
+            platform::pause();
+        } else {
+            platform::give_turn_away();
+        }
+    }
+}
+
+// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the
+// scheduler's stack.
+void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
+    stack::before_switch(m->fake, view);
+    stack::switch_context(&m->scheduler_context, to);
+    stack::after_switch(m->fake);
+    commit_departure(m);
+    if (stack::slot* dead = m->next_stack) {
+        m->next_stack = nullptr;
+        stack::stacks.recycle(dead, dead, 1, dead->size_class);
+    }
+}
+
+// Gives the thread to g; returns as switch_from_scheduler() does.
+void execute(machine* m, goroutine* g) noexcept {
+    stack::context fresh;
+    const stack::context* to;
+    stack::slot* s = g->stack;
+    if (s == nullptr) {
+        s = take_stack(processor_of(m));
+        if (s == nullptr) {
+            starve(g);
+            return;
+        }
+        m->next = g;
+        m->next_stack = s;
+        fresh = stack::make_context(s->top);
+        to = &fresh;
+    } else {
+        wait_until_saved(g);
+        to = &g->context;
+    }
+    const stack::sanitizer_stack view = tool_view(s);
+    if (to != &fresh) take_over(m, g);
+    switch_from_scheduler(m, to, view);
+}
+
+}  // namespace
+
+void switch_to_goroutine(machine* m, goroutine* g) noexcept { switch_from_scheduler(m, &g->context, tool_view(g->stack)); }
+
+[[gnu::noinline]] void machine_main(machine* m) noexcept {
+    look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread
+    for (;;) {
+        if (DUNLIN_UNLIKELY(m->call.entry != nullptr)) {
+            make_thread_call(m);
+            continue;
+        }
+        goroutine* g = m->next;
+        m->next = nullptr;
+        if (DUNLIN_UNLIKELY(m->must_end)) {
+            retire_machine(m);
+            return;
+        }
+        if (DUNLIN_UNLIKELY(m->locked_g != nullptr)) {
+            m->next = g;
+            g = wait_for_locked(m);
+            if (g == nullptr) {
+                retire_machine(m);
+                return;
+            }
+        } else if (g == nullptr) {
+            g = find_work(m);
+            if (g == nullptr) continue;  // must_end
+        }
+        if (DUNLIN_UNLIKELY((g->flags & goroutine::locked) && g->extra->locked_to != m)) {
+            hand_to_its_machine(m, g);
+        } else {
+            execute(m, g);
+        }
+    }
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,98 @@
+// yield.cpp - a goroutine lets others run and stays runnable.
+#include "platform/membarrier.h"
+#include "platform/thread.h"
+#include "sched/goroutines/switch.h"
+#include "sched/queues/global_queue.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would
+// take the scheduler lock for each yield, and with several all would fight for it (77 ns a yield at P = 2). So most
+// yields go to the tail of the local queue, which is as fair among those in it, and every eighth goes to the global
+// queue and lets that one's oldest run, so that those there have their turns too. The global queue's own guarantee
+// (every 61st tick) is find_local()'s.
+constexpr std::uint64_t yields_per_exchange = 8;
+
+// There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
+[[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    leave(m);
+}
+
+// Self to the tail of the global queue; the goroutine at its head runs. Null: other processors have taken all, self
+// included.
+[[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    goroutine* oldest = s.global.pop_front();
+    s.global.push_back(self);
+    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+    s.lock.unlock();
+    p->counts.global_hits.add();
+    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return oldest != nullptr ? oldest : take_global(p);
+}
+
+// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor was
+// quicker). False: there was none, self is running still.
+[[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
+    self->saved.store(0, std::memory_order_relaxed);
+    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
+        push_local(p, self);
+        next = nullptr;
+        return true;
+    }
+    const bool others = the_scheduler.global_size.load(std::memory_order_relaxed) != 0;
+    if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
+        next = exchange_with_global(p, self);
+        return true;
+    }
+    if (may_rotate(p) && (next = p->queue.rotate(self)) != nullptr) return true;
+    next = find_local(m, p);
+    if (next != nullptr || DUNLIN_UNLIKELY(find_work_is_due(p))) {
+        push_local(p, self);
+        return true;
+    }
+    if (others) {
+        next = exchange_with_global(p, self);
+        return true;
+    }
+    transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    return false;
+}
+
+}  // namespace
+
+void yield() noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) {
+        platform::give_turn_away();
+        return;
+    }
+    m = enter(m);
+    processor* p = processor_of(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    p->counts.yields.add();
+    if (DUNLIN_UNLIKELY(the_scheduler.stopping.load(std::memory_order_relaxed))) {
+        leave(requeue(m, self));
+        return;
+    }
+    goroutine* next = nullptr;
+    if (!give_way(m, p, self, next)) {
+        yield_to_nobody(m, p);
+        return;
+    }
+    submit_barrier();
+    wake_if_idle();
+    if (next == self) {
+        transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    } else {
+        m = switch_away(m, self, next);
+    }
+    leave(m);
+}
+
+}  // namespace dunlin::sched

@@ -1,0 +1,52 @@
+#include "sched/machines/handshake.h"
+
+#include "platform/simulated.h"
+
+namespace dunlin::inline v0_1::sched {
+
+bool take_locked(processor* p, bool patient) noexcept {
+    constexpr int patience = platform::looks(2000);
+    machine* m = p->owner.load(std::memory_order_relaxed);
+    if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
+    // A look ahead: while the machine is inside, the barrier would be wasted.
+    if (!patient && m->in_runtime.load(std::memory_order_relaxed) != 0) return false;
+    m->taken.store(1, std::memory_order_relaxed);               // T1
+    platform::heavy_barrier();                                  // T2
+    for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
+        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section
+        // takes.
+        if (!patient || i == patience) {
+            m->taken.store(0, std::memory_order_relaxed);
+            return false;
+        }
+        platform::pause();
+    }
+    m->p.store(nullptr, std::memory_order_release);             // T4
+    p->owner.store(nullptr, std::memory_order_relaxed);
+    return true;
+}
+
+bool try_take(processor* p) noexcept {
+    p->retake.lock();
+    const bool taken = take_locked(p);
+    p->retake.unlock();
+    return taken;
+}
+
+void give(processor* p, machine* m) noexcept {
+    m->last_p = p;
+    p->retake.lock();
+    give_back_locked(p, m);
+    p->retake.unlock();
+}
+
+processor* release_processor(machine* m) noexcept {
+    processor* p = m->p.load(std::memory_order_relaxed);
+    p->retake.lock();
+    p->owner.store(nullptr, std::memory_order_relaxed);
+    m->p.store(nullptr, std::memory_order_relaxed);
+    p->retake.unlock();
+    return p;
+}
+
+}  // namespace dunlin::sched

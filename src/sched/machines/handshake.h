@@ -1,0 +1,104 @@
+// handshake.h - how a machine enters and leaves the runtime, and how a processor is taken from one that does not.
+//
+// Problem    A goroutine may compute for seconds or block in a call that was not announced. Its thread then sits on a
+//            processor with work in its queues. That processor must be had without the thread's help, without a signal,
+//            and without a locked instruction in every call that a goroutine makes (a spawn costs 10 ns; a CAS is 4 of
+//            them).
+// Guarantee  H1: a processor's queues are touched only by one thread at a time: the machine that has it, while
+//            in_runtime, or its taker.
+// Protocol   enter (the machine)                          take (any thread, holding p->retake)
+//            E1  in_runtime = 1                           T1  m->taken = 1
+//            E2  light barrier                            T2  heavy barrier (membarrier: every thread executes a fence)
+//            E3  taken: enter_slow()                      T3  if m->in_runtime: m->taken = 0, give up
+//            leave                                        T4  m->p = null, p->owner = null: the processor is ours
+//            L1  in_runtime = 0 (release)                 give back: the two pointers, then m->taken = 0 (release)
+//            enter_slow                                   patient: at T3, wait a while for in_runtime to become 0: the
+//            S1  in_runtime = 0                               machine cannot enter again, T1 stands
+//            S2  lock p->retake: no taker is at work
+//            S3  in_runtime = 1; m->p says whether we have it (`taken` does not: a patient taker may have raised it
+//                again). m->p is another processor than the one whose lock is held, or null although last_p has
+//                changed: another thread gave us one meanwhile (and a taker may have taken it again). Then from S1
+//                again with that one's lock.
+// Proof      T2 is a full fence in the machine's thread too, somewhere in its program order. If it falls after E1, T3
+//            sees in_runtime = 1 (or a later L1, which releases everything the machine did). If it falls before E1, E3
+//            sees the 1 of T1.
+//            In neither case do both go on. A machine that sees `taken` takes p->retake, which waits until the taker
+//            has decided.
+//            The question is a word of its own, not m->p: a machine inside reads m->p again and again, and must not
+//            meet a null that the taker is about to take back.
+// Without    membarrier (old seccomp filters): the light barrier is a real fence and the heavy one too;
+//            platform/membarrier.h.
+// Rejected   CAS on both sides: 10 ns a call. rseq: as cheap, but breaks under gdb and valgrind, and cannot nest.
+//            Signals: cannot stop a thread that sleeps in the kernel without an EINTR in some library.
+// Users      thieves (run_next of a busy victim), world stops, the end of run(), the monitor.
+// Tests      tests/model/retake_model_test.cpp, tests/model/stray_model_test.cpp
+#pragma once
+
+#include "platform/membarrier.h"
+#include "sched/data/current.h"
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// The goroutine lost its processor meanwhile: gets one, perhaps by waiting in the global queue. Returns the machine it
+// is on then. Called upwards, it is a part of a goroutine's life: goroutines/lost_processor.cpp.
+machine* enter_slow(machine* m) noexcept;
+
+// From here to leave() the machine's processor cannot be taken. `m` must be this thread's machine, running a goroutine.
+// The returned machine may be another one. Cost 0.2 ns.
+[[gnu::always_inline]] inline machine* enter(machine* m) noexcept {
+    m->in_runtime.store(1, std::memory_order_relaxed);                      // E1
+    platform::light_barrier();                                              // E2
+    if (DUNLIN_UNLIKELY(m->taken.load(std::memory_order_acquire) != 0)) return enter_slow(m);  // E3
+    return m;
+}
+
+[[gnu::always_inline]] inline void leave(machine* m) noexcept {
+    m->in_runtime.store(0, std::memory_order_release);                      // L1, pairs with the acquire of T3
+}
+
+// The processor of a machine that is inside the runtime.
+inline processor* processor_of(machine* m) noexcept { return m->p.load(std::memory_order_relaxed); }
+
+// Takes p from its machine if that is outside the runtime: steps T1 to T4. The caller holds p->retake. `patient`: or
+// comes out within microseconds.
+bool take_locked(processor* p, bool patient = false) noexcept;
+// The same with the lock; false as well if p has no machine.
+bool try_take(processor* p) noexcept;
+
+// Gives p back to m, from which the caller has just taken it: m has noticed nothing, or waits for p->retake, which the
+// caller holds.
+inline void give_back_locked(processor* p, machine* m) noexcept {
+    p->owner.store(m, std::memory_order_release);
+    m->p.store(p, std::memory_order_relaxed);
+    m->taken.store(0, std::memory_order_release);
+}
+// Gives p to m. The caller is m itself or the only holder of p.
+void give(processor* p, machine* m) noexcept;
+
+// Takes m's processor away, by m itself, inside the runtime.
+processor* release_processor(machine* m) noexcept;
+
+// A section outside enter()/leave() in which this thread may hold a lock of the runtime: no signal stops it there.
+class unstoppable_section {
+public:
+    unstoppable_section() noexcept : m_(current_machine()) {
+        if (m_ == nullptr) return;
+        m_->unstoppable = m_->unstoppable + 1;
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler on this thread
+    }
+    ~unstoppable_section() {
+        if (m_ == nullptr) return;
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        m_->unstoppable = m_->unstoppable - 1;
+    }
+    // The one that runs here; null on a plain thread.
+    goroutine* goroutine_here() const noexcept { return m_ != nullptr ? m_->current.load(std::memory_order_relaxed) : nullptr; }
+    unstoppable_section(const unstoppable_section&) = delete;
+    unstoppable_section& operator=(const unstoppable_section&) = delete;
+
+private:
+    machine* m_;
+};
+
+}  // namespace dunlin::sched

@@ -1,0 +1,160 @@
+#include "sched/work/local_work.h"
+
+#include <utility>
+
+#include "platform/clock.h"
+#include "platform/membarrier.h"
+#include "sched/data/current.h"
+#include "sched/data/event_source.h"
+#include "sched/machines/turns.h"
+#include "sched/machines/wake.h"
+#include "sched/queues/global_queue.h"
+#include "sched/queues/run_queue_prefetch.h"
+#include "sched/work/submit.h"
+
+namespace dunlin::inline v0_1::sched {
+
+namespace {
+
+constexpr std::int64_t poll_every_ns = 1'000'000;
+
+[[gnu::noinline]] goroutine* take_one_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    goroutine* g = s.global.pop_front();
+    global_size_changed(s);
+    s.lock.unlock();
+    if (g) {
+        advance_tick(p);
+        p->counts.global_hits.add();
+        p->counts.global_tick_hits.add();
+    }
+    return g;
+}
+
+// A processor that always has something to do does not come to poll (step 5). Polling is done on the machine's own
+// stack: find_work() comes here again.
+[[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
+    const scheduler& s = the_scheduler;
+    p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
+    const std::int64_t now = platform::now_ns();
+    if (now < p->next_poll_ns) return false;
+    p->next_poll_ns = now + poll_every_ns;
+    const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
+    if (std::exchange(p->polls_seen, polls) != polls) return false;
+    p->poll_first = s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->anybody_waits();
+    return p->poll_first;
+}
+
+}  // namespace
+
+// It comes for its own run_next at once (wake.h, left out).
+unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
+    m->chooses = true;
+    const unsigned count = the_scheduler.events->collect(from, now);
+    m->chooses = false;
+    return count;
+}
+
+[[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
+    if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
+    p->events_due.store(false, std::memory_order_relaxed);
+    event_source* events = the_scheduler.events;
+    const std::int64_t deadline = events->next_deadline(p);
+    if (deadline == 0) return true;
+    const std::int64_t now = platform::now_ns();
+    if (now < deadline) return true;
+    if (chooses) {
+        collect_before_choosing(current_machine(), p, now);
+    } else {
+        events->collect(p, now);
+    }
+    return true;
+}
+
+goroutine* find_local(machine* m, processor* p) noexcept {
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
+        if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
+        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
+            !turn_of_preempted(p)) {
+            if (goroutine* g = take_one_global(p)) return g;
+        }
+    }
+    const std::uint64_t executed = p->counts.switches.get();
+    p->counts.switches.add();
+    if (DUNLIN_UNLIKELY(executed >= p->next_look || p->events_due.load(std::memory_order_relaxed))) {
+        look_at_turns(p, m);
+        p->next_look = executed + (has_short_turns(p) ? look_at_events_every : 1);
+        if (!look_at_events(p, true)) return nullptr;
+    }
+    const slice_state slice = p->slice.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(slice == slice_state::preempted_turn)) return nullptr;  // find_work() knows whose turn it is
+    if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
+        p->run_next.store(nullptr, std::memory_order_relaxed);
+        if (DUNLIN_LIKELY(slice != slice_state::run_next_had_turn)) {
+            if (DUNLIN_UNLIKELY(slice == slice_state::over)) p->slice.store(slice_state::run_next_had_turn, std::memory_order_relaxed);
+            p->counts.run_next_hits.add();
+            return g;
+        }
+        // The chain of goroutines that ready each other has had its time: it queues like all others.
+        push_local(p, g);
+        submit_barrier();
+        wake_if_idle();
+    }
+    if (DUNLIN_UNLIKELY(slice != slice_state::goes_on)) {
+        p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
+        advance_tick(p);  // a new slice begins
+        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0) {
+            if (goroutine* g = take_one_global(p)) return g;
+        }
+    }
+    goroutine* g = p->queue.pop_and_prefetch();
+    if (g) advance_tick(p);
+    return g;
+}
+
+bool may_rotate(processor* p) noexcept {
+    const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
+    const std::uint64_t executed = p->counts.switches.get();
+    if (executed >= p->next_look || p->run_next.load(std::memory_order_relaxed) != nullptr ||
+        p->events_due.load(std::memory_order_relaxed) || p->slice.load(std::memory_order_relaxed) != slice_state::goes_on ||
+        (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && tick % global_tick == 0)) {
+        return false;
+    }
+    p->counts.switches.add();
+    p->tick.store(tick + 1, std::memory_order_relaxed);
+    return true;
+}
+
+bool look_around(processor* p) noexcept {
+    look_at_turns(p, nullptr);
+    return !look_at_events(p, false);
+}
+
+goroutine* take_global(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    goroutine* batch[global_batch_max];
+    s.lock.lock();
+    const std::size_t size = s.global.size();
+    std::size_t want = size / s.max_procs.load(std::memory_order_relaxed) + 1;
+    want = want < size ? want : size;
+    // The rest of the batch goes into the local queue, which the caller has found empty or nearly so.
+    const std::size_t room = run_queue::capacity - p->queue.size();
+    const std::size_t limit = room < global_batch_max ? room + 1 : global_batch_max;
+    if (want > limit) want = limit;
+    std::size_t got = 0;
+    while (got < want) batch[got++] = s.global.pop_front();
+    global_size_changed(s);
+    s.lock.unlock();
+    if (got == 0) return nullptr;
+    advance_tick(p);
+    p->counts.global_hits.add();
+    if (got > 1) {
+        p->queue.push_all(batch + 1, static_cast<std::uint32_t>(got - 1));
+        wake_if_idle();
+    }
+    return batch[0];
+}
+
+}  // namespace dunlin::sched

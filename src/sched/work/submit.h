@@ -1,0 +1,37 @@
+// submit.h - a runnable goroutine is put where it will be found: S1 to S3 of wake.h.
+#pragma once
+
+#include "sched/data/types.h"
+#include "sched/machines/wake.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
+void push_local(processor* p, goroutine* g) noexcept;
+void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: run_next was full
+// What comes first where turns are long or a wait is to be measured (turns.h, waits.h). True: that was all.
+bool push_with_a_look(processor* p, goroutine* g) noexcept;
+// Returns the former occupant. Release publishes *g to a thief that takes it by the handshake.
+[[gnu::always_inline]] inline goroutine* exchange_run_next(processor* p, goroutine* g) noexcept {
+    goroutine* before = p->run_next.load(std::memory_order_relaxed);
+    p->run_next.store(g, std::memory_order_release);
+    p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return before;
+}
+// Puts g into p's run_next, its former occupant at the tail, and wakes a machine if one has nothing to do: S1 to S3 of
+// wake.h.
+[[gnu::always_inline]] inline void push_run_next(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(p->looks_at_push) && push_with_a_look(p, g)) return;
+    if (goroutine* before = exchange_run_next(p, g)) {
+        push_out_of_run_next(p, before);
+    } else {
+        submit_barrier();
+        wake_for_run_next(p);
+    }
+}
+
+// Puts a list at the tail of the global queue, takes the lock.
+void push_global(goroutine_list& list) noexcept;
+void push_global(goroutine* g) noexcept;
+
+}  // namespace dunlin::sched

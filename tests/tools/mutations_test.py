@@ -1,0 +1,37 @@
+"""Each mutation of tests/mutation can be made in this tree: its files exist, and what it takes out stands there once. Run by ctest as
+tools/mutations; that a case notices each is ./dev mutate."""
+
+import os
+import sys
+import unittest
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+FOLDER = os.path.join(ROOT, "tests", "mutation")
+sys.dont_write_bytecode = True  # the checkout stays as it is
+sys.path.insert(0, FOLDER)
+import mutate  # noqa: E402
+
+
+class Mutations(unittest.TestCase):
+    def setUp(self):
+        self.mutations = mutate.read_mutations(FOLDER)
+
+    def test_what_each_takes_out_stands_in_its_file_once(self):
+        self.assertTrue(self.mutations)
+        for m in self.mutations:
+            with self.subTest(m["at"]):
+                mutate.changed(ROOT, m)
+
+    def test_the_files_that_are_compiled_again_and_the_cases_exist(self):
+        for m in self.mutations:
+            for path in [*m["with"].split(), *mutate.case_files(m)]:
+                self.assertTrue(os.path.isfile(os.path.join(ROOT, path)), f"{m['at']}: there is no {path}")
+
+    def test_a_header_that_no_case_compiles_names_the_files_that_do(self):
+        for m in self.mutations:
+            if m["file"].startswith("src/sched/goroutines/") and m["file"].endswith(".h"):
+                self.assertTrue(m["with"], f"{m['at']}: {m['file']} is changed, and nothing that includes it is compiled again")
+
+
+if __name__ == "__main__":
+    unittest.main()
