@@ -15,6 +15,7 @@
 #include "sched/hooks.h"
 #include "sched/monitor.h"
 #include "sched/thread_maker.h"
+#include "sched/trace.h"
 
 namespace dunlin::sched {
 
@@ -22,7 +23,7 @@ namespace {
 
 unsigned our_threads() noexcept {
     const scheduler& s = the_scheduler;
-    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
+    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads() + tracing::writer_threads.load(std::memory_order_relaxed);
     if (s.inside_run) ++count;
     if (stack::thread_sanitizing) ++count;  // TSan has one of its own
     return count;

@@ -36,6 +36,7 @@
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
 #include "sched/steal_order.h"
+#include "sched/trace.h"
 #include "sched/waits.h"
 #include "sched/wake.h"
 
@@ -251,12 +252,16 @@ void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexce
 }  // namespace
 
 bool push_with_a_look(processor* p, goroutine* g) noexcept {
-    const machine* m = current_machine();
+    machine* m = current_machine();
+    if (DUNLIN_UNLIKELY(tracing::on())) {
+        tracing::note_runnable(m, g);
+        if (!p->looks_at_turns) return false;
+    }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (has_short_turns(p) && (self == nullptr || self->marks.lingers() == 0)) {
         const std::uint64_t turns = turns_of(p);
         stamp(g, turns - std::exchange(p->stamped_at, turns));
-        p->looks_at_push = false;
+        p->look_at_push(false);
         return false;
     }
     const bool others_free = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed) != 0;
@@ -307,6 +312,7 @@ goroutine* steal_run_next(processor* victim) noexcept {
 void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcept {
     p->counts.steals.add();
     p->counts.stolen.add(n);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_processor(current_machine(), tracing::kind::steal, p, victim->id, n);
     auto& cell = p->stolen_from[victim->id];
     cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
@@ -553,6 +559,7 @@ bool sleep_for_events(machine* m) noexcept {
     // than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
+    if (DUNLIN_UNLIKELY(tracing::on()) && back) tracing::note_processor(m, tracing::kind::polled, processor_of(m), found.count, 1);
     if (back && due) collect_everywhere(m);
     s.events->deliver(found);
     if (back && in_hand) {
@@ -566,7 +573,11 @@ bool sleep_for_events(machine* m) noexcept {
 // Step 5. The claim is a hint: two that poll at once get different events.
 bool poll_here() noexcept {
     scheduler& s = the_scheduler;
-    return s.events->anybody_waits() && s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->poll() != 0;
+    if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return false;
+    const unsigned count = s.events->poll();
+    machine* m = current_machine();
+    if (DUNLIN_UNLIKELY(tracing::on()) && count != 0) tracing::note_processor(m, tracing::kind::polled, processor_of(m), count);
+    return count != 0;
 }
 
 }  // namespace
@@ -694,9 +705,12 @@ void ready_polled(goroutine_list& list) noexcept {
     machine* m = current_machine();
     processor* p = m != nullptr ? processor_of(m) : nullptr;
     if (p == nullptr) return ready_all(list);
+    const bool traced = tracing::on();
+    const tracing::because descriptors(traced ? m : nullptr, tracing::cause::poller);
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
+        if (DUNLIN_UNLIKELY(traced)) tracing::note_runnable(m, g);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         push_local(p, g);
     }

@@ -58,6 +58,7 @@
 #include "sched/processor.h"
 #include "sched/run_queue_prefetch.h"
 #include "sched/thread_stack.h"
+#include "sched/trace.h"
 #include "sched/waits.h"
 #include "sched/wake.h"
 
@@ -92,8 +93,9 @@ void bind_own_stack(goroutine* g, std::size_t bytes) {
 
 void inherit_labels(goroutine* g) {
     const goroutine* parent = current_goroutine();
-    if (!parent || !parent->extra || parent->extra->labels.empty()) return;
-    extra_of(g).labels = parent->extra->labels;
+    if (!parent || !parent->extra) return;
+    if (!parent->extra->labels.empty()) extra_of(g).labels = parent->extra->labels;
+    if (parent->extra->task != 0) extra_of(g).task = parent->extra->task;
 }
 
 // The rarer half of make_goroutine(); on an exception the caller gives g back.
@@ -206,6 +208,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
@@ -325,6 +328,11 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 
 namespace {
 
+[[gnu::noinline, gnu::cold]] void note_end(machine* m, goroutine* g) noexcept {
+    if ((g->flags & goroutine::traced) && tracing::on()) tracing::note(m, tracing::kind::end, g);
+    if (g->flags & goroutine::main) hooks.main_ended(g);
+}
+
 // The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
 // to the joiner.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
@@ -332,7 +340,7 @@ namespace {
     p->counts.ended.add();
     g->stack = nullptr;
     transition<goroutine_state::running, goroutine_state::dead>(g->state);
-    if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
+    if (DUNLIN_UNLIKELY(g->flags & (goroutine::main | goroutine::traced))) note_end(m, g);
     if (g->flags & goroutine::joinable) {
         if (g->flags & goroutine::in_place) {
             // The joiner is the goroutine on whose stack it ran.
@@ -392,8 +400,8 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             g->stack = mine;
             take_over(m, g);
         }
-        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
         g->group.store(nullptr, std::memory_order_relaxed);  // begun: no waiter may run it in place any more
+        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
         *m->error_number = 0;
         leave(m);
         stack::dunlin_invoke(g->entry, g->frame());
@@ -419,6 +427,7 @@ namespace {
 
 // self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end.
 [[gnu::noinline]] machine* requeue(machine* m, goroutine* self) noexcept {
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
     push_global(self);
@@ -470,6 +479,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     if (next == self) {
         // Readied before it was gone: it never left.
         transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+        if (DUNLIN_UNLIKELY(self->marks.any())) note_marks(p, self);
     } else {
         m = switch_away(m, self, next);
     }
@@ -507,6 +517,7 @@ void ready_all(goroutine_list& list) noexcept {
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
+        if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         s.global.push_back(g);
         any = true;
@@ -576,6 +587,11 @@ constexpr std::uint64_t yields_per_exchange = 8;
 
 }  // namespace
 
+// It is queued, and others wait for it to have left.
+[[gnu::noinline, gnu::cold]] static void note_yield(machine* m, const goroutine* self) noexcept {
+    if (tracing::on()) tracing::note(m, tracing::kind::yield, self);
+}
+
 void yield() noexcept {
     machine* m = current_machine();
     if (m == nullptr) {
@@ -597,6 +613,7 @@ void yield() noexcept {
     }
     submit_barrier();
     wake_if_idle();
+    if (DUNLIN_UNLIKELY(self->marks.traced()) && next != self) note_yield(m, self);
     if (next == self) {
         transition<goroutine_state::runnable, goroutine_state::running>(self->state);
     } else {
@@ -612,7 +629,7 @@ void exit_goroutine() {
     if (!self) throw std::logic_error("dunlin::exit_goroutine: called outside a goroutine (return from the thread's function instead)");
     make_extra_of_current();
     machine* m = enter(current_machine());
-    self->flags |= goroutine::exiting;
+    self->extra->exiting = true;
     leave(m);
     stack::unwind_to_invoke(self->extra->exit);
 }

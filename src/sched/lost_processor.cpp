@@ -11,6 +11,7 @@
 #include "sched/monitor.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
+#include "sched/trace.h"
 
 namespace dunlin::sched {
 
@@ -90,6 +91,7 @@ bool others_lack_a_thread() noexcept {
         } else {
             s.hand_offs.returns_queued.add();
             self->saved.store(0, std::memory_order_relaxed);
+            if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
             transition<goroutine_state::running, goroutine_state::runnable>(self->state);
             s.global.push_back(self);
             s.global_size.store(s.global.size(), std::memory_order_relaxed);

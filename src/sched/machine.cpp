@@ -22,6 +22,7 @@
 #include "sched/preempt.h"
 #include "sched/processor.h"
 #include "sched/thread_maker.h"
+#include "sched/trace.h"
 #include "sched/waits.h"
 #include "sched/wake.h"
 
@@ -92,6 +93,7 @@ void has_come(machine* m) noexcept {
 
 processor* release_processor(machine* m) noexcept {
     processor* p = m->p.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_processor(m, tracing::kind::released, p);
     p->retake.lock();
     p->owner.store(nullptr, std::memory_order_relaxed);
     m->p.store(nullptr, std::memory_order_relaxed);
