@@ -313,7 +313,9 @@ void write_main(void*) {
         const std::int64_t now = platform::now_ns();
         if (good && now >= next_clock_ns) {
             next_clock_ns = now + clock_every_ns;
+            take_busy(s, platform::time_max / 2);
             s.writer->clock();
+            s.busy.store(0, std::memory_order_release);
         }
         if (tracing::filled() < 32) platform::futex_wait_until(s.stop, 0, now + look_every_ns);
     }
@@ -373,6 +375,26 @@ std::string recorded(state& s, std::string_view why) {
     return std::move(into.text);
 }
 
+void join_writer(state& s) noexcept {
+    s.stop.store(1, std::memory_order_release);
+    platform::futex_wake(s.stop);
+    while (s.stopped.load(std::memory_order_acquire) == 0) platform::futex_wait(s.stopped, 0);
+}
+
+void begin_file(state& s, std::size_t room_for_events) {
+    try {
+        tracing::begin(room_for_events, false, count_waits_for_trace);
+        s.info.clear();
+        info_of(s.info, "file");
+        s.writer->begin(s.info);
+        s.busy.store(0, std::memory_order_release);
+    } catch (...) {
+        s.busy.store(0, std::memory_order_release);
+        join_writer(s);
+        throw;
+    }
+}
+
 void start_file(const std::string& path) {
     state& s = the();
     sched::start_runtime();
@@ -389,28 +411,20 @@ void start_file(const std::string& path) {
         s.room = std::make_unique<tracing::view>();
         s.stop.store(0);
         s.stopped.store(0);
+        // The thread writes nothing before the head of the file, and no chunks of an earlier trace.
+        take_busy(s, platform::time_max / 2);
         tracing::writer_threads.fetch_add(1);
         if (const int error = platform::start_thread<writer_thread>(nullptr); error != 0) {
             tracing::writer_threads.fetch_sub(1);
+            s.busy.store(0, std::memory_order_release);
             throw std::system_error(error, std::generic_category(), "dunlin::trace::start");
         }
-        take_busy(s, platform::time_max / 2);
-        tracing::begin(room_for_events, false, count_waits_for_trace);
-        s.info.clear();
-        info_of(s.info, "file");
-        s.writer->begin(s.info);
-        s.busy.store(0, std::memory_order_release);
+        begin_file(s, room_for_events);
     } catch (...) {
         ::close(std::exchange(s.file.fd, -1));
         throw;
     }
     s.what.store(mode::file, std::memory_order_release);
-}
-
-void join_writer(state& s) noexcept {
-    s.stop.store(1, std::memory_order_release);
-    platform::futex_wake(s.stop);
-    while (s.stopped.load(std::memory_order_acquire) == 0) platform::futex_wait(s.stopped, 0);
 }
 
 }  // namespace

@@ -626,6 +626,7 @@ void look_for_a_processor(machine* m) noexcept {
 
 goroutine* find_work(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    m->trace.fresh = 0;
     if (turns_matter()) {
         if (processor* p = m->p.load(std::memory_order_relaxed)) note_turns(p, nullptr);
     }

@@ -438,6 +438,11 @@ namespace {
 
 [[gnu::noinline]] machine* leave_queued(machine* m, goroutine* self) noexcept { return switch_away(m, self, nullptr); }
 
+[[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child, const goroutine* self) noexcept {
+    note_marks(processor_of(m), child);
+    if (tracing::on()) tracing::note(m, tracing::kind::in_place, child, self->id);
+}
+
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept {
     goroutine* self = m->current.load(std::memory_order_relaxed);
     self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
@@ -451,7 +456,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     child->flags |= goroutine::in_place;
     child->group.store(nullptr, std::memory_order_relaxed);  // begun
     take_over(m, child);
-    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(processor_of(m), child);
+    if (DUNLIN_UNLIKELY(child->marks.any())) note_run_in_place(m, child, self);
     processor_of(m)->counts.in_place_joins.add();
     *m->error_number = 0;
     leave(m);

@@ -149,6 +149,7 @@ constexpr std::uint64_t ask_again_every = 64;  // events lost, for one look whet
     if (c == nullptr) return;
     const std::uint32_t at = c->used.load(std::memory_order_relaxed);
     c->events[at] = e;
+    r.fresh = 0;
     c->used.store(at + 1, std::memory_order_release);
 }
 
@@ -210,11 +211,14 @@ void note_run(processor* p, goroutine* g) noexcept {
     }
     machine* m = current_machine();
     g->set_turn(g->turn() + 1);
-    put(m->trace, m->id, {ticks(), g->id, 0, g->turn(), number_of(p), kind::run, static_cast<std::uint8_t>((g->flags & goroutine::in_place) != 0)});
+    const std::uint64_t now = m->trace.fresh != 0 ? m->trace.fresh : ticks();
+    put(m->trace, m->id, {now, g->id, 0, g->turn(), number_of(p), kind::run, static_cast<std::uint8_t>((g->flags & goroutine::in_place) != 0)});
 }
 
 void note(machine* m, kind what, const goroutine* g, std::uint64_t arg, std::uint8_t detail) noexcept {
-    put(m->trace, m->id, {ticks(), g != nullptr ? g->id : 0, arg, g != nullptr ? g->turn() : 0, processor_number(m), what, detail});
+    const std::uint64_t now = ticks();
+    put(m->trace, m->id, {now, g != nullptr ? g->id : 0, arg, g != nullptr ? g->turn() : 0, processor_number(m), what, detail});
+    if (what == kind::park || what == kind::yield || what == kind::end) m->trace.fresh = now;
 }
 
 void note_processor(machine* m, kind what, const processor* p, std::uint64_t arg, std::uint32_t count) noexcept {

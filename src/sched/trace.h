@@ -38,7 +38,7 @@ enum class kind : std::uint8_t {
     existing = 1,     // when the trace began. arg: created_at; detail: its state; p: the reason of its wait
     created = 2,      // arg: created_at
     runnable = 3,     // by goroutine `arg`; detail: a cause
-    run = 4,          // arg: the goroutine on whose stack it runs, or 0
+    run = 4,          // detail 1: on the stack of another, which waits for it
     park = 5,         // arg: where; detail: the reason
     yield = 6,
     queued = 7,       // its processor was gone when it came to the runtime, and it queues; or its thread has other duties
@@ -62,6 +62,7 @@ enum class kind : std::uint8_t {
     task_end = 25,
     message = 26,     // category, zero byte, text; arg: task
     parent_task = 27, // arg: of which the task that g has just begun is a part
+    in_place = 28,    // the run before it is on the stack of goroutine `arg`
 };
 
 enum class taking : std::uint8_t { from_call = 1, from_sleeper, from_hog, lent };

@@ -7,13 +7,13 @@ import struct
 
 # sched/trace.h, kind
 (EXISTING, CREATED, RUNNABLE, RUN, PARK, YIELD, QUEUED, PREEMPTED, RESUMED, END, CALL, CALL_END, TAKEN, RELEASED, STEAL, TIMERS, POLLED, WORLD_STOPS,
- WORLD_STARTS, NAME, REGION, REGION_END, TASK, TASK_OF, TASK_END, MESSAGE, PARENT_TASK) = range(1, 28)
+ WORLD_STARTS, NAME, REGION, REGION_END, TASK, TASK_OF, TASK_END, MESSAGE, PARENT_TASK, IN_PLACE) = range(1, 29)
 WITH_TEXT = {NAME, REGION, TASK, MESSAGE}
 OF_A_TURN = {EXISTING, CREATED, RUNNABLE, RUN, PARK, YIELD, QUEUED, PREEMPTED, RESUMED, END, CALL, CALL_END}
 CAUSES = {1: "goroutine", 2: "a timer", 3: "a descriptor", 4: "a plain thread", 5: "the runtime"}
 TAKEN_BECAUSE = {1: "blocking call", 2: "its thread slept", 3: "its slice was over", 4: "lent"}
 NO_PROCESSOR = 0xffff
-IN_PLACE = "runs a child in place"
+IN_PLACE_JOIN = "runs a child in place"
 OUTSIDE, MONITOR, CONTROL = 0xffffffff, 0xfffffffe, 0xfffffffd
 EVENT = struct.Struct("<QQQIHBB")
 # Two clocks of one machine may differ by so much, and the taker of a processor notes it after it has taken it.
@@ -57,7 +57,7 @@ class Trace:
         if self.ended is None:
             self.truncated = True
         self.reasons, self.states = self.info["reasons"], self.info["states"]
-        self.partial = self.since is not None or self.truncated or self.lost != 0
+        self.partial = self.since is not None
         self._events(raw)
 
     def _block(self, kind, content, raw):
@@ -67,9 +67,10 @@ class Trace:
             self.clocks.append(struct.unpack("<qqq", content))
         elif kind == 3:
             source, _, low, high = struct.unpack_from("<IIII", content)
-            self.lost += low | high << 32
+            lost = low | high << 32
+            self.lost += lost
             if len(content) > 16:
-                raw[source].append((struct.unpack_from("<Q", content, 16)[0], content[16:]))
+                raw[source].append((struct.unpack_from("<Q", content, 16)[0], content[16:], lost))
         elif kind == 4:
             file_line, _, function = content[8:].partition(b"\0")
             file, _, line = file_line.decode(errors="replace").rpartition(":")
@@ -99,11 +100,14 @@ class Trace:
     def _events(self, raw):
         ns = self._ns()
         self.by_source = {}
+        self.gaps = []  # (begin, end, thread): events of it were lost between
         for source, blocks in raw.items():
             blocks.sort(key=lambda b: b[0])
             events, seen = [], set()
-            for _, content in blocks:
+            for first, content, lost in blocks:
                 i = 0
+                if lost:
+                    self.gaps.append((events[-1].time if events else 0, ns(first), source))
                 while i < len(content):
                     time, g, arg, turn, p, what, detail = EVENT.unpack_from(content, i)
                     one = content[i:i + EVENT.size]
@@ -131,7 +135,16 @@ class Trace:
                     rank = 0 if e.what in (EXISTING, CREATED, RUN) else 2 if e.what == RUNNABLE else 1
                     # One that runs a child in place may go on, in the same turn, on the thread where the child has ended.
                     chains[e.g].append((e.turn, rank, e.time, order, e))
+        # By goroutine, its children that have run on its stack: (begin, end, child).
+        ends = {e.g: e.time for e in self.events if e.what == END}
+        self.children = collections.defaultdict(list)
+        for e in self.events:
+            if e.what == IN_PLACE:
+                self.children[e.arg].append((e.time, ends.get(e.g, self.end), e.g))
         self.chains = {g: [x[4] for x in sorted(chain, key=lambda x: x[:4])] for g, chain in chains.items()}
+
+    def gap_between(self, a, b):
+        return a is not None and any(begin <= b.time and end >= a.time for begin, end, _ in self.gaps)
 
     def place(self, key, short=True):
         file, line, function = self.places.get(key, ("", "", ""))
@@ -192,7 +205,29 @@ def spans_of(trace, g):
             state = "dead"
     if since is not None:
         close(trace.end)
-    return result
+    children = trace.children.get(g)
+    return list(_without_children(result, children)) if children else result
+
+
+def _without_children(spans, children):
+    """While a child ran in place, it is waited for."""
+    i = 0
+    for s in spans:
+        if s.state != "running":
+            yield s
+            continue
+        at = s.begin
+        while i < len(children) and children[i][0] < s.end:
+            begin, end, child = children[i]
+            i += 1
+            if begin >= at:
+                if begin > at:
+                    yield s._replace(begin=at, end=begin)
+                by = Event(end, 0, child, 0, NO_PROCESSOR, RUNNABLE, 1, 0, None)
+                yield Span(begin, min(end, s.end), "waiting", IN_PLACE_JOIN, by, s.p, s.source)
+                at = min(end, s.end)
+        if at < s.end:
+            yield s._replace(begin=at)
 
 
 # ---- the rules ------------------------------------------------------------------------------------------------------
@@ -214,7 +249,7 @@ class Check:
 
     def _goroutine(self, g, chain):
         """One state at a time, each change legal, turns without a gap; a wake for each wait, and no more."""
-        partial, state, turn, previous = self.trace.partial, None, None, None
+        partial, state, turn, previous = self.trace.partial or bool(self.trace.gaps), None, None, None
         legal = {EXISTING: {None}, CREATED: {None}, RUNNABLE: {"new", "waiting"}, RUN: {"runnable"}, PARK: {"running"}, YIELD: {"running"},
                  QUEUED: {"running", "calling"}, PREEMPTED: {"running", "calling"}, RESUMED: {"preempted"}, END: {"running"}, CALL: {"running", "calling"},
                  CALL_END: {"running", "calling"}}
@@ -223,7 +258,7 @@ class Check:
         names = {v: k for k, v in globals().items() if isinstance(v, int) and k.isupper()}
         who = self.trace.who(g)
         for e in chain:
-            if partial and (turn is None or e.turn not in (turn, turn + 1)):
+            if partial and (turn is None or self.trace.gap_between(previous, e)):
                 state = None  # what came before is not known
             known = state is not None or (not partial and e.what not in (EXISTING, CREATED))
             if state is None and not partial and e.what not in (EXISTING, CREATED):
@@ -237,7 +272,7 @@ class Check:
             turn = e.turn
             if e.what == EXISTING:
                 state = self.trace.states[e.detail]
-                if state == "waiting" and self.trace.reason(e.p) == IN_PLACE:
+                if state == "waiting" and self.trace.reason(e.p) == IN_PLACE_JOIN:
                     state = "running"
             elif partial and state is None and e.what not in (RUN, CREATED):
                 state = None
@@ -247,8 +282,11 @@ class Check:
 
     def _machine(self, source, events):
         """A thread runs one goroutine at a time, or one on top of those that wait for it."""
-        stack, known = [], not self.trace.partial
+        stack, known, previous = [], not (self.trace.partial or self.trace.gaps), None
         for e in events:
+            if self.trace.gap_between(previous, e):
+                stack, known = [], False
+            previous = e
             if e.what == RUN:
                 if e.detail == 1:
                     stack.append(e.g)
@@ -293,9 +331,12 @@ class Check:
             if now is not None:
                 holds.append((now, first, last, source))
         holds.sort()
-        for (p, _, end, a), (q, begin, _, b) in zip(holds, holds[1:]):
+        p, end, a = None, 0, None  # of those before, the one that ends last
+        for q, begin, until, b in holds:
             if p == q and a != b and begin < end - TOLERANCE_NS:
-                self.violations.append(f"at {(begin - self.trace.begin) / 1e6:.6f} ms: processor {p} is that of threads {a} and {b}, for {end - begin} ns at least")
+                self.violations.append(f"at {(begin - self.trace.begin) / 1e6:.6f} ms: processor {p} is that of threads {a} and {b}, for {min(end, until) - begin} ns")
+            if p != q or until > end:
+                p, end, a = q, until, b
 
     @staticmethod
     def _between(times, low, high):
