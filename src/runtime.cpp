@@ -151,7 +151,10 @@ void arm_stopper() noexcept {
     if (platform::is_main_thread()) thread_stopper.armed = true;
 }
 
-void machine_thread(bool begins) noexcept { thread_stopper.armed = begins; }
+void machine_thread(bool begins) noexcept {
+    thread_stopper.armed = begins;
+    observe::profile_machine_thread(begins);
+}
 
 // ---- run ------------------------------------------------------------------------------------------------------------
 

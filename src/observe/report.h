@@ -27,6 +27,8 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
 void write_trace_of_death() noexcept;
 // What a region that was too slow has asked for.
 void write_trace_of_slow_region() noexcept;
+// A thread that runs goroutines begins or ends, on itself (cpu_profile.cpp).
+void profile_machine_thread(bool begins) noexcept;
 // DUNLIN_TRACE.
 void read_trace_setting();
 
