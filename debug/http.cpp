@@ -14,6 +14,7 @@ std::string_view reason_of(int status) noexcept {
     case 401: return "Unauthorized";
     case 403: return "Forbidden";
     case 404: return "Not Found";
+    case 409: return "Conflict";
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
     case 414: return "URI Too Long";

@@ -7,12 +7,15 @@
 // Tests      tests/debug/server_test.cpp, tests/tools/debug_test.py
 #include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <dunlin/context.hpp>
@@ -73,10 +76,43 @@ reply text_of(std::ostringstream& text, std::string type = "text/plain; charset=
     return r;
 }
 
+reply profile_reply(std::ostringstream& out, const std::string& name, const std::string& debug) {
+    if (debug != "0") return text_of(out);
+    reply r = text_of(out, "application/octet-stream");
+    r.more_headers = "Content-Disposition: attachment; filename=\"" + name + "\"\r\n";
+    return r;
+}
+
+// Of the CPU, for as long as it is asked for. Others are answered meanwhile.
+reply cpu_profile(const server_state& s, const request& asked) {
+    const std::string debug = asked.parameter("debug").value_or("0");
+    if (debug != "0" && debug != "1") return failure(400, "debug is 0 or 1");
+    constexpr unsigned longest = 600;
+    const std::string text = asked.parameter("seconds").value_or("30");
+    unsigned seconds = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (error != std::errc() || end != text.data() + text.size() || seconds < 1 || seconds > longest) return failure(400, "seconds is 1 to 600");
+    std::ostringstream out;
+    try {
+        runtime::start_cpu_profile();
+    } catch (const std::system_error& e) {
+        if (e.code() != std::errc::device_or_resource_busy) throw;
+        return failure(409, "a CPU profile already runs");
+    }
+    try {
+        sleep_for(std::chrono::seconds(seconds), s.ctx);
+    } catch (...) {
+        runtime::stop_cpu_profile(out);
+        throw;
+    }
+    runtime::stop_cpu_profile(out, debug == "0" ? runtime::profile_format::pprof : runtime::profile_format::text);
+    return profile_reply(out, "profile", debug);
+}
+
 reply profile(const std::string& name, const request& asked) {
     const std::string debug = asked.parameter("debug").value_or("0");
     if (debug != "0" && debug != "1" && debug != "2") return failure(400, "debug is 0, 1 or 2");
-    if (asked.parameter("seconds")) return failure(400, "profiles of some seconds are not made here");
+    if (asked.parameter("seconds")) return failure(400, "of some seconds there is the profile `profile` alone");
     std::ostringstream out;
     const auto format = debug == "0" ? runtime::profile_format::pprof : runtime::profile_format::text;
     if (name == "goroutine" && debug == "2") {
@@ -88,18 +124,15 @@ reply profile(const std::string& name, const request& asked) {
     } else if (name == "mutex") {
         runtime::mutex_profile(out, format);
     } else {
-        return failure(404, "there are the profiles goroutine, block and mutex");
+        return failure(404, "there are the profiles goroutine, block, mutex and profile");
     }
-    if (debug != "0") return text_of(out);
-    reply r = text_of(out, "application/octet-stream");
-    r.more_headers = "Content-Disposition: attachment; filename=\"" + name + "\"\r\n";
-    return r;
+    return profile_reply(out, name, debug);
 }
 
 constexpr std::string_view pprof_index =
     "/debug/pprof/\n\ngoroutine   all goroutines, by stack\nblock       where goroutines and threads have waited "
     "(runtime::set_block_profile_rate)\nmutex       who held locks that others waited for "
-    "(runtime::set_mutex_profile_fraction)\n\n?debug=1: as text; goroutine?debug=2: a dump\n";
+    "(runtime::set_mutex_profile_fraction)\nprofile     who burns the CPU, for ?seconds=N (30)\n\n?debug=1: as text; goroutine?debug=2: a dump\n";
 
 // Stops the world: one at a time.
 reply look(const request& asked) {
@@ -144,6 +177,7 @@ reply answer(server_state& s, const request& asked) {
     if (asked.path != "/dump" && asked.path != "/dump.json" && !asked.path.starts_with("/debug/pprof/")) {
         return failure(404, "there are /, /dump, /dump.json, /metrics and /debug/pprof/");
     }
+    if (asked.path == "/debug/pprof/profile") return cpu_profile(s, asked);
     const std::unique_lock turn(s.one_at_a_time, s.options.reply_limit);
     if (!turn.owns_lock()) return failure(503, "others are being answered, and it lasts");
     return look(asked);

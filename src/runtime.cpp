@@ -41,6 +41,7 @@ void wire() {
     sched::hooks.illegal_transition = sched::report_illegal_transition;
     sched::hooks.outlives_run = detail::timed_call_outlives_run;
     sched::hooks.deadlock = observe::report_deadlock;
+    sched::hooks.process_dies = observe::write_trace_of_death;
     sched::hooks.machine_thread = api::machine_thread;
     if (the_scheduler.events == nullptr) the_scheduler.events = new netpoll::poller;
 }
@@ -74,6 +75,8 @@ namespace sched {
     std::atexit(api::stop_at_exit);
     pthread_atfork(nullptr, nullptr, sched::leave_runtime_in_child);
     s.started.store(true, std::memory_order_release);
+    guard.unlock();
+    if (hooks.started != nullptr) hooks.started();
 }
 
 void start_runtime() {

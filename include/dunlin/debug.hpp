@@ -54,7 +54,8 @@ private:
 
 /// Serves at "host:port", in goroutines, while the program goes on: `/` (a page that shows itself anew every two
 /// seconds), `/dump`, `/dump.json`, `/metrics` (for Prometheus) and, as Go's programs do, `/debug/pprof/goroutine`,
-/// `block` and `mutex`, with `?debug=1` and `2` as text: what `go tool pprof` takes. Nothing is changed by a request;
+/// `block`, `mutex` and `profile` (of the CPU, for `?seconds=N`, 30; 409: one runs already), with `?debug=1` and `2` as
+/// text: what `go tool pprof` takes. Nothing else is changed by a request;
 /// block and mutex profiles show what runtime::set_block_profile_rate() and set_mutex_profile_fraction() have had
 /// counted. Without a token on this machine's own addresses only (127.0.0.1, [::1], localhost), and for requests to
 /// such a host. A client that may ask sees names, labels and stacks of the program; with a token they still travel in the

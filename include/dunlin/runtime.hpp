@@ -192,4 +192,17 @@ DUNLIN_API unsigned set_mutex_profile_fraction(unsigned one_in);
 /// stands there unless it is compiled with -fno-optimize-sibling-calls.
 DUNLIN_API void mutex_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
+/// Begins a profile of who burns the CPU: each thread is interrupted after each 1/`hz` second of its own CPU time, and
+/// what it was in the midst of is counted. Threads that run goroutines, now or later, and those that the program has now.
+/// With SIGPROF, whose handler is replaced (signals of others are passed on to the one before). Costs some 20 us a sample.
+/// Throws std::system_error: std::errc::device_or_resource_busy: one runs already; std::invalid_argument: hz is not 1 to
+/// 1000; std::bad_alloc.
+DUNLIN_API void start_cpu_profile(unsigned hz = 100);
+
+/// Ends it, and writes what has been counted: samples and CPU time, by stack, with the labels and the `name` of the
+/// goroutines. Of more than 4096 different stacks the others are counted together. Of threads that are not the runtime's
+/// only the function that runs is known. Nothing is written if none runs. From goroutines and plain threads. Throws
+/// std::bad_alloc.
+DUNLIN_API void stop_cpu_profile(std::ostream& out, profile_format format = profile_format::pprof);
+
 }  // namespace dunlin::runtime

@@ -2,6 +2,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 
+#include "observe/report.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/data/types.h"
@@ -34,6 +35,9 @@ void arm_stopper() noexcept {
     if (platform::is_main_thread()) thread_stopper.armed = true;
 }
 
-void machine_thread(bool begins) noexcept { thread_stopper.armed = begins; }
+void machine_thread(bool begins) noexcept {
+    thread_stopper.armed = begins;
+    observe::profile_machine_thread(begins);
+}
 
 }  // namespace dunlin::api

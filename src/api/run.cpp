@@ -45,7 +45,7 @@ void main_entry(void* raw) {
 }  // namespace
 
 void main_ended(sched::goroutine* g) noexcept {
-    if (g->flags & sched::goroutine::exiting) {
+    if (g->extra != nullptr && g->extra->exiting) {
         sched::the_scheduler.lock.lock();
         sched::the_scheduler.main_exited = true;
         sched::the_scheduler.lock.unlock();

@@ -138,6 +138,19 @@ void note_unlock(std::int64_t ns) noexcept {
 }
 
 constexpr park::contention_counter counter{note_wait, note_unlock};
+constexpr park::contention_counter only_events{nullptr, nullptr};
+
+platform::ranked_lock<platform::lock_rank::leaf> setting;
+bool profiled = false, traced = false;  // setting
+
+void set_waits_counter(bool& which, bool on) noexcept {
+    const sched::unstoppable_section section;
+    setting.lock();
+    which = on;
+    // Release: a waiter that sees it sees the table.
+    park::waits_counter.store(profiled ? &counter : traced ? &only_events : nullptr, std::memory_order_release);
+    setting.unlock();
+}
 
 // Without the functions of the library that stand before the program's: what is waited for is in the label.
 stack::trace from_program(const stack::trace& whole) noexcept {
@@ -174,6 +187,8 @@ void write_profile(std::ostream& stream, contention_table& table, runtime::profi
 
 }  // namespace
 
+void count_waits_for_trace(bool on) noexcept { set_waits_counter(traced, on); }
+
 }  // namespace dunlin::observe
 
 namespace dunlin::inline v0_1::runtime {
@@ -181,8 +196,7 @@ namespace dunlin::inline v0_1::runtime {
 void set_block_profile_rate(std::chrono::nanoseconds rate) {
     if (rate.count() > 0) observe::blocked.prepare();
     observe::block_rate_ns.store(std::max<std::int64_t>(rate.count(), 0), std::memory_order_relaxed);
-    // Release: a waiter that sees it sees the table.
-    park::waits_counter.store(rate.count() > 0 ? &observe::counter : nullptr, std::memory_order_release);
+    observe::set_waits_counter(observe::profiled, rate.count() > 0);
 }
 
 unsigned set_mutex_profile_fraction(unsigned one_in) {

@@ -50,4 +50,7 @@ private:
     std::size_t used_ = 0;      // lock_
 };
 
+// park::waits_counter while a trace runs.
+void count_waits_for_trace(bool on) noexcept;
+
 }  // namespace dunlin::observe

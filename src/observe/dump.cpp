@@ -178,6 +178,7 @@ void report_deadlock() noexcept {
             write_goroutines(through, everything);
         }
     }
+    write_trace_of_death();
     platform::end_process(2);
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 // profile.proto
 namespace in_profile {
-enum : unsigned { sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time_ns = 9, period_type = 11, period = 12 };
+enum : unsigned { sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time_ns = 9, duration_ns = 10, period_type = 11,
+                period = 12 };
 }
 namespace in_type { enum : unsigned { type = 1, unit = 2 }; }
 namespace in_sample { enum : unsigned { location = 1, value = 2, label = 3 }; }
@@ -49,17 +50,21 @@ void message::numbers(unsigned field, const std::vector<std::uint64_t>& values) 
     sub(field, packed);
 }
 
-profile::profile(const types& of_values) {
+profile::profile(const types& of_values) : profile(of_values, 0, 0) {}
+
+profile::profile(const types& of_values, std::uint64_t period, std::uint64_t duration_ns) {
     text("");  // number 0 is the empty text
-    bool another = false;
+    std::size_t left = of_values.size();
     for (const auto& [type, unit] : of_values) {
         message what;
         what.number(in_type::type, text(type));
         what.number(in_type::unit, text(unit));
         whole_.sub(in_profile::sample_type, what);
-        if (!std::exchange(another, true)) whole_.sub(in_profile::period_type, what);
+        const bool first = left == of_values.size(), last = --left == 0;
+        if (period == 0 ? first : last) whole_.sub(in_profile::period_type, what);
     }
-    whole_.number(in_profile::period, 1);
+    whole_.number(in_profile::period, period == 0 ? 1 : period);
+    if (duration_ns != 0) whole_.number(in_profile::duration_ns, duration_ns);
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     whole_.number(in_profile::time_ns, static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec));

@@ -39,6 +39,8 @@ public:
     // What is counted, in which unit: "goroutine", "count". The first type is that of the period, which is 1.
     using types = std::vector<std::pair<std::string_view, std::string_view>>;
     explicit profile(const types& of_values);
+    // A sample is taken each time so much of the last type has passed; it went on for so long.
+    profile(const types& of_values, std::uint64_t period, std::uint64_t duration_ns);
 
     // A value for each type. `otherwise` is the only function of a stack that has no frames.
     void add(const stack::trace& frames, std::string_view otherwise, const std::vector<std::uint64_t>& values,

@@ -23,6 +23,15 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;
 
+// Of a process that is about to end: what the recorder or a trace has not written yet (trace_file.cpp). Allocates nothing.
+void write_trace_of_death() noexcept;
+// What a region that was too slow has asked for.
+void write_trace_of_slow_region() noexcept;
+// A thread that runs goroutines begins or ends, on itself (cpu_profile.cpp).
+void profile_machine_thread(bool begins) noexcept;
+// DUNLIN_TRACE.
+void read_trace_setting();
+
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 

@@ -77,6 +77,7 @@ void print() {
     }
     if (wanted & sched::report_dump) dump_to_stderr(dumps_as_json);
     if (wanted & sched::report_long_waits) report_mutex_cycles();
+    if (wanted & sched::report_slow_region) write_trace_of_slow_region();
 }
 
 struct signal_name {
@@ -152,6 +153,7 @@ void read_debug_settings() {
         }
     }
     sched::set_reporter(print);
+    read_trace_setting();
     if (period_ms > 0) sched::set_trace_period(period_ms);
 }
 

@@ -38,6 +38,7 @@ enum class lock_rank : std::uint8_t {
     store,        // descriptors of goroutines that no processor keeps
     trim,         // the arena: the one trim that runs. The monitor
     arena,        // the arena. The monitor
+    trace,        // the chunks of a trace. The monitor
     leaf,         // under it no other is taken
 };
 
@@ -48,7 +49,8 @@ constexpr bool monitor_waits_for(lock_rank rank) noexcept {
     case lock_rank::scheduler:
     case lock_rank::retake:
     case lock_rank::trim:
-    case lock_rank::arena: return true;
+    case lock_rank::arena:
+    case lock_rank::trace: return true;
     default: return false;
     }
 }

@@ -24,10 +24,13 @@ void* timer_events::make_events() { return new timer_heap; }
 unsigned timer_events::collect(sched::processor* p, std::int64_t now_ns) noexcept {
     timer_heap& heap = heap_of(p);
     unsigned count = 0;
+    sched::machine* m = DUNLIN_UNLIKELY(sched::tracing::on()) ? sched::current_machine() : nullptr;
+    const sched::tracing::because time_has_come(m, sched::tracing::cause::timer);
     while (timer_entry* t = heap.take_due(now_ns)) {
         t->fire(t);
         ++count;
     }
+    if (m != nullptr && count != 0) sched::tracing::note_processor(m, sched::tracing::kind::timers, sched::processor_of(m), count);
     return count;
 }
 

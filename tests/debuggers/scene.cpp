@@ -1,5 +1,6 @@
 // scene.cpp - goroutines in every state, to be looked at by a debugger. Usage: scene RECEIVERS [abort | profile FILE]; with -RECEIVERS each has a name.
-// Or one fault by itself: scene deadlock | circle | leak | contention BLOCK MUTEX PROCESSORS (writes the two profiles).
+// Or one fault by itself: scene deadlock | circle | leak | contention BLOCK MUTEX PROCESSORS (writes the two profiles) | cpu FILE PROCESSORS
+// (writes the profile).
 //
 // Prints "ready" when all of them are where they shall be, and then waits to be killed, or aborts. Each function has a name of its
 // own that the tests look for in the stacks.
@@ -7,11 +8,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include <dunlin/dunlin.hpp>
 
@@ -134,6 +137,37 @@ int contend(const char* block, const char* mutex, unsigned processors) {
     return good ? 0 : 1;
 }
 
+// Three quarters of the CPU time in one function, of two users, a quarter in another.
+[[gnu::noinline]] std::uint64_t multiply(std::uint64_t from, long times) {
+    for (long i = 0; i < times; ++i) from = from * 6364136223846793005 + 1442695040888963407;
+    return from;
+}
+[[gnu::noinline]] std::uint64_t expensive(std::uint64_t n) { return multiply(n, 300'000) + 1; }
+[[gnu::noinline]] std::uint64_t cheap(std::uint64_t n) { return multiply(n, 100'000) + 1; }
+
+int burn(const char* file, unsigned processors) {
+    std::atomic<std::uint64_t> sum{0};
+    dunlin::run({.max_procs = processors}, [&] {
+        dunlin::runtime::start_cpu_profile(200);
+        std::vector<dunlin::task<void>> users;
+        for (const char* user : {"anna", "bert"}) {
+            const dunlin::go_options named{.name = "worker", .labels = {{"user", user}}};
+            users.push_back(dunlin::spawn(named, [&sum] {
+                const auto cpu = [] {
+                    timespec t;
+                    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+                    return t.tv_sec * 1000 + t.tv_nsec / 1'000'000;
+                };
+                for (const auto begin = cpu(); cpu() - begin < 3000;) sum += expensive(sum) + cheap(sum);
+            }));
+        }
+        for (dunlin::task<void>& u : users) u.get();
+        std::ofstream out(file, std::ios::binary);
+        dunlin::runtime::stop_cpu_profile(out);
+    });
+    return sum == 0;
+}
+
 }  // namespace scene
 
 using namespace scene;
@@ -144,6 +178,7 @@ int main(int argc, char** argv) {
     if (what == "circle") lock_in_two_orders(3s);
     if (what == "leak") return leave_receivers(), 0;
     if (what == "contention" && argc == 5) return contend(argv[2], argv[3], static_cast<unsigned>(std::atoi(argv[4])));
+    if (what == "cpu" && argc == 4) return burn(argv[2], static_cast<unsigned>(std::atoi(argv[3])));
     const int asked = argc > 1 ? std::atoi(argv[1]) : 10, receivers = std::abs(asked);
     const bool aborts = argc > 2 && std::string(argv[2]) == "abort";
     int pipe_ends[2];

@@ -205,5 +205,50 @@ class Contention(unittest.TestCase):
             self.assertRegex(pprof(self.folder, "-text", "-base", path, path), r"of \S+ total|flat%")
 
 
+class Cpu(unittest.TestCase):
+    """Three quarters of the CPU time in one function, for two users."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="dunlin-profile-")
+        cls.paths = {}
+        for processors in (1, 2, 8):
+            cls.paths[processors] = os.path.join(cls.folder, f"cpu{processors}.pb")
+            subprocess.run([SCENE, "cpu", cls.paths[processors], str(processors)], env=ENVIRONMENT, check=True, timeout=100)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def test_time_is_where_it_was_spent_and_for_whom(self):
+        for processors, path in self.paths.items():
+            with self.subTest(processors=processors), open(path, "rb") as file:
+                profile = Decoded(file.read())
+                self.assertEqual(profile.type, [("samples", "count"), ("cpu", "nanoseconds")])
+                by_function, by_user, whole = {}, {}, 0
+                for (places, count, labels), (n, ns) in zip(profile.samples, profile.values):
+                    self.assertEqual(ns, n * 5_000_000)
+                    whole += ns
+                    for name in ("expensive", "cheap"):
+                        if any(name in place[0] for place in places):
+                            by_function[name] = by_function.get(name, 0) + ns
+                            by_user[labels["user"]] = by_user.get(labels["user"], 0) + ns
+                            self.assertEqual(labels["name"], "worker")
+                self.assertGreater(whole, 2 * 10**9)  # of three
+                self.assertLess(whole, 5 * 10**9)
+                self.assertGreater(sum(by_function.values()), 0.9 * whole)
+                self.assertGreater(by_function["expensive"], 2 * by_function["cheap"])
+                self.assertLess(by_function["expensive"], 4.5 * by_function["cheap"])
+                self.assertEqual(set(by_user), {"anna", "bert"})
+
+    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    def test_go_tool_pprof_shows_it(self):
+        for path in self.paths.values():
+            self.assertIn("Type: cpu", pprof(self.folder, "-text", path))
+            self.assertIn("Duration:", pprof(self.folder, "-text", path))
+            self.assertRegex(pprof(self.folder, "-peek", "expensive", path), r"multiply")
+            self.assertRegex(pprof(self.folder, "-tags", path), r"(?s)user:.*anna")
+
+
 if __name__ == "__main__":
     unittest.main()

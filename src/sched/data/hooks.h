@@ -17,6 +17,9 @@ struct upward_hooks {
     void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
     bool (*outlives_run)(const goroutine*) noexcept = nullptr;  // it is of no run(), but of a plain thread's timer
     void (*deadlock)() noexcept = nullptr;  // under the scheduler lock
+    // A report has been written, and the process is about to end. In a signal handler.
+    void (*process_dies)() noexcept = nullptr;
+    void (*started)() noexcept = nullptr;   // null, or when the runtime has started for the first time
     // On each machine's thread: true when it begins, false when it ends in peace.
     void (*machine_thread)(bool begins) noexcept = nullptr;
 };

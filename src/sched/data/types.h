@@ -27,6 +27,7 @@
 #include "platform/random.h"
 #include "sched/data/run_queue.h"
 #include "sched/data/states.h"
+#include "sched/data/trace_ring.h"
 #include "sched/data/wait_reason.h"
 #include "stack/arena.h"
 #include "stack/context.h"
@@ -92,6 +93,8 @@ struct goroutine_extra {
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
     local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
+    bool exiting = false;                                                   // owner: exit_goroutine() is unwinding it
+    std::uint64_t task = 0;                                                 // owner: what it is part of (dunlin/trace.hpp); 0: none
     machine* locked_to = nullptr;                                           // owner; its taker off a queue
     unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()
 };
@@ -123,8 +126,11 @@ public:
     void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
     // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
     // runnable, then by the machine that runs it.
-    std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8; }
-    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0xffffff ? n : 0xffffff) << 8, 0xffffff00); }
+    std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x7fffff; }
+    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0x7fffff ? n : 0x7fffff) << 8, 0x7fffff00); }
+    // trace.h: that it runs is an event. Written as the stamp, and by the thread that begins a trace.
+    bool traced() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x80000000) != 0; }
+    void set_traced(bool yes) noexcept { set(yes ? 0x80000000 : 0, 0x80000000); }
 
     // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing
     // hangs on it.
@@ -150,7 +156,7 @@ struct alignas(platform::cache_line) goroutine {
         in_place = 8,       // runs on the stack of the goroutine that waits for it
         main = 16,          // the one that run() waits for
         locked = 32,        // lock_os_thread(): only its machine may run it
-        exiting = 64,       // exit_goroutine() is unwinding it
+        traced = 64,        // trace.h: its creation is known there, and its end is an event
         pinned = 128,       // inside a no_preempt scope
     };
 
@@ -167,7 +173,7 @@ struct alignas(platform::cache_line) goroutine {
     // switch pairs with the executor's load-acquire.
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
-    owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/exiting/pinned: owner; the monitor looks
+    owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/traced/pinned: owner; the monitor looks
     int saved_errno = 0;                        // owner, while it does not run
 
     // Second line: birth, death and reports.
@@ -175,7 +181,8 @@ struct alignas(platform::cache_line) goroutine {
     void (*entry)(void*) = nullptr;             // constant
     platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
                                                      // its waiter (park/join.cpp)
-    platform::atomic<const void*> group{nullptr};    // until it begins: a waiter for this may run it in place
+    // Until it begins: a waiter for this may run it in place. Then null or, where a trace runs or has run, odd: turn().
+    platform::atomic<const void*> group{nullptr};
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
     owned<std::int64_t> waits_since_ns;         // owner; coarse clock. While it is runnable and `stamped`, by who readied it: free_clock
@@ -192,6 +199,15 @@ struct alignas(platform::cache_line) goroutine {
     }
     // Where its frames are if it has any; for all but its owner a guess.
     void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
+
+    // trace.h, Order: how often it has begun to run since it was first traced. The machine that runs it writes it.
+    std::uint32_t turn() const noexcept {
+        const auto raw = reinterpret_cast<std::uintptr_t>(group.load(std::memory_order_relaxed));
+        return raw & 1 ? static_cast<std::uint32_t>(raw >> 1) : 0;
+    }
+    void set_turn(std::uint32_t n) noexcept {
+        group.store(reinterpret_cast<const void*>(std::uintptr_t{n} << 1 | 1), std::memory_order_relaxed);
+    }
 
     void* frame() noexcept { return flags & heap_frame ? *reinterpret_cast<void**>(inline_frame) : inline_frame; }
 };
@@ -323,7 +339,8 @@ struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
     platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (handshake.h)
     platform::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
-    owned<bool> looks_at_push{true};            // owner; thieves and the monitor set it: turns are long, or the next to become runnable is stamped
+    // Owner; thieves and the monitor set it: a push is looked at. By look_at_push() alone.
+    owned<bool> looks_at_push{true};
     owned<std::uint32_t> turn_ns{unknown_turn_ns};  // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
     std::uint64_t next_look = 0;                // owner: the count of switches at which find_local() looks at timers and turns
     std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
@@ -368,10 +385,13 @@ struct alignas(platform::false_sharing_range) processor {
                                                 // its slice; the monitor takes it
     monitor_notes notes;                        // monitor
 
+    owned<bool> looks_at_turns{true};           // as looks_at_push: turns are long, or the next to become runnable is stamped; else a trace runs
     std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
     std::array<counter, wait_limits_ns.size() + 1> waits;  // owner: goroutines by how long they waited (waits.h)
     processor_counters counts;                  // owner
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
+
+    void look_at_push(bool because_of_turns) noexcept;  // turns.h
 };
 
 // By p's owner: it runs another one.
@@ -517,6 +537,7 @@ struct alignas(platform::false_sharing_range) machine : machine_handshake,
                                                          machine_at_end,
                                                          machine_identity {
     [[no_unique_address]] stack::fake_stack fake;  // itself
+    tracing::ring trace;                        // itself; the chunk that it points to is looked at under the trace's lock (trace.h)
     machine_sample sample;                      // last: nothing else of it is touched with this
 };
 

@@ -24,6 +24,7 @@
 
 #include "platform/clock.h"
 #include "sched/data/bells.h"
+#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
@@ -61,6 +62,12 @@ void learn_from_monitor(platform::atomic<unsigned char>& score) noexcept {
     if (score.load(std::memory_order_relaxed) <= none_has_lasted) learn(score, true);
 }
 
+[[gnu::noinline, gnu::cold]] void note_call(machine* m, const goroutine* self, blocking_entry& entry) noexcept {
+    if (!tracing::on()) return;
+    entry.began_ns = blocking_entry::traced;
+    tracing::note(m, tracing::kind::call, self);
+}
+
 }  // namespace
 
 blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
@@ -76,6 +83,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     m->blocking_place = &score;
     self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
     p->counts.blocking_calls.add();
+    if (DUNLIN_UNLIKELY(self->marks.traced())) note_call(m, self, entry);
     if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) learn_from_monitor(score);
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
         if (lasts == never_called) {
@@ -83,7 +91,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
             score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);  // or the monitor has told another first call
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
-            entry.began_ns = platform::now_ns();
+            entry.began_ns = (platform::now_ns() & ~std::int64_t{3}) | (entry.began_ns & blocking_entry::traced) | blocking_entry::learns;
             if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
         }
     }
@@ -96,12 +104,14 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
     if (m == nullptr) return;
     // Before it queues for a processor, which may take long: others are in this place meanwhile.
     if (DUNLIN_UNLIKELY(entry.began_ns != 0)) {
-        learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
+        if (entry.began_ns & blocking_entry::learns) learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
     } else if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) {
         learn_from_monitor(score);
     }
-    m->current.load(std::memory_order_relaxed)->reason.store(entry.reason_before, std::memory_order_relaxed);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    self->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
+    if (DUNLIN_UNLIKELY((entry.began_ns & blocking_entry::traced) != 0) && tracing::on()) tracing::note(m, tracing::kind::call_end, self);
     leave(m);
 }
 

@@ -10,7 +10,9 @@
 namespace dunlin::inline v0_1::sched {
 
 struct blocking_entry {
-    std::int64_t began_ns = 0;  // 0: not timed
+    // 0: neither timed nor traced. In its last two bits stands what for.
+    static constexpr std::int64_t learns = 1, traced = 2;
+    std::int64_t began_ns = 0;
     wait_reason reason_before = wait_reason::none;
 };
 

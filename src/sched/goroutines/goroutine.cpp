@@ -57,6 +57,7 @@
 #include "platform/usable.h"
 #include "sched/data/bells.h"
 #include "sched/data/hooks.h"
+#include "sched/data/trace.h"
 #include "sched/goroutines/switch.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"
@@ -95,8 +96,9 @@ void bind_own_stack(goroutine* g, std::size_t bytes) {
 
 void inherit_labels(goroutine* g) {
     const goroutine* parent = current_goroutine();
-    if (!parent || !parent->extra || parent->extra->labels.empty()) return;
-    extra_of(g).labels = parent->extra->labels;
+    if (!parent || !parent->extra) return;
+    if (!parent->extra->labels.empty()) extra_of(g).labels = parent->extra->labels;
+    if (parent->extra->task != 0) extra_of(g).task = parent->extra->task;
 }
 
 // The rarer half of make_goroutine(); on an exception the caller gives g back.
@@ -181,6 +183,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
@@ -260,8 +263,8 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             g->stack = mine;
             take_over(m, g);
         }
-        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
         g->group.store(nullptr, std::memory_order_relaxed);  // begun: no waiter may run it in place any more
+        if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
         *m->error_number = 0;
         leave(m);
         stack::dunlin_invoke(g->entry, g->frame());
@@ -293,6 +296,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
     if (next == self) {
         // Readied before it was gone: it never left.
         transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+        if (DUNLIN_UNLIKELY(self->marks.any())) note_marks(p, self);
     } else {
         m = switch_away(m, self, next);
     }
@@ -341,6 +345,7 @@ void ready_all(goroutine_list& list) noexcept {
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
+        if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         s.global.push_back(g);
         any = true;
@@ -354,9 +359,12 @@ void ready_polled(goroutine_list& list) noexcept {
     machine* m = current_machine();
     processor* p = m != nullptr ? processor_of(m) : nullptr;
     if (p == nullptr) return ready_all(list);
+    const bool traced = tracing::on();
+    const tracing::because descriptors(traced ? m : nullptr, tracing::cause::poller);
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
+        if (DUNLIN_UNLIKELY(traced)) tracing::note_runnable(m, g);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         push_local(p, g);
     }
@@ -368,6 +376,11 @@ void ready_polled(goroutine_list& list) noexcept {
 
 namespace {
 
+[[gnu::noinline, gnu::cold]] void note_end(machine* m, goroutine* g) noexcept {
+    if ((g->flags & goroutine::traced) && tracing::on()) tracing::note(m, tracing::kind::end, g);
+    if (g->flags & goroutine::main) hooks.main_ended(g);
+}
+
 // The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
 // to the joiner.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
@@ -375,7 +388,7 @@ namespace {
     p->counts.ended.add();
     g->stack = nullptr;
     transition<goroutine_state::running, goroutine_state::dead>(g->state);
-    if (DUNLIN_UNLIKELY(g->flags & goroutine::main)) hooks.main_ended(g);
+    if (DUNLIN_UNLIKELY(g->flags & (goroutine::main | goroutine::traced))) note_end(m, g);
     if (g->flags & goroutine::joinable) {
         if (g->flags & goroutine::in_place) {
             // The joiner is the goroutine on whose stack it ran.
@@ -399,7 +412,7 @@ void exit_goroutine() {
     if (!self) throw std::logic_error("dunlin::exit_goroutine: called outside a goroutine (return from the thread's function instead)");
     make_extra_of_current();
     machine* m = enter(current_machine());
-    self->flags |= goroutine::exiting;
+    self->extra->exiting = true;
     leave(m);
     stack::unwind_to_invoke(self->extra->exit);
 }
@@ -417,6 +430,11 @@ void put_back_inside_runtime(goroutine* g) noexcept {
 
 // ---- another way to run: on the stack of the goroutine that waits for it ----------------------------------------------
 
+[[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child, const goroutine* self) noexcept {
+    note_marks(processor_of(m), child);
+    if (tracing::on()) tracing::note(m, tracing::kind::in_place, child, self->id);
+}
+
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept {
     goroutine* self = m->current.load(std::memory_order_relaxed);
     self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
@@ -430,7 +448,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     child->flags |= goroutine::in_place;
     child->group.store(nullptr, std::memory_order_relaxed);  // begun
     take_over(m, child);
-    if (DUNLIN_UNLIKELY(child->marks.any())) note_marks(processor_of(m), child);
+    if (DUNLIN_UNLIKELY(child->marks.any())) note_run_in_place(m, child, self);
     processor_of(m)->counts.in_place_joins.add();
     *m->error_number = 0;
     leave(m);

@@ -6,6 +6,7 @@
 // in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
+#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
@@ -100,6 +101,7 @@ bool others_lack_a_thread() noexcept {
         } else {
             s.hand_offs.returns_queued.add();
             self->saved.store(0, std::memory_order_relaxed);
+            if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
             transition<goroutine_state::running, goroutine_state::runnable>(self->state);
             s.global.push_back(self);
             s.global_size.store(s.global.size(), std::memory_order_relaxed);

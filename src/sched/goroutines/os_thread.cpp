@@ -81,7 +81,7 @@ goroutine* wait_for_locked(machine* m) noexcept {
     // What the goroutine chose on its way out cannot run here.
     if (goroutine* chosen = m->next) {
         m->next = nullptr;
-        push_run_next(processor_of(m), chosen);
+        put_run_next(processor_of(m), chosen);
     }
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
     s.lock.lock();

@@ -1,6 +1,7 @@
 // yield.cpp - a goroutine lets others run and stays runnable.
 #include "platform/membarrier.h"
 #include "platform/thread.h"
+#include "sched/data/trace.h"
 #include "sched/goroutines/switch.h"
 #include "sched/queues/global_queue.h"
 
@@ -64,6 +65,11 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return false;
 }
 
+// It is queued, and others wait for it to have left.
+[[gnu::noinline, gnu::cold]] void note_yield(machine* m, const goroutine* self) noexcept {
+    if (tracing::on()) tracing::note(m, tracing::kind::yield, self);
+}
+
 }  // namespace
 
 void yield() noexcept {
@@ -87,6 +93,7 @@ void yield() noexcept {
     }
     submit_barrier();
     wake_if_idle();
+    if (DUNLIN_UNLIKELY(self->marks.traced()) && next != self) note_yield(m, self);
     if (next == self) {
         transition<goroutine_state::runnable, goroutine_state::running>(self->state);
     } else {

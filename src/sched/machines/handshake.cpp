@@ -1,5 +1,6 @@
 #include "sched/machines/handshake.h"
 
+#include "sched/data/trace.h"
 #include "platform/simulated.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -42,6 +43,7 @@ void give(processor* p, machine* m) noexcept {
 
 processor* release_processor(machine* m) noexcept {
     processor* p = m->p.load(std::memory_order_relaxed);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_processor(m, tracing::kind::released, p);
     p->retake.lock();
     p->owner.store(nullptr, std::memory_order_relaxed);
     m->p.store(nullptr, std::memory_order_relaxed);

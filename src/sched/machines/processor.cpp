@@ -18,6 +18,7 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
+#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/waits.h"
@@ -119,6 +120,7 @@ void stop_world() noexcept {
     s.world.lock();
     s.lock.lock();
     s.stopping.store(true, std::memory_order_seq_cst);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_stops);
     while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
     s.lock.unlock();
     wake_monitor_if_asleep();
@@ -154,6 +156,7 @@ void start_world() noexcept {
     }
     s.lock.lock();
     s.stopping.store(false, std::memory_order_seq_cst);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_starts);
     for (std::uint32_t i = made; i-- > 0;) {
         processor* p = s.processor_at(i);
         if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) put_idle_processor(p, false);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "sched/data/trace.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/waits.h"
 
@@ -65,17 +66,18 @@ void note_turns(processor* p, const machine* m) noexcept {
         return;
     }
     p->turn_ns = mean >= before ? mean : before - static_cast<std::uint32_t>(std::min<std::uint64_t>(before - mean, since * wake_cost_ns));
-    p->looks_at_push = !has_short_turns(p) || turns - p->stamped_at >= turns_between_stamps;
+    p->look_at_push(!has_short_turns(p) || turns - p->stamped_at >= turns_between_stamps);
 }
 
 void note_marks(processor* p, goroutine* g) noexcept {
     if (g->marks.stamped() != 0) note_wait(p, g);
-    if (g->marks.lingers() != 0) p->looks_at_push = true;
+    if (g->marks.lingers() != 0) p->look_at_push(true);
+    if (g->marks.traced()) tracing::note_run(p, g);
 }
 
 void forget_turns(processor* p) noexcept {
     p->turn_ns = turns_matter() ? unknown_turn_ns : 0;
-    p->looks_at_push = turns_matter();
+    p->look_at_push(turns_matter());
 }
 
 void begin_turns(processor* p) noexcept {

@@ -21,6 +21,7 @@
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 
+#include "sched/data/trace.h"
 #include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -68,7 +69,12 @@ std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noe
 inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
     if (!turns_matter()) return;  // nothing would take it back
     if (p->turn_ns < ns) p->turn_ns = ns;
-    p->looks_at_push = true;
+    p->look_at_push(true);
+}
+
+inline void processor::look_at_push(bool because_of_turns) noexcept {
+    looks_at_turns = because_of_turns;
+    looks_at_push = because_of_turns || tracing::on();
 }
 
 }  // namespace dunlin::sched

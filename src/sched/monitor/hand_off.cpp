@@ -43,6 +43,7 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
+#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
@@ -127,7 +128,8 @@ bool can_hand_on(const outlook& o) noexcept {
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // `used_ns` of its slice are to be counted when its turn comes again.
-bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool lends = false) noexcept {
+bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) noexcept {
+    const bool lends = how == tracing::taking::lent, computes = lends || how == tracing::taking::from_hog;
     p->retake.lock();
     const bool taken = p->owner.load(std::memory_order_relaxed) == m && take_locked(p, computes);
     if (taken) {
@@ -138,6 +140,7 @@ bool take(processor* p, machine* m, std::int64_t used_ns, bool computes, bool le
         // (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
     }
+    if (taken && DUNLIN_UNLIKELY(tracing::on())) tracing::note_taken(p, m, how);
     p->retake.unlock();
     return taken;
 }
@@ -202,7 +205,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         return;
     }
     const void* place = m->blocking_place;  // afterwards the thread may be in another call
-    if (!take(p, m, 0, false)) return;
+    if (!take(p, m, 0, tracing::taking::from_call)) return;
     the_scheduler.slow_place.store(place, std::memory_order_relaxed);
     the_scheduler.hand_offs.from_blocking.add();
     o.effect = true;
@@ -217,7 +220,7 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     }
     if (!o.somebody_waits && lasts < idle_grace_ns) return;
     if (o.somebody_waits && !can_hand_on_from_a_call(o)) return;
-    if (!take(p, m, 0, false)) return;
+    if (!take(p, m, 0, tracing::taking::from_sleeper)) return;
     the_scheduler.hand_offs.from_blocked.add();
     o.effect = true;
     p->notes.short_calls = 0;
@@ -248,7 +251,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
     const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
     if (lends) m->resumed_sleeps = n.sampled_sleeps;
-    if (!take(p, m, early ? age : 0, true, lends)) return;
+    if (!take(p, m, early ? age : 0, lends ? tracing::taking::lent : tracing::taking::from_hog)) return;
     p->lender = lends ? m : nullptr;
     s.hand_offs.from_hogs.add();
     if (early) s.hand_offs.urgent.add();

@@ -238,13 +238,6 @@ void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = upkeep::earlier(k.next_leftover_ns, o.now_ns + k.leftover_wait_ns);
 }
 
-void want_report(report_kind what) noexcept {
-    auto* print = reporter.load(std::memory_order_acquire);
-    if (print == nullptr) return;
-    reports_wanted.fetch_or(what, std::memory_order_relaxed);  // want_printed() releases it
-    want_printed(print);
-}
-
 void trace(rounds& r, std::int64_t now) noexcept {
     const std::int64_t period = trace_period_ns.load(std::memory_order_relaxed);
     if (period == 0 || now < r.next_trace_ns) return;
@@ -420,6 +413,13 @@ bool start_monitor() noexcept {
 }
 
 void set_reporter(void (*print)()) noexcept { reporter.store(print, std::memory_order_release); }
+
+void want_report(report_kind what) noexcept {
+    auto* print = reporter.load(std::memory_order_acquire);
+    if (print == nullptr) return;
+    reports_wanted.fetch_or(what, std::memory_order_relaxed);  // want_printed() releases it
+    want_printed(print);
+}
 
 std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::memory_order_relaxed); }
 

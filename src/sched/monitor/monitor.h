@@ -17,10 +17,13 @@ enum report_kind : std::uint32_t {
     report_trace = 1,       // every so many milliseconds: set_trace_period()
     report_dump = 2,        // call_monitor_to_dump()
     report_long_waits = 4,  // goroutines that wait for a mutex have done so a second ago
+    report_slow_region = 8, // of a trace
 };
 // Sets the function that prints. Once, before anything else of this. `print` asks take_reports() what for.
 void set_reporter(void (*print)()) noexcept;
 std::uint32_t take_reports() noexcept;
+// Any thread: the same without the monitor.
+void want_report(report_kind what) noexcept;
 // 0: never.
 void set_trace_period(std::int64_t period_ms) noexcept;
 }  // namespace dunlin::sched

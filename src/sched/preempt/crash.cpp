@@ -16,6 +16,7 @@
 #include "platform/futex.h"
 #include "platform/lock_check.h"
 #include "platform/thread.h"
+#include "sched/data/hooks.h"
 #include "sched/goroutines/goroutine.h"
 #include "stack/trace.h"
 
@@ -93,6 +94,11 @@ void claim_report() noexcept {
 
 bool reports_itself() noexcept { return reporter.load(std::memory_order_relaxed) == caller(); }
 
+void tell_of_death() noexcept {
+    static platform::atomic<bool> told{false};
+    if (hooks.process_dies != nullptr && !told.exchange(true, std::memory_order_relaxed)) hooks.process_dies();
+}
+
 void let_reports_finish() noexcept {
     const std::uintptr_t who = reporter.load(std::memory_order_acquire);
     if (who == 0) return;
@@ -168,6 +174,7 @@ extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
     // above.
     const std::terminate_handler handler = std::get_terminate();
     if (handler != nullptr && handler != __gnu_cxx::__verbose_terminate_handler && handler != std::abort) handler();
+    tell_of_death();
     platform::end_process(2);
 }
 

@@ -33,6 +33,9 @@ bool reports_itself() noexcept;
 // the process.
 void let_reports_finish() noexcept;
 
+// The last act of who reports, before the process ends.
+void tell_of_death() noexcept;
+
 // `goroutine 7 "writer"`
 void print_who(platform::text_writer& out, const goroutine* g) noexcept;
 // `main.cpp:12 in main()`, or "an unknown place"

@@ -131,6 +131,7 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
                "    or give all goroutines one: run_options::stack_size, or DUNLIN_STACK_SIZE=1M in the environment\n";
         print_stack(out, context, true);
     }
+    tell_of_death();
     _exit(2);
 }
 
@@ -214,6 +215,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
             report_signal(w, g, info, context);
         }
     }
+    if (reports_itself()) tell_of_death();
     die(signal, info);
     errno = kept;
 }

@@ -7,6 +7,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
+#include "sched/data/trace.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
@@ -69,6 +70,7 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     processor* p = take_idle_processor();
     m->stray.store(false, std::memory_order_relaxed);
     if (p == nullptr) {
+        if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::preempted, g);
         transition<goroutine_state::running, goroutine_state::preempted>(g->state);
         m->resume_word.store(resume_order::stay, std::memory_order_release);
         m->slept_on_cpu = platform::current_cpu();
@@ -115,7 +117,10 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     // frozen.
     goroutine_state expected = goroutine_state::preempted;
     g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel, std::memory_order_relaxed);
-    if (how != resume_order::with_processor) return;
+    if (how != resume_order::with_processor) {
+        if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::resumed, g, 0, 1);
+        return;
+    }
     const platform::thread_use use = platform::this_thread_use();
     m->resumed_cpu_ns = use.cpu_ns;
     m->resumed_sleeps = use.sleeps;
@@ -123,6 +128,7 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     processor* p = m->handed_p;
     m->handed_p = nullptr;
     give(p, m);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::resumed, g);
 }
 
 }  // namespace

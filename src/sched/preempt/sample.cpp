@@ -77,9 +77,10 @@ void ask(machine* m) noexcept {
 
 bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? may_stop_at(pc) : !is_in_unwinder(pc); }
 
-// On m's own thread, above the frame of the signal, where all signals are blocked: a fault would end the process.
-[[gnu::noinline]] void look(machine* m, const void* context) noexcept {
-    stack::trace& frames = m->sample.frames;
+}  // namespace
+
+// All signals are blocked: a fault would end the process.
+[[gnu::noinline]] void unwind_interrupted(machine* m, const void* context, stack::trace& frames) noexcept {
     frames.pc[0] = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
     frames.size = 1;
     if (!crash_handlers_in_force() || !may_unwind_at(stack::interrupted_pc(context))) return;
@@ -99,12 +100,14 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+namespace {
+
 void answer(machine* m, const void* context, bool may_look) noexcept {
     std::uint32_t expected = machine_sample::asked;
     if (m->sample.state.load(std::memory_order_relaxed) != expected) return;
     if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire, std::memory_order_relaxed)) return;
     m->sample.frames.size = 0;
-    if (may_look) look(m, context);
+    if (may_look) unwind_interrupted(m, context, m->sample.frames);
     m->sample.state.store(machine_sample::taken, std::memory_order_release);
     one_less_pending();
 }

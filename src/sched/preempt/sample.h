@@ -55,6 +55,10 @@ const void* asleep_at(const goroutine& g) noexcept;
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept;
 void sample_if_asked_again(machine* m, const void* context) noexcept;
 
+// In a handler, above the frame of the signal, where all signals are blocked: the frames of what it has interrupted on
+// the thread of m, the innermost at least. Takes no lock.
+void unwind_interrupted(machine* m, const void* context, stack::trace& into) noexcept;
+
 // In the handler of a fault. Does not return if it is one of looking at m's own stack.
 void end_sample_that_faults(machine* m) noexcept;
 

@@ -31,6 +31,7 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
+#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
@@ -79,6 +80,7 @@ goroutine* steal_run_next(processor* victim) noexcept {
 void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcept {
     p->counts.steals.add();
     p->counts.stolen.add(n);
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_processor(current_machine(), tracing::kind::steal, p, victim->id, n);
     auto& cell = p->stolen_from[victim->id];
     cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
@@ -325,6 +327,7 @@ bool sleep_for_events(machine* m) noexcept {
     // than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
+    if (DUNLIN_UNLIKELY(tracing::on()) && back) tracing::note_processor(m, tracing::kind::polled, processor_of(m), found.count, 1);
     if (back && due) collect_everywhere(m);
     s.events->deliver(found);
     if (back && in_hand) {
@@ -338,7 +341,11 @@ bool sleep_for_events(machine* m) noexcept {
 // Step 5. The claim is a hint: two that poll at once get different events.
 bool poll_here() noexcept {
     scheduler& s = the_scheduler;
-    return s.events->anybody_waits() && s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->poll() != 0;
+    if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return false;
+    const unsigned count = s.events->poll();
+    machine* m = current_machine();
+    if (DUNLIN_UNLIKELY(tracing::on()) && count != 0) tracing::note_processor(m, tracing::kind::polled, processor_of(m), count);
+    return count != 0;
 }
 
 }  // namespace
@@ -362,6 +369,7 @@ void look_for_a_processor(machine* m) noexcept {
 
 goroutine* find_work(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    m->trace.fresh = 0;
     if (turns_matter()) {
         if (processor* p = m->p.load(std::memory_order_relaxed)) note_turns(p, nullptr);
     }

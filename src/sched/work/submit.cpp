@@ -4,6 +4,7 @@
 
 #include "platform/membarrier.h"
 #include "sched/data/current.h"
+#include "sched/data/trace.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
 #include "sched/queues/global_queue.h"
@@ -64,12 +65,16 @@ void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexce
 }  // namespace
 
 bool push_with_a_look(processor* p, goroutine* g) noexcept {
-    const machine* m = current_machine();
+    machine* m = current_machine();
+    if (DUNLIN_UNLIKELY(tracing::on())) {
+        tracing::note_runnable(m, g);
+        if (!p->looks_at_turns) return false;
+    }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (has_short_turns(p) && (self == nullptr || self->marks.lingers() == 0)) {
         const std::uint64_t turns = turns_of(p);
         stamp(g, turns - std::exchange(p->stamped_at, turns));
-        p->looks_at_push = false;
+        p->look_at_push(false);
         return false;
     }
     const bool others_free = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed) != 0;

@@ -18,10 +18,15 @@ bool push_with_a_look(processor* p, goroutine* g) noexcept;
     p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return before;
 }
+inline void put_run_next(processor* p, goroutine* g) noexcept;
 // Puts g into p's run_next, its former occupant at the tail, and wakes a machine if one has nothing to do: S1 to S3 of
 // wake.h.
 [[gnu::always_inline]] inline void push_run_next(processor* p, goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(p->looks_at_push) && push_with_a_look(p, g)) return;
+    put_run_next(p, g);
+}
+// The same for one that was runnable already.
+[[gnu::always_inline]] inline void put_run_next(processor* p, goroutine* g) noexcept {
     if (goroutine* before = exchange_run_next(p, g)) {
         push_out_of_run_next(p, before);
     } else {

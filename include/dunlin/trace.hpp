@@ -1,0 +1,85 @@
+// trace.hpp - what happened when: a time line of every goroutine, in a file or in the flight recorder.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace dunlin::inline v0_1::trace {
+
+/// Writes into `file`, from now until stop(), when which goroutine was made, became runnable (and which other one did
+/// that), ran on which processor, waited where for what, was preempted, was in blocking(), ended; with thefts, timers,
+/// polls, and the program's own regions, tasks and messages. `dunlin-trace convert FILE` makes a time line of it for
+/// ui.perfetto.dev, `dunlin-trace why FILE GOROUTINE` says what a goroutine has waited for. `DUNLIN_TRACE=FILE` in the
+/// environment is the same, for the whole program. 32 bytes an event; what a disk is too slow for is left out, and that
+/// is told. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a moment.
+/// Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the recorder, runs
+/// already. std::bad_alloc.
+DUNLIN_API void start(const std::string& file);
+
+/// Ends it: when this returns all is in the file. Nothing if none runs.
+DUNLIN_API void stop();
+
+/// A trace or the recorder runs.
+DUNLIN_API bool running() noexcept;
+
+struct recorder_options {
+    /// What is kept; the oldest events make room for new ones. 32 bytes an event. A quarter of a megabyte at least.
+    std::size_t bytes = std::size_t{16} << 20;
+    /// Where it is written when a region was too slow (then with .2, .3 ... behind it, for the next ones) or the process
+    /// dies with a report. Empty: not then.
+    std::string file = {};
+    unsigned most_files = 8;
+};
+
+/// The flight recorder: as start(), but only the last events are kept, in memory, until they are asked for.
+/// `DUNLIN_TRACE=recorder:FILE` is start_recorder({.file = FILE}). Throws as start().
+DUNLIN_API void start_recorder(const recorder_options& options = {});
+/// Nothing if it does not run.
+DUNLIN_API void stop_recorder();
+
+/// Writes what the recorder has kept, while it goes on. In the format of start()'s file. Throws std::logic_error: it does
+/// not run; std::bad_alloc.
+DUNLIN_API void write_recorder(std::ostream& out);
+
+/// Part of what a goroutine does, by name, in the time line. Off: one test. On a plain thread: nothing but its limit.
+class region {
+public:
+    /// `too_slow`, if it is not zero: one that takes longer has the recorder written to its file, at once, while the
+    /// program goes on; not more than once in a second.
+    DUNLIN_API explicit region(std::string_view name, std::chrono::nanoseconds too_slow = std::chrono::nanoseconds(0)) noexcept;
+    DUNLIN_API ~region();
+    region(const region&) = delete;
+    region& operator=(const region&) = delete;
+
+private:
+    std::int64_t too_slow_ns_, began_ns_ = 0;
+    bool traced_ = false;
+};
+
+/// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives, what
+/// this goroutine starts is part of it, and its regions and messages are. `dunlin-trace why FILE NAME` says where the time of it went. Made,
+/// used and destroyed in one goroutine, in scopes. On a plain thread, or while no trace runs: nothing.
+class task {
+public:
+    DUNLIN_API explicit task(std::string_view name);
+    DUNLIN_API ~task();
+    task(const task&) = delete;
+    task& operator=(const task&) = delete;
+
+    /// 0: nothing is traced.
+    std::uint64_t id() const noexcept { return id_; }
+
+private:
+    std::uint64_t id_ = 0, before_ = 0;
+};
+
+/// A moment in the time line. 500 bytes are kept.
+DUNLIN_API void message(std::string_view category, std::string_view text) noexcept;
+
+}  // namespace dunlin::trace

@@ -1,0 +1,325 @@
+// cpu_profile.cpp - who burns the CPU: runtime::start_cpu_profile().
+//
+// Timers     One for each thread, on its own CPU clock, which signals that thread: a process's timer (setitimer) would
+//            hit one thread for what all have used, and one that sleeps costs nothing so. The runtime's threads get
+//            theirs when they begin; those that are there at the start get them then.
+// Handler    The stack is unwound where it was interrupted, as for dumps (sched/sample.h): it may be in the midst of a
+//            switch, with locks of ours in its hand, and none is taken. All signals are blocked in it, the preemption's too; and in
+//            that one's handler this one is: they never meet.
+// Table      Of fixed size, by the hash of stack and labels. A place is claimed by the handler that changes its key from
+//            0, and is as it stays when `ready` is set (release, acquire with the reader); counts are added to at any
+//            time. Two stacks of one hash are counted together.
+// Labels     are copied as text, of a goroutine that is alive: its labels do not change, its name only inside the runtime.
+// Tests      tests/runtime/cpu_profile_test.cpp, tests/tools/profile_test.py
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <dirent.h>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <sys/types.h>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <dunlin/runtime.hpp>
+
+#include "observe/alike.h"
+#include "observe/pprof.h"
+#include "observe/report.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+#include "platform/thread.h"
+#include "sched/preempt/lifetime.h"
+#include "sched/machines/machine.h"
+#include "sched/preempt/sample.h"
+#include "sched/goroutines/thread_stack.h"
+#include "stack/signal_frame.h"
+#include "stack/trace.h"
+
+namespace dunlin::inline v0_1::observe {
+
+namespace {
+
+struct entry {
+    static constexpr std::size_t label_bytes = 224;
+    std::atomic<std::uint64_t> key;  // 0: free
+    std::atomic<std::uint64_t> count;
+    std::atomic<bool> ready;
+    std::uint8_t labels;             // so many pairs, key and value, each with a zero byte
+    stack::trace frames;
+    char text[label_bytes];
+};
+constexpr std::size_t places = 8192, most = places / 2;  // a power of two
+
+struct thread_timer {
+    pid_t tid;
+    timer_t timer;
+};
+
+struct state {
+    std::mutex changes;                     // start and stop
+    std::atomic<entry*> table{nullptr};     // of the handlers: never unmapped
+    std::atomic<std::uint32_t> used{0};
+    std::atomic<std::uint64_t> others{0};
+    std::atomic<bool> on{false};
+    std::mutex timers_lock;                 // also of threads that begin and end
+    std::vector<thread_timer> timers;       // timers_lock
+    unsigned hz = 100;                      // the same
+    std::int64_t began_ns = 0;
+    struct sigaction before {};
+};
+
+state& the() {
+    static state* s = new state;  // never destroyed: handlers look at it
+    return *s;
+}
+
+state* for_handlers = nullptr;  // constant when the first timer is made
+
+// ---- in the handler -------------------------------------------------------------------------------------------------
+
+struct label_text {
+    char text[entry::label_bytes];
+    std::size_t size = 0;
+    std::uint8_t pairs = 0;
+
+    void add(std::string_view key, std::string_view value) noexcept {
+        if (size + key.size() + value.size() + 2 > sizeof text || pairs == 255) return;
+        size += key.copy(text + size, key.size());
+        text[size++] = 0;
+        size += value.copy(text + size, value.size());
+        text[size++] = 0;
+        ++pairs;
+    }
+};
+
+void labels_of(const sched::machine* m, label_text& into) noexcept {
+    const sched::goroutine* g = m->current.load(std::memory_order_relaxed);
+    // What has ended may have given its labels back.
+    if (g == nullptr || g->extra == nullptr || g->state.load(std::memory_order_relaxed) != sched::goroutine_state::running) return;
+    for (const auto& [key, value] : g->extra->labels) into.add(key, value);
+    if (m->in_runtime.load(std::memory_order_relaxed) == 0 && !g->extra->name.empty()) into.add("name", g->extra->name);
+}
+
+void count(state& s, const stack::trace& frames, const label_text& with, std::uint64_t n) noexcept {
+    likeness l;
+    for (std::size_t i = 0; i < frames.size; ++i) l.add(frames.pc[i]);
+    l.add(std::string_view(with.text, with.size));
+    const std::uint64_t key = l.key() | 1;
+    entry* table = s.table.load(std::memory_order_acquire);
+    for (std::size_t at = key & (places - 1), looks = 0; looks < places; at = (at + 1) & (places - 1), ++looks) {
+        entry& e = table[at];
+        std::uint64_t there = e.key.load(std::memory_order_relaxed);
+        if (there == 0 && s.used.load(std::memory_order_relaxed) >= most) break;
+        if (there == 0 && e.key.compare_exchange_strong(there, key, std::memory_order_relaxed)) {
+            s.used.fetch_add(1, std::memory_order_relaxed);
+            e.frames.size = frames.size;
+            std::copy_n(frames.pc, frames.size, e.frames.pc);
+            std::memcpy(e.text, with.text, with.size);
+            e.labels = with.pairs;
+            e.ready.store(true, std::memory_order_release);
+            there = key;
+        }
+        if (there != key) continue;
+        e.count.fetch_add(n, std::memory_order_relaxed);
+        return;
+    }
+    s.others.fetch_add(n, std::memory_order_relaxed);
+}
+
+void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* context) noexcept {
+    if (before.sa_flags & SA_SIGINFO) {
+        if (before.sa_sigaction != nullptr) before.sa_sigaction(signal, info, context);
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(signal);
+    }
+}
+
+void on_sample(int signal, siginfo_t* info, void* context) {
+    state& s = *for_handlers;
+    const int kept = errno;
+    if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &s) {
+        pass_on(s.before, signal, info, context);
+    } else if (s.on.load(std::memory_order_relaxed)) {
+        stack::trace frames;
+        label_text with;
+        sched::machine* m = sched::own_machine();
+        if (m != nullptr && !m->lent.load(std::memory_order_relaxed)) {
+            sched::unwind_interrupted(m, context, frames);
+            labels_of(m, with);
+        } else {
+            frames.pc[0] = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
+            frames.size = 1;
+        }
+        count(s, frames, with, 1 + static_cast<std::uint64_t>(std::max(info->si_overrun, 0)));
+    }
+    errno = kept;
+}
+
+// ---- timers ---------------------------------------------------------------------------------------------------------
+
+// The CPU clock of a thread of this process, as the kernel numbers them.
+clockid_t cpu_clock_of(pid_t tid) noexcept {
+    constexpr int scheduler_clock = 2, per_thread = 4;
+    return static_cast<clockid_t>(~static_cast<unsigned>(tid) << 3 | scheduler_clock | per_thread);
+}
+
+// Under timers_lock. A thread that is gone, or no more timers for this user (ulimit -i): it is not looked at.
+void add_timer(state& s, pid_t tid) {
+    for (const thread_timer& t : s.timers) {
+        if (t.tid == tid) return;
+    }
+    sigevent how{};
+    how.sigev_notify = SIGEV_THREAD_ID;
+    how.sigev_signo = SIGPROF;
+    how.sigev_value.sival_ptr = &s;
+#ifdef sigev_notify_thread_id
+    how.sigev_notify_thread_id = tid;
+#else
+    how._sigev_un._tid = tid;
+#endif
+    s.timers.reserve(s.timers.size() + 1);
+    timer_t timer;
+    if (timer_create(cpu_clock_of(tid), &how, &timer) != 0) return;
+    const long period_ns = 1'000'000'000 / static_cast<long>(s.hz);
+    itimerspec every{};
+    every.it_interval.tv_sec = every.it_value.tv_sec = period_ns / 1'000'000'000;
+    every.it_interval.tv_nsec = every.it_value.tv_nsec = period_ns % 1'000'000'000;
+    timer_settime(timer, 0, &every, nullptr);
+    s.timers.push_back({tid, timer});
+}
+
+void add_all_threads(state& s) {
+    DIR* threads = opendir("/proc/self/task");
+    if (threads == nullptr) return;
+    while (const dirent* d = readdir(threads)) {
+        pid_t tid = 0;
+        const char* end = d->d_name + std::strlen(d->d_name);
+        if (std::from_chars(d->d_name, end, tid).ptr == end && tid > 0) add_timer(s, tid);
+    }
+    closedir(threads);
+}
+
+bool make_table(state& s) noexcept {
+    if (s.table.load(std::memory_order_relaxed) == nullptr) {
+        void* memory = platform::reserve(places * sizeof(entry));
+        if (memory == nullptr) return false;
+        s.table.store(static_cast<entry*>(memory), std::memory_order_release);  // of zeros
+    }
+    entry* table = s.table.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < places && s.used.load(std::memory_order_relaxed) != 0; ++i) {
+        entry& e = table[i];
+        if (e.key.load(std::memory_order_relaxed) == 0) continue;
+        e.ready.store(false, std::memory_order_relaxed);
+        e.count.store(0, std::memory_order_relaxed);
+        e.key.store(0, std::memory_order_relaxed);
+    }
+    s.used.store(0, std::memory_order_relaxed);
+    s.others.store(0, std::memory_order_relaxed);
+    return true;
+}
+
+profile::labels labels_in(const entry& e) {
+    profile::labels result;
+    const char* at = e.text;
+    for (unsigned i = 0; i < e.labels; ++i) {
+        const std::string key = at;
+        at += key.size() + 1;
+        const std::string value = at;
+        at += value.size() + 1;
+        result.emplace_back(key, value);
+    }
+    return result;
+}
+
+}  // namespace
+
+void profile_machine_thread(bool begins) noexcept {
+    if (for_handlers == nullptr) return;
+    state& s = *for_handlers;
+    const pid_t tid = platform::thread_id();
+    const std::lock_guard guard(s.timers_lock);
+    if (begins) {
+        try {
+            if (s.on.load(std::memory_order_relaxed)) add_timer(s, tid);
+        } catch (const std::bad_alloc&) {
+        }
+        return;
+    }
+    std::erase_if(s.timers, [tid](const thread_timer& t) { return t.tid == tid && timer_delete(t.timer) == 0; });
+}
+
+}  // namespace dunlin::observe
+
+namespace dunlin::inline v0_1::runtime {
+
+void start_cpu_profile(unsigned hz) {
+    if (hz < 1 || hz > 1000) throw std::invalid_argument("dunlin::runtime::start_cpu_profile: hz " + std::to_string(hz) + " is not between 1 and 1000");
+    sched::start_runtime();
+    observe::state& s = observe::the();
+    const std::lock_guard guard(s.changes);
+    if (s.on.load(std::memory_order_relaxed)) {
+        throw std::system_error(std::make_error_code(std::errc::device_or_resource_busy), "dunlin::runtime::start_cpu_profile: one runs already");
+    }
+    [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
+    if (!observe::make_table(s)) throw std::bad_alloc();
+    if (observe::for_handlers == nullptr) {
+        observe::for_handlers = &s;
+        struct sigaction ours {};
+        ours.sa_sigaction = observe::on_sample;
+        ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+        sigfillset(&ours.sa_mask);
+        sigaction(SIGPROF, &ours, &s.before);
+    }
+    const std::lock_guard timers(s.timers_lock);
+    s.hz = hz;
+    s.began_ns = platform::now_ns();
+    s.on.store(true, std::memory_order_relaxed);
+    observe::add_all_threads(s);
+}
+
+void stop_cpu_profile(std::ostream& out, profile_format format) {
+    observe::state& s = observe::the();
+    const std::lock_guard guard(s.changes);
+    if (!s.on.load(std::memory_order_relaxed)) return;
+    std::uint64_t period_ns;
+    {
+        const std::lock_guard timers(s.timers_lock);
+        for (const observe::thread_timer& t : s.timers) timer_delete(t.timer);
+        s.timers.clear();
+        s.on.store(false, std::memory_order_relaxed);
+        period_ns = 1'000'000'000 / s.hz;
+    }
+    const auto duration_ns = static_cast<std::uint64_t>(platform::now_ns() - s.began_ns);
+    const bool as_text = format == profile_format::text;
+    std::optional<observe::profile> p;
+    if (!as_text) p.emplace(observe::profile::types{{"samples", "count"}, {"cpu", "nanoseconds"}}, period_ns, duration_ns);
+    std::string text = "cpu profile: period " + std::to_string(period_ns) + " ns\n";
+    const observe::entry* table = s.table.load(std::memory_order_relaxed);
+    const auto add = [&](const stack::trace& frames, std::uint64_t n, const observe::profile::labels& with, std::string_view otherwise) {
+        if (as_text) {
+            observe::append_sample(text, std::to_string(n), frames, with);
+        } else {
+            p->add(frames, otherwise, {n, n * period_ns}, with);
+        }
+    };
+    for (std::size_t i = 0; i < observe::places; ++i) {
+        const observe::entry& e = table[i];
+        const std::uint64_t n = e.count.load(std::memory_order_relaxed);
+        if (n != 0 && e.ready.load(std::memory_order_acquire)) add(e.frames, n, observe::labels_in(e), "(dunlin's runtime)");
+    }
+    if (const std::uint64_t n = s.others.load(std::memory_order_relaxed)) add({}, n, {}, "(others: the table is full)");
+    if (p) text = p->finish();
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+}  // namespace dunlin::runtime

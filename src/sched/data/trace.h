@@ -1,0 +1,167 @@
+// trace.h - what happens to goroutines, as events in rings: for a trace in a file, or for the flight recorder.
+//
+// Off        The hot paths have no test of their own for it: what is tested there already is made true while a trace
+//            runs. A push looks at looks_at_push, a goroutine that runs at its marks, a wait at waits_counter, an end at
+//            its flags. The exceptions, one test each: yield(), the beginning of blocking(), a poller's batch.
+// Rings      Each machine writes into a chunk of its own, without a lock: inside the runtime, in an unstoppable_section,
+//            or in the handler that has stopped a goroutine outside both, so never twice at once. Threads that are no
+//            machine's write into the ring `outside`, under the scheduler lock; the monitor into its own; the thread
+//            that starts a trace, which has stopped the world, into `control`. A full chunk goes into the list of full
+//            ones, under a lock, once in some 500 events. Who reads a chunk that is being written to reads no further
+//            than `used` (release, acquire).
+// Modes      file: a thread writes full chunks and gives them back; are all full, events are lost, and counted.
+//            recorder: the oldest full chunk is used again.
+// Order      The clocks of two CPUs, and loads that pass the reading of the clock, may differ by some ten nanoseconds. So
+//            what a goroutine goes through is ordered by `turn`: raised each time it begins to run, and noted with each
+//            event of that turn, the one that ends the wait after it included. Of a wait and the wake that ends it either
+//            may be noted first: a goroutine can be found before it has left (goroutine.cpp, Leaving).
+// Old events A chunk is never given back to the system: an event that was begun before a trace ended goes into a chunk
+//            of that trace, which its machine keeps until it writes the next one (generation).
+// Tests      tests/runtime/trace_test.cpp, tests/tools/trace_test.py
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "sched/data/trace_ring.h"
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched::tracing {
+
+// In the file by these numbers (tools/trace/dunlin_trace.py has the same list).
+enum class kind : std::uint8_t {
+    none = 0,
+    existing = 1,     // when the trace began. arg: created_at; detail: its state; p: the reason of its wait
+    created = 2,      // arg: created_at
+    runnable = 3,     // by goroutine `arg`; detail: a cause
+    run = 4,          // detail 1: on the stack of another, which waits for it
+    park = 5,         // arg: where; detail: the reason
+    yield = 6,
+    queued = 7,       // its processor was gone when it came to the runtime, and it queues; or its thread has other duties
+    preempted = 8,    // stopped in a signal handler
+    resumed = 9,      // goes on there; detail 1: without a processor
+    end = 10,
+    call = 11,        // a blocking() begins
+    call_end = 12,
+    taken = 13,       // p was taken from machine `arg`, which runs g; detail: a taking
+    released = 14,    // the machine gives its processor p up
+    steal = 15,       // arg: from processor; turn: so many goroutines
+    timers = 16,      // arg: so many were due
+    polled = 17,      // arg: so many descriptors were ready; detail 1: it has slept for them
+    world_stops = 18,
+    world_starts = 19,
+    name = 20,        // of g. Texts follow their event: turn is how many bytes, in whole events
+    region = 21,      // begins, with its name; arg: task
+    region_end = 22,
+    task = 23,        // begins, with its name; arg: itself, g: the goroutine that begins it
+    task_of = 24,     // g is part of task arg
+    task_end = 25,
+    message = 26,     // category, zero byte, text; arg: task
+    parent_task = 27, // arg: of which the task that g has just begun is a part
+    in_place = 28,    // the run before it is on the stack of goroutine `arg`
+};
+
+enum class taking : std::uint8_t { from_call = 1, from_sleeper, from_hog, lent };
+
+struct event {
+    std::uint64_t time;  // ticks()
+    std::uint64_t g;
+    std::uint64_t arg;
+    std::uint32_t turn;
+    std::uint16_t p;     // no_processor: none
+    kind what;
+    std::uint8_t detail;
+};
+static_assert(sizeof(event) == 32);
+
+inline constexpr std::uint16_t no_processor = 0xffff;
+
+struct chunk {
+    static constexpr std::size_t bytes = 16 << 10, places = bytes / sizeof(event) - 1;
+    std::atomic<std::uint32_t> used;
+    std::uint32_t source;      // a machine's number, or one of the next
+    std::uint64_t lost;        // events of its ring before the first
+    pid_t tid;
+    chunk* next;               // the list of the free
+    event events[places];
+};
+static_assert(sizeof(chunk) == chunk::bytes);
+
+inline constexpr std::uint32_t outside_source = ~0u, monitor_source = ~0u - 1, control_source = ~0u - 2;
+inline constexpr std::size_t longest_text = 512;
+
+DUNLIN_HIDDEN extern std::atomic<bool> is_on;
+inline bool on() noexcept { return is_on.load(std::memory_order_relaxed); }
+
+// The clock of events: the CPU's cycle counter where it runs evenly on all CPUs, else nanoseconds.
+std::uint64_t ticks() noexcept;
+bool ticks_are_cycles() noexcept;
+
+// ---- what the scheduler notes; on() ---------------------------------------------------------------------------------
+
+// By a machine, before g is published.
+void note_runnable(machine* m, goroutine* g) noexcept;
+// By any thread, under the scheduler lock.
+void note_runnable_outside(goroutine* g) noexcept;
+// g's machine has begun to run it: from note_marks(). Also when none runs: takes the mark away.
+void note_run(processor* p, goroutine* g) noexcept;
+// The others: m's own thread. `p` where it has none any more.
+void note(machine* m, kind what, const goroutine* g, std::uint64_t arg = 0, std::uint8_t detail = 0) noexcept;
+void note_processor(machine* m, kind what, const processor* p, std::uint64_t arg = 0, std::uint32_t count = 0) noexcept;
+void note_text(machine* m, kind what, const goroutine* g, std::uint64_t arg, std::string_view text) noexcept;
+// The monitor.
+void note_taken(const processor* p, const machine* from, taking how) noexcept;
+// Under the scheduler lock.
+void note_world(kind what) noexcept;
+
+// While it lives, what this machine makes runnable is because of that.
+class because {
+public:
+    because(machine* m, cause why) noexcept;
+    ~because();
+    because(const because&) = delete;
+    because& operator=(const because&) = delete;
+
+private:
+    machine* m_;
+    cause before_;
+};
+
+// ---- the trace as a whole: one at a time, and its caller sees to that ----------------------------------------------
+
+// Stops the world. `recycle`: the recorder. Throws std::bad_alloc.
+// `switch_waits` sets waits_counter (park/contention.h), while the world is stopped.
+void begin(std::size_t bytes, bool recycle, void (*switch_waits)(bool on));
+// Events go nowhere from here on. Stops the world.
+void finish(void (*switch_waits)(bool on)) noexcept;
+
+// For readers, after finish() or before.
+struct view {
+    std::uint32_t source;
+    pid_t tid;
+    std::uint64_t lost;
+    std::uint32_t used;
+    event events[chunk::places];
+};
+// Takes the oldest full chunk out. False: there is none.
+bool take_full(view& into) noexcept;
+// Looks at the full chunk number `at` of all that there ever were; `at` becomes that of the one looked at, if that is
+// gone. False: there is none.
+bool look_at_full(std::uint64_t& at, view& into) noexcept;
+// Looks at the chunks that are being written to: f(view). Under no lock.
+void look_at_open(view& room, void (*f)(void*, const view&), void* with) noexcept;
+// Full chunks that wait to be taken, as a part of all: 0 to 256.
+unsigned filled() noexcept;
+// Recorder: the time of the last event that was overwritten; 0: none. Before it there are gaps.
+std::uint64_t complete_from() noexcept;
+// The process dies: locks are no longer waited for.
+void ignore_locks() noexcept;
+
+// Threads that write traces: they are the runtime's, for the deadlock check.
+DUNLIN_HIDDEN extern std::atomic<unsigned> writer_threads;
+
+}  // namespace dunlin::sched::tracing

@@ -1,0 +1,75 @@
+// The CPU profile from inside a program: begin, end, what is refused, and signals at any moment. What it shows: tests/tools/profile_test.py.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <ctime>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <dunlin/dunlin.hpp>
+
+namespace {
+
+std::int64_t process_cpu_ns() {
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+TEST(cpu_profile, runs_once_at_a_time_and_counts_what_is_asked) {
+    std::ostringstream none;
+    dunlin::runtime::stop_cpu_profile(none);
+    EXPECT_EQ(none.str(), "");
+    EXPECT_THROW(dunlin::runtime::start_cpu_profile(0), std::invalid_argument);
+    EXPECT_THROW(dunlin::runtime::start_cpu_profile(1001), std::invalid_argument);
+    dunlin::runtime::start_cpu_profile();
+    try {
+        dunlin::runtime::start_cpu_profile();
+        ADD_FAILURE() << "it runs twice";
+    } catch (const std::system_error& e) {
+        EXPECT_EQ(e.code(), std::errc::device_or_resource_busy);
+    }
+    std::ostringstream out;
+    dunlin::runtime::stop_cpu_profile(out, dunlin::runtime::profile_format::text);
+    EXPECT_EQ(out.str().substr(0, 12), "cpu profile:");
+}
+
+// Switches, parks, steals, ends and preemptions are interrupted wherever they are.
+TEST(cpu_profile, interrupts_the_scheduler_anywhere) {
+    for (const unsigned processors : {1u, 2u, 8u}) {
+        std::ostringstream out;
+        dunlin::run({.max_procs = processors}, [&] {
+            dunlin::runtime::start_cpu_profile(1000);
+            const std::int64_t until = process_cpu_ns() + 400'000'000;
+            dunlin::wait_group all;
+            for (int k = 0; k < 8; ++k) {
+                all.go([&] {
+                    while (process_cpu_ns() < until) {
+                        const dunlin::chan<int> c;
+                        dunlin::go(dunlin::go_options{.labels = {{"a", "label"}}}, [c] { c.send(1); });
+                        EXPECT_EQ(*c.recv(), 1);
+                        dunlin::spawn([] { dunlin::yield(); }).get();
+                        dunlin::blocking([] {});
+                    }
+                });
+            }
+            all.wait();
+            dunlin::runtime::stop_cpu_profile(out, dunlin::runtime::profile_format::text);
+        });
+        EXPECT_NE(out.str().find(" @ "), std::string::npos) << processors;
+    }
+}
+
+TEST(cpu_profile, passes_signals_of_others_on) {
+    // The first profile of this process has replaced the handler that was there: none. So they are dropped, and do not
+    // end the process.
+    dunlin::runtime::start_cpu_profile();
+    raise(SIGPROF);
+    std::ostringstream out;
+    dunlin::runtime::stop_cpu_profile(out);
+    raise(SIGPROF);
+}
+
+}  // namespace

@@ -1,0 +1,199 @@
+// Tracing from inside a program: begin, end, and what is refused. What the events say: tests/tools/trace_test.py.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+#include <dunlin/trace.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+class trace_file {
+public:
+    trace_file() : path_(testing::TempDir() + "dunlin_trace_" + std::to_string(getpid())) {}
+    ~trace_file() { std::remove(path_.c_str()); }
+    const std::string& path() const noexcept { return path_; }
+    std::string content() const {
+        std::ifstream in(path_, std::ios::binary);
+        std::ostringstream all;
+        all << in.rdbuf();
+        return all.str();
+    }
+
+private:
+    std::string path_;
+};
+
+bool is_whole(const std::string& content) {
+    return content.substr(0, 8) == "DUNTRACE" && content.size() > 6 && content.substr(content.size() - 6) == "stop()";
+}
+
+void talk(int rounds) {
+    const dunlin::chan<int> there, back;
+    dunlin::task<void> other = dunlin::spawn([=] {
+        for (int i = 0; i < rounds; ++i) back.send(*there.recv());
+    });
+    for (int i = 0; i < rounds; ++i) {
+        there.send(i);
+        EXPECT_EQ(*back.recv(), i);
+    }
+    other.get();
+}
+
+TEST(trace, of_a_program_is_in_the_file_when_stop_returns) {
+    const trace_file file;
+    dunlin::run([&] {
+        EXPECT_FALSE(dunlin::trace::running());
+        dunlin::trace::start(file.path());
+        EXPECT_TRUE(dunlin::trace::running());
+        talk(10);
+        {
+            const dunlin::trace::task request("a request of this name");
+            EXPECT_NE(request.id(), 0u);
+            const dunlin::trace::region part("a region of this name");
+            dunlin::trace::message("category", "a message of this text");
+        }
+        dunlin::trace::stop();
+        EXPECT_FALSE(dunlin::trace::running());
+    });
+    const std::string content = file.content();
+    EXPECT_TRUE(is_whole(content));
+    EXPECT_NE(content.find("a request of this name"), content.npos);
+    EXPECT_NE(content.find("a region of this name"), content.npos);
+    EXPECT_NE(content.find("a message of this text"), content.npos);
+    EXPECT_NE(content.find("trace_test.cpp:"), content.npos);
+}
+
+// OBS-03.
+TEST(trace, may_begin_and_end_a_thousand_times_while_goroutines_go_on) {
+    const trace_file file;
+    for (const unsigned processors : {1u, 2u, 8u}) {
+        dunlin::run({.max_procs = processors}, [&] {
+            std::atomic<bool> over{false};
+            dunlin::wait_group others;
+            for (int k = 0; k < 4; ++k) {
+                others.go([&] {
+                    while (!over) {
+                        talk(3);
+                        const dunlin::trace::task t("task");
+                        const dunlin::trace::region r("region");
+                        dunlin::spawn([] { dunlin::yield(); }).get();
+                        dunlin::blocking([] {});
+                        dunlin::sleep_for(1us);
+                    }
+                });
+            }
+            for (int i = 0; i < 333; ++i) {
+                if (i % 4 == 3) {
+                    dunlin::trace::start_recorder({.bytes = 1 << 20});
+                    std::ostringstream out;
+                    dunlin::trace::write_recorder(out);
+                    EXPECT_EQ(out.str().substr(0, 8), "DUNTRACE");
+                    dunlin::trace::stop_recorder();
+                } else {
+                    dunlin::trace::start(file.path());
+                    if (i % 4 == 1) dunlin::yield();
+                    dunlin::trace::stop();
+                    ASSERT_TRUE(is_whole(file.content()));
+                }
+            }
+            over = true;
+            others.wait();
+        });
+    }
+}
+
+TEST(trace, runs_once_at_a_time) {
+    const trace_file file;
+    const auto busy = [](auto f) {
+        try {
+            f();
+        } catch (const std::system_error& e) {
+            return e.code() == std::errc::device_or_resource_busy;
+        }
+        return false;
+    };
+    const auto starts = [&] { dunlin::trace::start(file.path()); };
+    const auto records = [] { dunlin::trace::start_recorder(); };
+    dunlin::trace::start(file.path());  // from a plain thread
+    EXPECT_TRUE(busy(starts));
+    EXPECT_TRUE(busy(records));
+    dunlin::trace::stop_recorder();  // it is none
+    EXPECT_TRUE(dunlin::trace::running());
+    dunlin::trace::stop();
+    EXPECT_TRUE(is_whole(file.content()));
+    records();
+    EXPECT_TRUE(busy(starts));
+    EXPECT_TRUE(busy(records));
+    dunlin::trace::stop();
+    EXPECT_TRUE(dunlin::trace::running());
+    dunlin::trace::stop_recorder();
+    EXPECT_FALSE(dunlin::trace::running());
+    std::ostringstream out;
+    EXPECT_THROW(dunlin::trace::write_recorder(out), std::logic_error);
+}
+
+TEST(trace, of_a_file_that_cannot_be_made_says_why) {
+    try {
+        dunlin::trace::start("/nonexistent/trace");
+        ADD_FAILURE() << "it runs";
+    } catch (const std::system_error& e) {
+        EXPECT_EQ(e.code().value(), ENOENT);
+        EXPECT_NE(std::string(e.what()).find("/nonexistent/trace"), std::string::npos);
+    }
+    EXPECT_FALSE(dunlin::trace::running());
+}
+
+TEST(trace, has_tasks_of_children_and_nothing_of_plain_threads) {
+    const trace_file file;
+    const dunlin::trace::task none("none");
+    EXPECT_EQ(none.id(), 0u);
+    dunlin::run([&] {
+        const dunlin::trace::task not_yet("not yet");
+        EXPECT_EQ(not_yet.id(), 0u);
+        dunlin::trace::start(file.path());
+        {
+            const dunlin::trace::task outer("outer task");
+            const dunlin::trace::task inner("inner task");
+            EXPECT_NE(outer.id(), inner.id());
+            dunlin::spawn([] { dunlin::trace::message("", "of a child"); }).get();
+            std::thread([] {
+                const dunlin::trace::region r("of a plain thread");
+                const dunlin::trace::task t("of a plain thread");
+                EXPECT_EQ(t.id(), 0u);
+                dunlin::trace::message("", "of a plain thread");
+            }).join();
+            dunlin::trace::stop();
+        }
+        const dunlin::trace::region after("after the end");
+    });
+    const std::string content = file.content();
+    EXPECT_NE(content.find("of a child"), content.npos);
+    EXPECT_EQ(content.find("of a plain thread"), content.npos);
+    EXPECT_EQ(content.find("after the end"), content.npos);
+}
+
+TEST(trace, keeps_the_profile_of_waits_as_it_was) {
+    dunlin::runtime::set_block_profile_rate(1ns);
+    dunlin::trace::start_recorder();
+    dunlin::trace::stop_recorder();
+    dunlin::run([] { talk(5); });
+    std::ostringstream out;
+    dunlin::runtime::block_profile(out, dunlin::runtime::profile_format::text);
+    EXPECT_NE(out.str().find("reason"), std::string::npos);
+    dunlin::runtime::set_block_profile_rate(0ns);
+}
+
+}  // namespace

@@ -1,0 +1,241 @@
+"""Traces: what a chaotic program does is in order (OBS-03), files that are cut off, the recorder, and Perfetto's format, decoded here by the numbers of its schema.
+Run by ctest as tools/trace.
+
+Usage: trace_test.py SCENE TOOLS, which are tests/tools/trace_scene.cpp and tools/trace.
+"""
+
+import collections
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = sys.argv.pop() if len(sys.argv) > 2 else None
+SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
+sys.path.insert(0, TOOLS or ".")
+import dunlin_trace as dt  # noqa: E402
+
+
+def fields(data):
+    """[(number of the field, value)] of a message: ints, and bytes for what has a length."""
+    at, result = 0, []
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7f) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            result.append((key >> 3, varint()))
+        elif key & 7 == 1:
+            result.append((key >> 3, struct.unpack_from("<Q", data, at)[0]))
+            at += 8
+        elif key & 7 == 2:
+            size = varint()
+            assert at + size <= len(data)
+            result.append((key >> 3, data[at:at + size]))
+            at += size
+        else:
+            raise AssertionError(f"wire type {key & 7}")
+    return result
+
+
+class TraceTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.file = os.path.join(directory.name, "trace")
+        self.directory = directory.name
+
+    def run_scene(self, *arguments, trace=None, status=0):
+        result = subprocess.run([SCENE, *map(str, arguments)], env=dict(ENVIRONMENT, DUNLIN_TRACE=trace or self.file), capture_output=True, text=True,
+                                timeout=300, check=False)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stderr
+
+    def tool(self, *arguments, status=0):
+        result = subprocess.run([sys.executable, os.path.join(TOOLS, "dunlin-trace"), *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                                check=False)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        return result.stdout
+
+    # ---- the rules
+
+    def test_what_a_chaotic_program_does_is_in_order(self):
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("chaos", processors)
+                self.assertIn("in order", self.tool("check", self.file))
+                kinds = collections.Counter(e.what for e in dt.Trace(self.file).events)
+                for what in (dt.CREATED, dt.RUNNABLE, dt.RUN, dt.PARK, dt.YIELD, dt.END, dt.CALL, dt.CALL_END, dt.RELEASED, dt.TIMERS, dt.REGION, dt.REGION_END,
+                             dt.TASK, dt.TASK_OF, dt.TASK_END, dt.MESSAGE):
+                    self.assertTrue(kinds[what], what)
+                if processors != 1:
+                    self.assertTrue(kinds[dt.STEAL])
+                self.assertEqual(kinds[dt.CREATED], kinds[dt.END])  # but for those that were there when it began: none
+                self.assertEqual(kinds[dt.REGION], kinds[dt.REGION_END])
+
+    def test_each_wrong_order_is_found(self):
+        self.run_scene("chaos", 2)
+
+        def violations(change):
+            trace = dt.Trace(self.file)
+            change(trace)
+            return " / ".join(dt.Check(trace).violations)
+
+        def without(what):
+            def change(trace):
+                g = next(g for g, chain in trace.chains.items() if sum(e.what == dt.RUN for e in chain) > 2 and any(e.what == what for e in chain[2:-1]))
+                i = next(i for i, e in enumerate(trace.chains[g]) if i >= 2 and e.what == what)
+                del trace.chains[g][i]
+            return change
+
+        self.assertEqual(violations(lambda trace: None), "")
+        for what, text in ((dt.RUN, "while it is runnable"), (dt.PARK, "runnable while it is running"), (dt.RUNNABLE, "run while it is waiting")):
+            with self.subTest(without=what):
+                self.assertIn(text, violations(without(what)))
+
+        def on_two_threads(trace):
+            source = next(s for s, events in trace.by_source.items() if s < dt.CONTROL and sum(e.what == dt.RUN for e in events) > 10)
+            events = trace.by_source[source]
+            i = next(i for i, e in enumerate(events) if e.what == dt.RUN and e.detail == 0 and events[i + 1].what in (dt.PARK, dt.END))
+            del events[i + 1]
+
+        self.assertIn("while it runs", violations(on_two_threads))
+
+        def of_two_threads(trace):
+            e = next(e for e in trace.events if e.p != dt.NO_PROCESSOR and e.what == dt.PARK)
+            other = 12345
+            ended = max(e.time for e in trace.events if e.what == dt.PARK)
+            began = max(e.time for e in trace.events if e.what == dt.WORLD_STARTS and e.time < ended)
+            trace.by_source[other] = [e._replace(source=other, time=began + 10 ** 6), e._replace(source=other, time=ended)]
+
+        self.assertIn("is that of threads", violations(of_two_threads))
+
+    # ---- files
+
+    def test_a_file_that_is_cut_off_is_read_up_to_there(self):
+        self.run_scene("chaos", 2)
+        with open(self.file, "rb") as f:
+            whole = f.read()
+        events = len(dt.Trace(self.file).events)
+        for part in (9, 5, 2):
+            with open(self.file, "wb") as f:
+                f.write(whole[:len(whole) * part // 10])
+            self.assertLess(0, len(dt.Trace(self.file).events))
+            self.assertLess(len(dt.Trace(self.file).events), events)
+            self.assertIn("cannot be checked", self.tool("check", self.file, status=1))
+            self.tool("convert", self.file)
+        for content in (b"", b"DUNTRACE", b"something else", whole[:100]):
+            with open(self.file, "wb") as f:
+                f.write(content)
+            self.tool("check", self.file, status=2)
+
+    def test_a_process_that_is_killed_leaves_what_was_full(self):
+        self.run_scene("killed", 2, status=-signal.SIGKILL)
+        self.assertLess(0, len(dt.Trace(self.file).events))
+
+    def test_a_process_that_dies_of_itself_leaves_everything(self):
+        for scene, status in (("crash", -signal.SIGABRT), ("deadlock", 2)):
+            with self.subTest(scene=scene):
+                self.run_scene(scene, 2, status=status)
+                self.assertIn("in order", self.tool("check", self.file))
+                self.assertEqual(dt.Trace(self.file).ended, "the process has died")
+                recorded = os.path.join(self.directory, "recorded")
+                text = self.run_scene(scene, 2, trace=f"recorder:{recorded}", status=status)
+                self.assertIn(f"the flight recorder is in {recorded}", text)
+                self.assertIn("in order", self.tool("check", recorded))
+                self.assertLess(500, len(dt.Trace(recorded).events))
+
+    def test_no_file_no_space(self):
+        text = self.run_scene("chaos", 2, trace="/nonexistent/trace")
+        self.assertIn("DUNLIN_TRACE=/nonexistent/trace", text)
+        if os.path.exists("/dev/full"):
+            text = self.run_scene("chaos", 2, trace="/dev/full")
+            self.assertIn("the trace /dev/full ends here: No space left on device", text)
+
+    # ---- the recorder
+
+    def test_the_recorder_is_written_while_events_go_on(self):
+        for processors in (1, 2, 8):
+            self.run_scene("snapshots", processors, self.file, trace="recorder:" + self.file)
+            for i in range(10):
+                with self.subTest(processors=processors, i=i):
+                    self.assertIn("in order", self.tool("check", f"{self.file}.{i}"))
+
+    def test_a_slow_region_has_it_written_and_why_says_why(self):
+        text = self.run_scene("slow", 2, trace="recorder:" + self.file)
+        self.assertIn(f"a region was too slow: the flight recorder is in {self.file}", text)
+        trace = dt.Trace(self.file)
+        slowest = max((e for e in trace.events if e.what == dt.TASK), key=lambda e: next((x.time for x in trace.events if x.what == dt.TASK_END and x.arg == e.arg), trace.end) - e.time)
+        text = self.tool("why", self.file, slowest.text)
+        self.assertRegex(text, 'goroutine [0-9]+ "backup": running')  # the holder of the lock, two waits away
+        self.assertRegex(text, "waited [0-9.]+ ms for (task join|runs a child in place)")
+        self.tool("why", self.file, "nothing of this name", status=2)
+        self.assertIn("runnable before it ran", self.tool("summary", self.file))
+
+    # ---- Perfetto
+
+    def test_perfetto_is_what_its_schema_says(self):
+        self.run_scene("chaos", 2)
+        self.tool("convert", self.file)
+        with open(self.file + ".pftrace", "rb") as f:
+            trace = fields(f.read())
+        self.assertTrue(all(number == 1 for number, _ in trace))  # Trace.packet
+        names, parents, depth, counters = {}, {}, collections.Counter(), set()
+        flows, ends, last, seen = set(), set(), 0, collections.Counter()
+        for _, raw in trace:
+            packet = dict(fields(raw))
+            self.assertEqual(packet[10], 1)  # trusted_packet_sequence_id
+            if 60 in packet:  # track_descriptor
+                track = dict(fields(packet[60]))
+                self.assertNotIn(track[1], names)  # uuid
+                names[track[1]] = track[2].decode()
+                if 5 in track:  # parent_uuid
+                    self.assertIn(track[5], names)
+                    parents[track[1]] = track[5]
+                if 8 in track:  # counter
+                    counters.add(track[1])
+                continue
+            self.assertLessEqual(last, packet[8])  # timestamp
+            last = packet[8]
+            event = fields(packet[11])  # track_event
+            one = dict(event)
+            self.assertIn(one[11], names)  # track_uuid
+            kind = one[9]  # type
+            seen[kind] += 1
+            if kind == 1:  # TYPE_SLICE_BEGIN
+                self.assertIn(23, one)  # name
+                depth[one[11]] += 1
+            elif kind == 2:  # TYPE_SLICE_END
+                depth[one[11]] -= 1
+                self.assertLessEqual(0, depth[one[11]], names[one[11]])
+            elif kind == 4:  # TYPE_COUNTER
+                self.assertIn(one[11], counters)
+                self.assertLess(one[30], 1 << 32)  # counter_value: not negative
+            else:
+                self.assertEqual(kind, 3)  # TYPE_INSTANT
+            flows.update(v for n, v in event if n == 47)  # flow_ids
+            ends.update(v for n, v in event if n == 48)  # terminating_flow_ids
+        self.assertEqual([n for n, d in depth.items() if d != 0], [])
+        self.assertLessEqual({"processors", "P0", "P1", "running goroutines"}, set(names.values()))
+        self.assertEqual(names[parents[next(n for n, name in names.items() if name == "P0")]], "processors")
+        for kind in (1, 2, 3, 4):
+            self.assertLess(100, seen[kind])
+        self.assertLess(1000, len(flows & ends))
+
+
+if __name__ == "__main__":
+    unittest.main()
