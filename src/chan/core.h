@@ -23,9 +23,9 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
 
+#include "chan/limited_wait.h"
 #include "park/biased_lock.h"
 #include "park/wait_queue.h"
-#include "platform/clock.h"
 
 namespace dunlin::inline v0_1::detail {
 
@@ -152,20 +152,6 @@ private:
     box_base* put_back_ = nullptr;       // lock: comes before the buffer. While there is any, no receiver waits
     const destroyer destroy_;            // constant
 };
-
-enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory };
-
-// Waits for whatever the nodes of `w` wait for, and for `limit`: all prepared and queued, no lock held. After any end
-// but `served` it will not be woken any more, and the caller takes its nodes off their queues. Leaves the runtime.
-end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
-
-// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first,
-// and looks here before it queues.
-inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && limit->done->is_closed(); }
-
-inline bool is_past(const wait_limit* limit) noexcept {
-    return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
-}
 
 // park::runtime_section for callers that may park in between: waiting leaves the runtime. Null on a plain thread.
 inline sched::machine* enter_runtime() noexcept {

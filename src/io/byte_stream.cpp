@@ -17,7 +17,7 @@
 #include <dunlin/blocking.hpp>
 #include <dunlin/io.hpp>
 
-#include "chan/core.h"
+#include "chan/limited_wait.h"
 #include "io/cached_read.h"
 #include "io/operation.h"
 #include "io/system.h"

@@ -4,7 +4,7 @@
 
 #include <dunlin/context.hpp>
 
-#include "chan/core.h"
+#include "chan/limited_wait.h"
 #include "platform/clock.h"
 
 namespace dunlin::inline v0_1::io {

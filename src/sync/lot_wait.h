@@ -5,7 +5,7 @@
 
 #include <dunlin/detail/chan_core.hpp>
 
-#include "chan/core.h"
+#include "chan/limited_wait.h"
 #include "park/lot.h"
 #include "park/wait_queue.h"
 

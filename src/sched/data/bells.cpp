@@ -51,7 +51,7 @@ namespace {
 
 // Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
 // that one released.
-void ask(wish w) noexcept {
+void ask(wish::bits w) noexcept {
     maker_words& k = maker_bell;
     if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);
 }
@@ -62,16 +62,16 @@ void want_spare_machine() noexcept {
     maker_words& k = maker_bell;
     const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(not_before != 0) && platform::now_ns() < not_before) return;
-    ask(a_thread);
+    ask(wish::a_thread);
 }
 
-void want_lost_forgotten() noexcept { ask(lost_forgotten); }
+void want_lost_forgotten() noexcept { ask(wish::lost_forgotten); }
 
-void want_owner_let_go() noexcept { ask(owner_let_go); }
+void want_owner_let_go() noexcept { ask(wish::owner_let_go); }
 
 void want_printed(void (*print)()) noexcept {
     maker_bell.print.store(print, std::memory_order_relaxed);  // released by ask()
-    ask(printed);
+    ask(wish::printed);
 }
 
 bool spare_is_owed() noexcept { return maker_bell.not_before_ns.load(std::memory_order_seq_cst) != 0; }

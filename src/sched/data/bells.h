@@ -54,11 +54,13 @@ void call_monitor_to_dump() noexcept;
 
 // ---- the thread maker -----------------------------------------------------------------------------------------------
 
-enum wish : std::uint32_t {
-    a_thread = 1,        // at least one
-    lost_forgotten = 2,  // event_source::forget_lost()
-    printed = 4,         // maker_words::print
-    owner_let_go = 8,    // let_owner_go()
+struct wish {
+    enum bits : std::uint32_t {
+        a_thread = 1,        // at least one
+        lost_forgotten = 2,  // event_source::forget_lost()
+        printed = 4,         // maker_words::print
+        owner_let_go = 8,    // let_owner_go()
+    };
 };
 
 struct maker_words {

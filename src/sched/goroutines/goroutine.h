@@ -62,6 +62,7 @@ void ready_all(goroutine_list& list) noexcept;
 
 // Readies goroutines that wait, at the tail of this machine's local queue (without a processor: of the global one).
 void ready_polled(goroutine_list& list) noexcept;
+
 // Running -> waiting. First half: after it, and while the caller still holds the lock of what it waits on, others may
 // ready the goroutine.
 inline void prepare_to_park(goroutine* self, wait_reason reason, const std::source_location& where) noexcept {
@@ -75,7 +76,7 @@ inline void prepare_to_park(goroutine* self, wait_reason reason, const std::sour
 // no lock; on return it is outside.
 void park(machine* m) noexcept;
 
-// Running -> runnable, at the tail of the global queue.
+// Running -> runnable: at the tail of the local queue, at times of the global one (yield.cpp).
 void yield() noexcept;
 
 // Runs `child`, which the caller has taken off its run queue, on the current goroutine's stack. The caller is inside

@@ -107,10 +107,10 @@ void maker_main(void*) {
         // Acquires what each request released, of those too that found an earlier one; and seq_cst: before the counts
         // below are read.
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
-        if (wishes & lost_forgotten) the_scheduler.events->forget_lost();
-        if (wishes & printed) k.print.load(std::memory_order_relaxed)();
-        if (wishes & owner_let_go) let_owner_go();
-        if (!(wishes & a_thread)) continue;
+        if (wishes & wish::lost_forgotten) the_scheduler.events->forget_lost();
+        if (wishes & wish::printed) k.print.load(std::memory_order_relaxed)();
+        if (wishes & wish::owner_let_go) let_owner_go();
+        if (!(wishes & wish::a_thread)) continue;
         if (the_scheduler.idle_machine_count >= enough_spares) {
             // Some have become idle meanwhile. One of them may have looked for work before that was there.
             submit_barrier();
