@@ -9,18 +9,9 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
+using support::code_of;
 using support::nats_servers;
 using nats_fault = support::nats_test;
-
-nats::errc code_of(const auto& f) {
-    try {
-        f();
-    } catch (const nats::error& e) {
-        std::printf("%s\n", e.what());
-        return static_cast<nats::errc>(e.code().value());
-    }
-    return {};
-}
 
 std::string leader_of(const nats::cluster& c, const std::string& stream) {
     const std::string info = c.jetstream("STREAM.INFO." + stream);

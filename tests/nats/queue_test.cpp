@@ -8,6 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
+using support::code_of;
 using support::nats_servers;
 using nats_queue = support::nats_test;
 
@@ -24,16 +25,6 @@ struct dunlin::nats::codec<number> {
 };
 
 namespace {
-
-nats::errc code_of(const auto& f) {
-    try {
-        f();
-    } catch (const nats::error& e) {
-        std::printf("%s\n", e.what());
-        return static_cast<nats::errc>(e.code().value());
-    }
-    return {};
-}
 
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
     nats_servers servers;
