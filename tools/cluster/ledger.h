@@ -27,7 +27,7 @@ class ledger {
 public:
     // What a worker says of itself; of all that have had its place.
     struct place {
-        std::atomic<std::uint32_t> done, redelivered, reconnects, lost, unconfirmed;
+        std::atomic<std::uint32_t> done, redelivered, reconnects, lost, unconfirmed, chosen_deaths;
     };
 
     ledger(const std::filesystem::path& file, std::uint32_t jobs) : jobs_(jobs), size_(sizeof(shared) + jobs * sizeof(job)) {

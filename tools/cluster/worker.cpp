@@ -16,6 +16,11 @@ namespace nats = dunlin::nats;
 
 void die() { ::kill(getpid(), SIGKILL); }
 
+void die_as_chosen(ledger::place& p) {
+    p.chosen_deaths.fetch_add(1);
+    die();
+}
+
 class worker {
 public:
     worker(const ledger& l, unsigned place, crash c) : ledger_(l), place_(l.at(place)), crash_(c) {}
@@ -42,13 +47,13 @@ private:
     void take(nats::delivery<job>& d) {
         const bool mine = taken_.fetch_add(1) + 1 == crash_.job;
         const auto at = [&](crash::moment m) { return mine && crash_.when == m; };
-        if (at(crash::before)) die();
+        if (at(crash::before)) die_as_chosen(place_);
         ledger_.apply(d->number);
-        if (at(crash::between)) die();
+        if (at(crash::between)) die_as_chosen(place_);
         if (at(crash::during)) {
-            dunlin::go([] {
+            dunlin::go([this] {
                 dunlin::sleep_for(std::chrono::microseconds(getpid() % 1'000));
-                die();
+                die_as_chosen(place_);
             });
         }
         try {
@@ -58,7 +63,7 @@ private:
             return;
         }
         place_.done.fetch_add(1);
-        if (at(crash::after)) die();
+        if (at(crash::after)) die_as_chosen(place_);
     }
 
     const ledger& ledger_;
