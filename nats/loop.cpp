@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -68,7 +69,10 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
         if (fd >= 0 && both[1].revents != 0) {
             std::lock_guard guard(inside_);
             natsConnection* nc = nc_.load();
-            if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & ~POLLOUT) != 0) natsConnection_ProcessReadEvent(nc);
+            if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & ~POLLOUT) != 0) {
+                heard_ns_.store(now_ns(), std::memory_order_relaxed);
+                natsConnection_ProcessReadEvent(nc);
+            }
             nc = nc_.load();
             if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & POLLOUT) != 0) {
                 write_what_waits(nc, std::unique_lock(writing_, std::try_to_lock));
@@ -88,12 +92,23 @@ void event_loop::write_what_waits(natsConnection* nc, std::unique_lock<std::mute
     if (held && wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
 }
 
+void event_loop::take_back() noexcept {
+    std::lock_guard guard(socket_lock_);
+    fd_.store(-1);
+}
+
+void event_loop::give_up() noexcept {
+    std::lock_guard guard(socket_lock_);
+    if (const int fd = fd_.load(); fd >= 0) ::shutdown(fd, SHUT_RDWR);
+}
+
 natsStatus event_loop::attach(void** self, void* loop, natsConnection* nc, natsSock fd) {
     auto* l = static_cast<event_loop*>(loop);
     *self = l;
     l->nc_.store(nc);
     l->socket_ = fd;
     l->wants_write_.store(false);
+    l->heard_ns_.store(now_ns(), std::memory_order_relaxed);
     l->fd_.store(fd);
     l->wake();
     return NATS_OK;
@@ -101,7 +116,11 @@ natsStatus event_loop::attach(void** self, void* loop, natsConnection* nc, natsS
 
 natsStatus event_loop::read(void* self, bool add) {
     auto* l = static_cast<event_loop*>(self);
-    l->fd_.store(add ? l->socket_ : -1);
+    if (add) {
+        l->fd_.store(l->socket_);
+    } else {
+        l->take_back();
+    }
     l->wake();
     return NATS_OK;
 }
@@ -115,7 +134,7 @@ natsStatus event_loop::write(void* self, bool add) {
 
 natsStatus event_loop::detach(void* self) {
     auto* l = static_cast<event_loop*>(self);
-    l->fd_.store(-1);
+    l->take_back();
     l->nc_.store(nullptr);
     l->stop();
     if (l->thread_.load() != std::this_thread::get_id()) std::lock_guard guard(l->inside_);

@@ -10,21 +10,8 @@ using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
 using support::code_of;
 using support::nats_servers;
+using support::number;
 using nats_queue = support::nats_test;
-
-struct number {
-    int value;
-};
-
-}  // namespace
-
-template <>
-struct dunlin::nats::codec<number> {
-    static std::string encode(const number& n) { return std::to_string(n.value); }
-    static number decode(std::string_view bytes) { return {std::stoi(std::string(bytes))}; }
-};
-
-namespace {
 
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
     nats_servers servers;

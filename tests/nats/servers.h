@@ -12,6 +12,21 @@
 
 namespace support {
 
+// A job with a codec.
+struct number {
+    int value;
+};
+
+}  // namespace support
+
+template <>
+struct dunlin::nats::codec<support::number> {
+    static std::string encode(const support::number& n) { return std::to_string(n.value); }
+    static support::number decode(std::string_view bytes) { return {std::stoi(std::string(bytes))}; }
+};
+
+namespace support {
+
 using fleet::free_port;
 using fleet::nats_server;
 using fleet::nats_servers;
