@@ -2,6 +2,7 @@
 #include <unordered_set>
 
 #include <dunlin/nats/queue.hpp>
+#include <dunlin/timer.hpp>
 #include <dunlin/weighted_semaphore.hpp>
 
 #include "connection.h"
@@ -38,6 +39,11 @@ void make_or_compare(connection& c, const std::string& name, const std::string& 
     std::string answer = c.api(info, "", ctx, &f);
     if (f.is(errc::stream_missing)) {
         answer = c.api(create, body, ctx, &f);
+        // Of a cluster whose servers are starting, some do not know each other yet.
+        while (f.is(errc::too_few_servers) && f.words.find("peers") != f.words.npos && limit_of(ctx, 0) > 300 * millisecond) {
+            sleep_for(std::chrono::milliseconds(200), ctx);
+            answer = c.api(create, body, ctx, &f);
+        }
         if (f.is(errc::other_settings)) answer = c.api(info, "", ctx, &f);  // another process was first
     }
     f.check("queue", name);

@@ -77,7 +77,8 @@ public:
     nats::queue<T> queue(const std::string& name, const queue_options& o) const;
     template <class T>
     nats::queue<T> queue(const std::string& name) const;
-    /// The same until `ctx` is done.
+    /// The same until `ctx` is done. With a deadline it waits for servers that are missing for so many replicas, because
+    /// they are starting.
     template <class T>
     nats::queue<T> queue(const std::string& name, const queue_options& o, const context& ctx) const;
 
