@@ -279,6 +279,33 @@ TEST_F(nats_queue, OtherSettingsAreNamed) {
     });
 }
 
+// Those that docs/cluster.md says a worker and a sender need.
+TEST_F(nats_queue, ThePermissionsOfTheGuideSuffice) {
+    nats_servers servers(1, R"(authorization { users: [
+        { user: worker, password: p, permissions: {
+            publish: ["jobs", "jobs-dead", "$JS.API.STREAM.*.jobs", "$JS.API.STREAM.*.jobs-dead", "$JS.API.CONSUMER.>", "$JS.ACK.jobs.>", "_INBOX.>"]
+            subscribe: ["_INBOX.>"] } }
+        { user: sender, password: p, permissions: {
+            publish: ["jobs", "$JS.API.STREAM.*.jobs", "$JS.API.CONSUMER.>", "_INBOX.>"]
+            subscribe: ["_INBOX.>"] } } ] })");
+    dunlin::run([&] {
+        auto sender = nats::connect(servers.urls(), {.user = "sender", .password = "p"});
+        auto to = sender.queue<number>("jobs");
+        for (int i = 0; i < 4; ++i) to.send({i});
+        auto worker = nats::connect(servers.urls(), {.user = "worker", .password = "p"});
+        auto jobs = worker.queue<number>("jobs");
+        auto consumer = jobs.consume();
+        consumer.recv()->done();
+        consumer.recv()->reject("bad");
+        consumer.recv()->retry();
+        for (int i = 0; i < 2; ++i) consumer.recv()->done();
+        EXPECT_EQ(jobs.size().messages, 0u);
+        EXPECT_EQ(code_of([&] { sender.request("other", ""); }), nats::errc::not_permitted);
+        worker.close();
+        sender.close();
+    });
+}
+
 TEST_F(nats_queue, ManyJobsThroughManyGoroutinesStress) {
     nats_servers servers;
     dunlin::run([&] {
