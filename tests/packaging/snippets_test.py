@@ -37,13 +37,13 @@ FRAMES = {
     # docs/cluster.md
     "auto cluster = dunlin::nats::connect(\"nats://a:4222": (
         "int indexed = 0; const auto index = [&](const std::string&) { ++indexed; };",
-        "{ if (indexed == 2) break; }\ncheck(jobs.size().messages == 0); cluster.close();",
+        "check(jobs.size().messages == 0); cluster.close();",
         {'"nats://a:4222,nats://b:4222,nats://c:4222"': "std::getenv(\"NATS_URL\")", ".replicas = 3, ": "",
          "d.done();  ": "d.done(); if (indexed == 2) break;"}),
     "struct order {": (None, "", {}),
     "const dunlin::signal_context ctx({SIGTERM, SIGINT});": (
         "auto cluster = dunlin::nats::connect(std::getenv(\"NATS_URL\")); auto jobs = cluster.queue<std::string>(\"terminated\");"
-        "jobs.send(\"last\"); int indexed = 0; const auto index = [&](const std::string&) { ++indexed; kill(getpid(), SIGTERM); };",
+        "jobs.send(\"last\"); static int indexed = 0; static const auto index = [](const std::string&) { ++indexed; kill(getpid(), SIGTERM); };",
         "check(indexed == 1);", {}),
     # docstrings
     "for (std::unique_ptr<X> p : c)": (

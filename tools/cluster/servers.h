@@ -101,6 +101,10 @@ private:
         for (const pid_t left : list) {
             if (left > 0) ::kill(left, SIGKILL);
         }
+        // While one is dying it may still make files.
+        for (const pid_t left : list) {
+            for (int i = 0; left > 0 && i < 500 && ::kill(left, 0) == 0; ++i) usleep(10'000);
+        }
         sigemptyset(&all);
         sigprocmask(SIG_SETMASK, &all, nullptr);
         execl("/bin/rm", "rm", "-rf", folder, nullptr);
