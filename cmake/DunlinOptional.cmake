@@ -93,7 +93,7 @@ function(dunlin_wants name possible libraries)
     if(wanted STREQUAL "dunlin_tls")
         list(APPEND wanted OpenSSL::SSL OpenSSL::Crypto) # they make certificates with it
     endif()
-    if(wanted STREQUAL "dunlin_nats")
+    if(wanted STREQUAL "dunlin_nats" AND TARGET dunlin_nats)
         list(APPEND wanted DunlinLibnats::libnats) # tests look at what libnats does alone
         if(name STREQUAL "nats_sqlite")
             find_path(DUNLIN_SQLITE_INCLUDE sqlite3.h)
