@@ -1,6 +1,7 @@
 // loop.cpp - see loop.h.
 #include "loop.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <poll.h>
@@ -16,6 +17,7 @@ namespace dunlin::nats::detail {
 
 namespace {
 thread_local event_loop* hurried = nullptr;  // read and written inside undisturbed() only
+constexpr std::int64_t gather_ns = 100'000;
 }
 
 event_loop::event_loop() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -54,13 +56,17 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
     pthread_setname_np(pthread_self(), "dunlin-nats");
     thread_.store(std::this_thread::get_id());
     std::int64_t next_tick = now_ns() + tick_ns;
+    bool gathered = false;
     while (!stopped_.load(std::memory_order_seq_cst)) {
         asleep_.store(true, std::memory_order_seq_cst);
         const int fd = fd_.load(std::memory_order_seq_cst);
-        const short events = wants_write_.load(std::memory_order_seq_cst) ? POLLIN | POLLOUT : POLLIN;
-        pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, events, 0}};
-        const std::int64_t left = next_tick - now_ns();
-        if (!stopped_.load(std::memory_order_seq_cst)) ::poll(both, fd >= 0 ? 2 : 1, left <= 0 ? 0 : static_cast<int>(left / millisecond + 1));
+        const bool writes = wants_write_.load(std::memory_order_seq_cst);
+        const bool gathers = writes && !gathered;  // what is not in a hurry: more of it may come
+        gathered = gathers;
+        pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, static_cast<short>(writes && !gathers ? POLLIN | POLLOUT : POLLIN), 0}};
+        const std::int64_t left = next_tick - now_ns(), wait = gathers ? gather_ns : std::max<std::int64_t>(left, 0);
+        const timespec limit{wait / 1'000'000'000, wait % 1'000'000'000};
+        if (!stopped_.load(std::memory_order_seq_cst)) ::ppoll(both, fd >= 0 ? 2 : 1, &limit, nullptr);
         asleep_.store(false, std::memory_order_seq_cst);
         if (both[0].revents != 0) {
             std::uint64_t n;

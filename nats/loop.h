@@ -5,7 +5,8 @@
 // Protocol  libnats calls attach() when a socket is connected, and read(), write() when it wants to hear of readiness
 //           or no longer, with its own lock held: they set a variable and wake the thread. The thread polls, and calls
 //           libnats' ProcessReadEvent and ProcessWriteEvent, which take that lock. Messages gather in libnats' buffer
-//           until the thread comes to write them all; one that is in a hurry is written by its own sender (hurry()).
+//           until the thread comes to write them all, which it does a tenth of a millisecond after the first, reading
+//           meanwhile; one that is in a hurry is written by its own sender (hurry()).
 // Writes    Rule: ProcessWriteEvent is called only while there is something to write. libnats takes a write of no bytes
 //           for the end of the connection, and connects anew: what was on its way is lost then, a job until its
 //           ack_wait has passed, a request for good. So the look at wants_write_ and the call are one step, under
