@@ -65,6 +65,16 @@ if(TARGET dunlin_nats)
     install(FILES "${PROJECT_BINARY_DIR}/dunlin-nats.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endif()
 
+# All that the rules above need.
+if(NOT TARGET dunlin_installed)
+    add_custom_target(dunlin_installed DEPENDS dunlin dunlin_debug)
+    foreach(optional IN ITEMS dunlin_tls dunlin_nats)
+        if(TARGET ${optional})
+            add_dependencies(dunlin_installed ${optional})
+        endif()
+    endforeach()
+endif()
+
 # Removes what the last installation from this build has written.
 if(NOT TARGET uninstall)
     add_custom_target(uninstall

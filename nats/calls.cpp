@@ -153,8 +153,18 @@ void connection::answer(nats::message m) {
     c->finished({std::move(m), {}});
 }
 
+// A server that has said nothing for `ping` is asked, which any answer ends; after three of them it is given up.
+void connection::is_it_alive(std::int64_t now) {
+    const std::int64_t ping = std::max<std::int64_t>(options_.ping.count(), 1) * millisecond, silent = now - loop_->heard_ns();
+    if (!loop_->up() || silent < ping || now - asked_ns_ < ping) return;
+    if (silent >= 3 * ping && asked_ns_ > loop_->heard_ns()) return loop_->give_up();
+    asked_ns_ = now;
+    static_cast<void>(publish(inbox() + ".-", "", "", {}, false));  // comes back; no call has this number
+}
+
 void connection::tick() {
     const std::int64_t now = now_ns();
+    is_it_alive(now);
     std::vector<std::shared_ptr<call>> late, waiting;
     std::string why;
     bool gone = false;

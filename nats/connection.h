@@ -145,6 +145,7 @@ private:
     void came_back();
     void answer(nats::message m);
     void send(call& c, bool first) noexcept;
+    void is_it_alive(std::int64_t now);
     void fail_permission(const std::string& words);
     struct existence;
     void look_for(const std::string& stream);
@@ -170,6 +171,7 @@ private:
     std::vector<std::weak_ptr<member>> members_;
     failure closed_;
     std::int64_t down_since_ = 0;  // 0: connected
+    std::int64_t asked_ns_ = 0;    // whether the server lives; of the loop's thread
     std::string last_error_;
 };
 

@@ -1,11 +1,13 @@
 // loop.cpp - see loop.h.
 #include "loop.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@ namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 thread_local event_loop* hurried = nullptr;  // read and written inside undisturbed() only
+constexpr std::int64_t gather_ns = 100'000;
 }
 
 event_loop::event_loop() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -53,13 +56,17 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
     pthread_setname_np(pthread_self(), "dunlin-nats");
     thread_.store(std::this_thread::get_id());
     std::int64_t next_tick = now_ns() + tick_ns;
+    bool gathered = false;
     while (!stopped_.load(std::memory_order_seq_cst)) {
         asleep_.store(true, std::memory_order_seq_cst);
         const int fd = fd_.load(std::memory_order_seq_cst);
-        const short events = wants_write_.load(std::memory_order_seq_cst) ? POLLIN | POLLOUT : POLLIN;
-        pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, events, 0}};
-        const std::int64_t left = next_tick - now_ns();
-        if (!stopped_.load(std::memory_order_seq_cst)) ::poll(both, fd >= 0 ? 2 : 1, left <= 0 ? 0 : static_cast<int>(left / millisecond + 1));
+        const bool writes = wants_write_.load(std::memory_order_seq_cst);
+        const bool gathers = writes && !gathered;  // what is not in a hurry: more of it may come
+        gathered = gathers;
+        pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, static_cast<short>(writes && !gathers ? POLLIN | POLLOUT : POLLIN), 0}};
+        const std::int64_t left = next_tick - now_ns(), wait = gathers ? gather_ns : std::max<std::int64_t>(left, 0);
+        const timespec limit{wait / 1'000'000'000, wait % 1'000'000'000};
+        if (!stopped_.load(std::memory_order_seq_cst)) ::ppoll(both, fd >= 0 ? 2 : 1, &limit, nullptr);
         asleep_.store(false, std::memory_order_seq_cst);
         if (both[0].revents != 0) {
             std::uint64_t n;
@@ -68,7 +75,10 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
         if (fd >= 0 && both[1].revents != 0) {
             std::lock_guard guard(inside_);
             natsConnection* nc = nc_.load();
-            if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & ~POLLOUT) != 0) natsConnection_ProcessReadEvent(nc);
+            if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & ~POLLOUT) != 0) {
+                heard_ns_.store(now_ns(), std::memory_order_relaxed);
+                natsConnection_ProcessReadEvent(nc);
+            }
             nc = nc_.load();
             if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & POLLOUT) != 0) {
                 write_what_waits(nc, std::unique_lock(writing_, std::try_to_lock));
@@ -88,12 +98,23 @@ void event_loop::write_what_waits(natsConnection* nc, std::unique_lock<std::mute
     if (held && wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
 }
 
+void event_loop::take_back() noexcept {
+    std::lock_guard guard(socket_lock_);
+    fd_.store(-1);
+}
+
+void event_loop::give_up() noexcept {
+    std::lock_guard guard(socket_lock_);
+    if (const int fd = fd_.load(); fd >= 0) ::shutdown(fd, SHUT_RDWR);
+}
+
 natsStatus event_loop::attach(void** self, void* loop, natsConnection* nc, natsSock fd) {
     auto* l = static_cast<event_loop*>(loop);
     *self = l;
     l->nc_.store(nc);
     l->socket_ = fd;
     l->wants_write_.store(false);
+    l->heard_ns_.store(now_ns(), std::memory_order_relaxed);
     l->fd_.store(fd);
     l->wake();
     return NATS_OK;
@@ -101,7 +122,11 @@ natsStatus event_loop::attach(void** self, void* loop, natsConnection* nc, natsS
 
 natsStatus event_loop::read(void* self, bool add) {
     auto* l = static_cast<event_loop*>(self);
-    l->fd_.store(add ? l->socket_ : -1);
+    if (add) {
+        l->fd_.store(l->socket_);
+    } else {
+        l->take_back();
+    }
     l->wake();
     return NATS_OK;
 }
@@ -115,7 +140,7 @@ natsStatus event_loop::write(void* self, bool add) {
 
 natsStatus event_loop::detach(void* self) {
     auto* l = static_cast<event_loop*>(self);
-    l->fd_.store(-1);
+    l->take_back();
     l->nc_.store(nullptr);
     l->stop();
     if (l->thread_.load() != std::this_thread::get_id()) std::lock_guard guard(l->inside_);

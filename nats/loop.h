@@ -5,7 +5,8 @@
 // Protocol  libnats calls attach() when a socket is connected, and read(), write() when it wants to hear of readiness
 //           or no longer, with its own lock held: they set a variable and wake the thread. The thread polls, and calls
 //           libnats' ProcessReadEvent and ProcessWriteEvent, which take that lock. Messages gather in libnats' buffer
-//           until the thread comes to write them all; one that is in a hurry is written by its own sender (hurry()).
+//           until the thread comes to write them all, which it does a tenth of a millisecond after the first, reading
+//           meanwhile; one that is in a hurry is written by its own sender (hurry()).
 // Writes    Rule: ProcessWriteEvent is called only while there is something to write. libnats takes a write of no bytes
 //           for the end of the connection, and connects anew: what was on its way is lost then, a job until its
 //           ack_wait has passed, a request for good. So the look at wants_write_ and the call are one step, under
@@ -15,10 +16,15 @@
 //           may wait in detach() for the thread. A sender that leaves something unwritten wakes the thread.
 // TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes
 //           it.
+// Silence   libnats' own pings go by the wall clock: one that is set back keeps them away. So the time of the last read
+//           is kept here, by a clock that does not jump; connection::tick() asks, and when nothing comes give_up() shuts
+//           the socket down, which libnats takes for its end. Rule: the fd is libnats' to close, and it takes it back
+//           (read(), detach()) before; both happen under socket_lock_, and no call into libnats does.
 //           detach() is the last call, without libnats' lock: it waits until the thread is outside libnats, unless it
 //           is that thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,6 +48,10 @@ public:
 
     bool up() const noexcept { return fd_.load(std::memory_order_acquire) >= 0; }
     void wake() noexcept;
+    // By now_ns(): when something was read last, or the socket was connected.
+    std::int64_t heard_ns() const noexcept { return heard_ns_.load(std::memory_order_relaxed); }
+    // The server is silent: connect to another one. On the thread only.
+    void give_up() noexcept;
 
     // While it lives, what this thread publishes does not wake the loop; at its end it is written here.
     class hurry {
@@ -64,7 +74,11 @@ private:
     static natsStatus write(void* self, bool add);
     static natsStatus detach(void* self);
 
+    void take_back() noexcept;
+
     platform::atomic<int> fd_{-1};
+    platform::atomic<std::int64_t> heard_ns_{0};
+    std::mutex socket_lock_;  // of fd_ becoming -1
     int socket_ = -1;  // of the connection, also while it is not read
     platform::atomic<bool> wants_write_{false}, asleep_{false}, stopped_{false};
     platform::atomic<natsConnection*> nc_{nullptr};

@@ -1,7 +1,8 @@
 // queue.cpp - streams and their consumers are made; jobs are sent.
-#include <unordered_set>
+#include <unordered_map>
 
 #include <dunlin/nats/queue.hpp>
+#include <dunlin/timer.hpp>
 #include <dunlin/weighted_semaphore.hpp>
 
 #include "connection.h"
@@ -38,6 +39,11 @@ void make_or_compare(connection& c, const std::string& name, const std::string& 
     std::string answer = c.api(info, "", ctx, &f);
     if (f.is(errc::stream_missing)) {
         answer = c.api(create, body, ctx, &f);
+        // Of a cluster whose servers are starting, some do not know each other yet.
+        while (f.is(errc::too_few_servers) && f.words.find("peers") != f.words.npos && limit_of(ctx, 0) > 300 * millisecond) {
+            sleep_for(std::chrono::milliseconds(200), ctx);
+            answer = c.api(create, body, ctx, &f);
+        }
         if (f.is(errc::other_settings)) answer = c.api(info, "", ctx, &f);  // another process was first
     }
     f.check("queue", name);
@@ -105,12 +111,14 @@ public:
         c->owner = shared_from_this();
         c->id = id;
         c->jetstream = c->again = true;
-        locked(mutex_, [&] { outstanding_.insert(c); });
+        locked(mutex_, [&] { outstanding_.emplace(c.get(), c); });
         try {
             connection_->start(c, stream, data, with_id(id, h), limit_of(ctx, connection_->options().confirm.count() * millisecond));
         } catch (...) {
-            locked(mutex_, [&] { return outstanding_.erase(c); });
-            room_.release();
+            give_back(locked(mutex_, [&] {
+                outstanding_.erase(c.get());
+                return permits();
+            }));
             throw;
         }
     }
@@ -121,7 +129,9 @@ public:
             room_.acquire(window_, ctx);
             room_.release(window_);
         } catch (const context_cancelled&) {
-            locked(mutex_, [&] { given_up.assign(outstanding_.begin(), outstanding_.end()); });
+            locked(mutex_, [&] {
+                for (const auto& [raw, c] : outstanding_) given_up.push_back(c);
+            });
         }
         for (const auto& c : given_up) {
             connection_->abandon(*c);
@@ -139,22 +149,32 @@ private:
 
     void finished(item& c, const failure& f) noexcept {
         std::shared_ptr<item> mine;
-        const bool first = locked(mutex_, [&] {
-            const auto found = std::find_if(outstanding_.begin(), outstanding_.end(), [&](const auto& i) { return i.get() == &c; });
-            if (found == outstanding_.end()) return false;  // flush() and an answer at the same time
-            mine = *found;
+        give_back(locked(mutex_, [&]() -> std::ptrdiff_t {
+            const auto found = outstanding_.find(&c);
+            if (found == outstanding_.end()) return 0;  // flush() and an answer at the same time
+            mine = std::move(found->second);
             outstanding_.erase(found);
             if (f) failed_.push_back({c.id, make_error_code(static_cast<errc>(f.code)), f.words, std::string(c.request.data())});
-            return true;
-        });
-        if (first) room_.release();
+            return permits();
+        }));
+    }
+
+    // Of one that is no longer outstanding: with those of others, so that a sender that waits for room is not woken for
+    // each; all of them when nothing is outstanding, which flush() waits for.
+    std::ptrdiff_t permits() noexcept {
+        ++kept_;
+        return kept_ >= window_ / 8 || outstanding_.empty() ? std::exchange(kept_, 0) : 0;
+    }
+    void give_back(std::ptrdiff_t n) noexcept {
+        if (n > 0) room_.release(n);
     }
 
     const std::shared_ptr<connection> connection_;
     const std::ptrdiff_t window_;
     weighted_semaphore room_;
     std::mutex mutex_;
-    std::unordered_set<std::shared_ptr<item>> outstanding_;
+    std::unordered_map<const item*, std::shared_ptr<item>> outstanding_;
+    std::ptrdiff_t kept_ = 0;
     std::vector<unconfirmed> failed_;
 };
 

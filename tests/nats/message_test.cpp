@@ -5,18 +5,9 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
+using support::code_of;
 using support::nats_servers;
 using nats_message = support::nats_test;
-
-nats::errc code_of(const auto& f) {
-    try {
-        f();
-    } catch (const nats::error& e) {
-        std::printf("%s\n", e.what());
-        return static_cast<nats::errc>(e.code().value());
-    }
-    return {};
-}
 
 TEST_F(nats_message, WhatIsPublishedReachesThoseWhoSubscribeWithItsHeaders) {
     nats_servers servers;

@@ -17,10 +17,7 @@ public:
 
     explicit scripted_server(listener heard)
         : heard_(std::move(heard)), port_(support::free_port()), listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-        sockaddr_in a{};
-        a.sin_family = AF_INET;
-        a.sin_port = htons(static_cast<std::uint16_t>(port_));
-        a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const sockaddr_in a = fleet::on_loopback(port_);
         const int yes = 1;
         setsockopt(listening_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         if (bind(listening_, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || listen(listening_, 4) != 0) throw std::runtime_error("bind");

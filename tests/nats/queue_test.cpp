@@ -8,32 +8,10 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
+using support::code_of;
 using support::nats_servers;
+using support::number;
 using nats_queue = support::nats_test;
-
-struct number {
-    int value;
-};
-
-}  // namespace
-
-template <>
-struct dunlin::nats::codec<number> {
-    static std::string encode(const number& n) { return std::to_string(n.value); }
-    static number decode(std::string_view bytes) { return {std::stoi(std::string(bytes))}; }
-};
-
-namespace {
-
-nats::errc code_of(const auto& f) {
-    try {
-        f();
-    } catch (const nats::error& e) {
-        std::printf("%s\n", e.what());
-        return static_cast<nats::errc>(e.code().value());
-    }
-    return {};
-}
 
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
     nats_servers servers;
@@ -298,6 +276,33 @@ TEST_F(nats_queue, OtherSettingsAreNamed) {
         EXPECT_EQ(code_of([&] { cluster.queue<number>("other", {.replicas = 3}); }), nats::errc::too_few_servers);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("a.b"); }), nats::errc::refused);
         cluster.close();
+    });
+}
+
+// Those that docs/cluster.md says a worker and a sender need.
+TEST_F(nats_queue, ThePermissionsOfTheGuideSuffice) {
+    nats_servers servers(1, R"(authorization { users: [
+        { user: worker, password: p, permissions: {
+            publish: ["jobs", "jobs-dead", "$JS.API.STREAM.*.jobs", "$JS.API.STREAM.*.jobs-dead", "$JS.API.CONSUMER.>", "$JS.ACK.jobs.>", "_INBOX.>"]
+            subscribe: ["_INBOX.>"] } }
+        { user: sender, password: p, permissions: {
+            publish: ["jobs", "$JS.API.STREAM.*.jobs", "$JS.API.CONSUMER.>", "_INBOX.>"]
+            subscribe: ["_INBOX.>"] } } ] })");
+    dunlin::run([&] {
+        auto sender = nats::connect(servers.urls(), {.user = "sender", .password = "p"});
+        auto to = sender.queue<number>("jobs");
+        for (int i = 0; i < 4; ++i) to.send({i});
+        auto worker = nats::connect(servers.urls(), {.user = "worker", .password = "p"});
+        auto jobs = worker.queue<number>("jobs");
+        auto consumer = jobs.consume();
+        consumer.recv()->done();
+        consumer.recv()->reject("bad");
+        consumer.recv()->retry();
+        for (int i = 0; i < 2; ++i) consumer.recv()->done();
+        EXPECT_EQ(jobs.size().messages, 0u);
+        EXPECT_EQ(code_of([&] { sender.request("other", ""); }), nats::errc::not_permitted);
+        worker.close();
+        sender.close();
     });
 }
 

@@ -1,9 +1,10 @@
 """Every piece of code in README, docs/*.md and the docstrings of the headers compiles, and runs.
 
-Usage: snippets_test.py SOURCE SCRATCH COMPILER LAUNCHER LIBRARY...   LIBRARY...: what the linker is given
+Usage: snippets_test.py [--around PROGRAM] SOURCE SCRATCH COMPILER LAUNCHER LIBRARY...   LIBRARY...: what the linker is given
 
 All become one translation unit: each fragment a function, with what stands around it in FRAMES; each program one too. A piece
-without a frame is a fault. What a program prints is what stands in the block after it.
+without a frame is a fault. What a program prints is what stands in the block after it. PROGRAM (dunlin_cluster) starts a server of NATS for the
+pieces that need one (NATS): without it they are left out, and where it finds no nats-server they are compiled only.
 """
 
 import glob
@@ -33,6 +34,17 @@ FRAMES = {
         "", "check(page.url() != \"\");", {"127.0.0.1:6060": "127.0.0.1:0"}),
     # docs/libraries.md
     "dunlin::os_thread_lock wired;": ("", "", {}),
+    # docs/cluster.md
+    "auto cluster = dunlin::nats::connect(\"nats://a:4222": (
+        "int indexed = 0; const auto index = [&](const std::string&) { ++indexed; };",
+        "check(jobs.size().messages == 0); cluster.close();",
+        {'"nats://a:4222,nats://b:4222,nats://c:4222"': "std::getenv(\"NATS_URL\")", ".replicas = 3, ": "",
+         "d.done();  ": "d.done(); if (indexed == 2) break;"}),
+    "struct order {": (None, "", {}),
+    "const dunlin::signal_context ctx({SIGTERM, SIGINT});": (
+        "auto cluster = dunlin::nats::connect(std::getenv(\"NATS_URL\")); auto jobs = cluster.queue<std::string>(\"terminated\");"
+        "jobs.send(\"last\"); static int indexed = 0; static const auto index = [](const std::string&) { ++indexed; kill(getpid(), SIGTERM); };",
+        "check(indexed == 1);", {}),
     # docstrings
     "for (std::unique_ptr<X> p : c)": (
         "using X = int; dunlin::chan<std::unique_ptr<X>> c(1); c.send(std::make_unique<X>(7)); c.close(); int sum = 0;",
@@ -71,6 +83,8 @@ FRAMES = {
         "using namespace dunlin; chan<int> a, b(1); const int v = 1;", "; check(b.recv() == 1);", {}),
     "ctx = group.context()": ("dunlin::task_group group; const auto ", "; group.cancel(); check(ctx.is_done());", {}),
 }
+# Those that need dunlin::nats, and a server when they run.
+NATS = ("auto cluster = dunlin::nats::connect(", "struct order {", "const dunlin::signal_context ctx({SIGTERM, SIGINT});")
 # Not code: settings, calls that are only named; and what needs libraries that programs may have or not (examples/ has those).
 NOT_CODE = re.compile(r"[A-Z_]+=.*|\w+\(\w*\)|[\w:.]+\(\)")
 ELSEWHERE = ("include/dunlin/asio.hpp", "include/dunlin/tls.hpp", "include/dunlin/detail/")
@@ -165,7 +179,9 @@ def pieces(source):
 
 
 def main():
-    source, scratch, compiler, launcher, *libraries = sys.argv[1:]
+    arguments = sys.argv[1:]
+    around = arguments[1] if arguments[0] == "--around" else None
+    source, scratch, compiler, launcher, *libraries = arguments[2:] if around else arguments
     os.makedirs(scratch, exist_ok=True)
     includes, bodies, runs, printed, faults, used = [], [], [], [], 0, set()
     for number, (name, code, prints) in enumerate(pieces(source)):
@@ -182,13 +198,20 @@ def main():
             faults += 1
             continue
         used.add(next(begin for begin in FRAMES if code.strip().startswith(begin)))
+        needs_server = code.strip().startswith(NATS)
+        if needs_server and not around:
+            continue
         before, after, replaced = frame
         for old, new in replaced.items():
             if old not in code:
                 print(f"{name}: {old} is not in: {code.strip().splitlines()[0]}")
                 faults += 1
             code = code.replace(old, new)
+        if before is None:  # not a statement
+            bodies.append(f"// {name}\n{code}\n")
+            continue
         bodies.append(f"static void piece_{number}() {{ // {name}\n{before}\n{code}\n{after}\n}}\n")
+        runs.append("    if (std::getenv(\"NATS_URL\") != nullptr)" if needs_server else "")
         runs.append(f"    dunlin::run([] {{ piece_{number}(); }});")
     for begin in sorted(set(FRAMES) - used):
         print(f"a frame that nothing stands in: {begin}")
@@ -199,11 +222,13 @@ def main():
 
     program = os.path.join(scratch, "snippets")
     with open(program + ".cpp", "w", encoding="utf-8") as file:
-        file.write("".join(includes) + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
+        file.write("".join(includes) + ("#include <dunlin/nats.hpp>\n" if around else "") + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
     command = ([launcher] if launcher else []) + [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused", "-I" + os.path.join(source, "include")]
     subprocess.run(command + ["-c", program + ".cpp", "-o", program + ".o"], check=True)
     subprocess.run([compiler, program + ".o", "-o", program, *libraries, "-pthread", "-ldl"], check=True)
-    done = subprocess.run([program], stdout=subprocess.PIPE, text=True, timeout=100)
+    done = subprocess.run([around, "--around", program] if around else [program], stdout=subprocess.PIPE, text=True, timeout=100)
+    if around and done.returncode == 77:
+        done = subprocess.run([program], stdout=subprocess.PIPE, text=True, timeout=100)
     print(f"{len(bodies)} pieces, status {done.returncode}, printed:\n{done.stdout}", end="")
     if done.stdout != "".join(printed):
         print("expected:\n" + "".join(printed))

@@ -159,5 +159,9 @@ template <class T>
 nats::bucket<T> cluster::bucket(const std::string& name, const bucket_options& o) const {
     return nats::bucket<T>(connection_, name, o);
 }
+template <class T>
+nats::bucket<T> cluster::bucket(const std::string& name) const {
+    return nats::bucket<T>(connection_, name, bucket_options{});
+}
 
 }  // namespace dunlin::nats

@@ -74,14 +74,19 @@ public:
     /// The queue `name`: a stream of this name with work queue retention, and its consumer. Made if they are not there.
     /// Throws    errc::other_settings if they are there with other settings, which are named.
     template <class T>
-    nats::queue<T> queue(const std::string& name, const queue_options& o = {}) const;
-    /// The same until `ctx` is done.
+    nats::queue<T> queue(const std::string& name, const queue_options& o) const;
+    template <class T>
+    nats::queue<T> queue(const std::string& name) const;
+    /// The same until `ctx` is done. With a deadline it waits for servers that are missing for so many replicas, because
+    /// they are starting.
     template <class T>
     nats::queue<T> queue(const std::string& name, const queue_options& o, const context& ctx) const;
 
     /// The bucket `name`. Made if it is not there.
     template <class T>
-    nats::bucket<T> bucket(const std::string& name, const bucket_options& o = {}) const;
+    nats::bucket<T> bucket(const std::string& name, const bucket_options& o) const;
+    template <class T>
+    nats::bucket<T> bucket(const std::string& name) const;
 
     /// Sends to the subscribers of `subject` at this moment; none of them confirms. While there is no connection up to
     /// 8 MB are kept.

@@ -310,6 +310,10 @@ nats::queue<T> cluster::queue(const std::string& name, const queue_options& o) c
     return nats::queue<T>(connection_, name, o, {});
 }
 template <class T>
+nats::queue<T> cluster::queue(const std::string& name) const {
+    return nats::queue<T>(connection_, name, queue_options{}, {});
+}
+template <class T>
 nats::queue<T> cluster::queue(const std::string& name, const queue_options& o, const context& ctx) const {
     return nats::queue<T>(connection_, name, o, ctx);
 }
