@@ -15,7 +15,9 @@ install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDI
 set(debuggers "${PROJECT_SOURCE_DIR}/tools/debuggers")
 install(FILES "${debuggers}/dunlin_gdb.py" "${debuggers}/dunlin_lldb.py" "${debuggers}/dunlin_goroutines.py"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/dunlin")
-install(PROGRAMS "${debuggers}/dunlin-core" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+set(trace "${PROJECT_SOURCE_DIR}/tools/trace")
+install(FILES "${trace}/dunlin_trace.py" "${trace}/dunlin_trace_perfetto.py" DESTINATION "${CMAKE_INSTALL_DATADIR}/dunlin")
+install(PROGRAMS "${debuggers}/dunlin-core" "${trace}/dunlin-trace" DESTINATION "${CMAKE_INSTALL_BINDIR}")
 if(BUILD_SHARED_LIBS)
     # gdb loads it by itself with the library, where it is installed with the same prefix as gdb.
     configure_file("${PROJECT_SOURCE_DIR}/cmake/gdb-auto-load.py.in" "${PROJECT_BINARY_DIR}/gdb-auto-load.py" @ONLY)

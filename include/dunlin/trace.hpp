@@ -14,8 +14,8 @@ namespace dunlin::inline v0_1::trace {
 
 /// Writes into `file`, from now until stop(), when which goroutine was made, became runnable (and which other one did
 /// that), ran on which processor, waited where for what, was preempted, was in blocking(), ended; with thefts, timers,
-/// polls, and the program's own regions, tasks and messages. `dunlin-trace convert FILE` makes a time line of it for
-/// ui.perfetto.dev, `dunlin-trace why FILE GOROUTINE` says what a goroutine has waited for. `DUNLIN_TRACE=FILE` in the
+/// polls, and the program's own regions, tasks and messages. The program dunlin-trace makes a time line of it for
+/// ui.perfetto.dev (convert), and says what a goroutine or a task has waited for (why). `DUNLIN_TRACE=FILE` in the
 /// environment is the same, for the whole program. 32 bytes an event; what a disk is too slow for is left out, and that
 /// is told. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a moment.
 /// Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the recorder, runs
@@ -38,7 +38,7 @@ struct recorder_options {
 };
 
 /// The flight recorder: as start(), but only the last events are kept, in memory, until they are asked for.
-/// `DUNLIN_TRACE=recorder:FILE` is start_recorder({.file = FILE}). Throws as start().
+/// `DUNLIN_TRACE=recorder:FILE` is this with that file. Throws as start().
 DUNLIN_API void start_recorder(const recorder_options& options = {});
 /// Nothing if it does not run.
 DUNLIN_API void stop_recorder();
@@ -63,8 +63,8 @@ private:
 };
 
 /// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives, what
-/// this goroutine starts is part of it, and its regions and messages are. `dunlin-trace why FILE NAME` says where the time of it went. Made,
-/// used and destroyed in one goroutine, in scopes. On a plain thread, or while no trace runs: nothing.
+/// this goroutine starts is part of it, and its regions and messages are. Made, used and destroyed in one goroutine, in
+/// scopes. On a plain thread, or while no trace runs: nothing.
 class task {
 public:
     DUNLIN_API explicit task(std::string_view name);

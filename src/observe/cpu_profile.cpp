@@ -3,7 +3,7 @@
 // Timers     One for each thread, on its own CPU clock, which signals that thread: a process's timer (setitimer) would
 //            hit one thread for what all have used, and one that sleeps costs nothing so. The runtime's threads get
 //            theirs when they begin; those that are there at the start get them then.
-// Handler    The stack is unwound where it was interrupted, as for dumps (sched/sample.h): it may be in the midst of a
+// Handler    The stack is unwound where it was interrupted, as for dumps (sched/preempt/sample.h): it may be in the midst of a
 //            switch, with locks of ours in its hand, and none is taken. All signals are blocked in it, the preemption's too; and in
 //            that one's handler this one is: they never meet.
 // Table      Of fixed size, by the hash of stack and labels. A place is claimed by the handler that changes its key from
@@ -83,7 +83,8 @@ state& the() {
     return *s;
 }
 
-state* for_handlers = nullptr;  // constant when the first timer is made
+// Null: there has been no profile yet. Release publishes the state to handlers and threads that begin.
+constinit std::atomic<state*> for_handlers{nullptr};
 
 // ---- in the handler -------------------------------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* 
 }
 
 void on_sample(int signal, siginfo_t* info, void* context) {
-    state& s = *for_handlers;
+    state& s = *for_handlers.load(std::memory_order_acquire);
     const int kept = errno;
     if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &s) {
         pass_on(s.before, signal, info, context);
@@ -244,8 +245,9 @@ profile::labels labels_in(const entry& e) {
 }  // namespace
 
 void profile_machine_thread(bool begins) noexcept {
-    if (for_handlers == nullptr) return;
-    state& s = *for_handlers;
+    state* made = for_handlers.load(std::memory_order_acquire);
+    if (made == nullptr) return;
+    state& s = *made;
     const pid_t tid = platform::thread_id();
     const std::lock_guard guard(s.timers_lock);
     if (begins) {
@@ -272,8 +274,8 @@ void start_cpu_profile(unsigned hz) {
     }
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
     if (!observe::make_table(s)) throw std::bad_alloc();
-    if (observe::for_handlers == nullptr) {
-        observe::for_handlers = &s;
+    if (observe::for_handlers.load(std::memory_order_relaxed) == nullptr) {
+        observe::for_handlers.store(&s, std::memory_order_release);
         struct sigaction ours {};
         ours.sa_sigaction = observe::on_sample;
         ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;

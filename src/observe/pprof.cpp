@@ -15,8 +15,8 @@ namespace {
 
 // profile.proto
 namespace in_profile {
-enum : unsigned { sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time_ns = 9, duration_ns = 10, period_type = 11,
-                period = 12 };
+enum : unsigned { sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time_ns = 9, duration_ns = 10,
+    period_type = 11, period = 12 };
 }
 namespace in_type { enum : unsigned { type = 1, unit = 2 }; }
 namespace in_sample { enum : unsigned { location = 1, value = 2, label = 3 }; }

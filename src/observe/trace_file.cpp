@@ -1,4 +1,4 @@
-// trace_file.cpp - <dunlin/trace.hpp>: traces and the recorder as files. Events: sched/trace.h.
+// trace_file.cpp - <dunlin/trace.hpp>: traces and the recorder as files. Events: sched/data/trace.h.
 //
 // Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, of this machine), content. A file that ends
 //            in the midst of one is read up to there.

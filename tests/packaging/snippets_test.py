@@ -29,6 +29,10 @@ FRAMES = {
     "dunlin::runtime::set_block_profile_rate(10us);": (
         "", "check(block && mutex && block.tellp() > 0); block.close(); mutex.close();"
         "std::remove(\"block.pb\"); std::remove(\"mutex.pb\");", {}),
+    "dunlin::trace::start_recorder({.file": (
+        "", "check(request.id() != 0 && dunlin::trace::running());", {}),
+    "dunlin::runtime::start_cpu_profile();": (
+        "", "check(cpu && cpu.tellp() > 0); cpu.close(); std::remove(\"cpu.pb\");", {}),
     "const dunlin::testing::no_leaks guard(": ("\n#define ADD_FAILURE() std::cerr\n", "", {}),
     "const dunlin::debug::server page =": (
         "", "check(page.url() != \"\");", {"127.0.0.1:6060": "127.0.0.1:0"}),
@@ -100,6 +104,7 @@ PREAMBLE = r"""
 #include <unistd.h>
 #include <dunlin/debug.hpp>
 #include <dunlin/dunlin.hpp>
+#include <dunlin/trace.hpp>
 #include <dunlin/testing.hpp>
 using namespace std::chrono_literals;
 static void check_that(bool so, const char* what) {

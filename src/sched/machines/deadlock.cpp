@@ -23,8 +23,8 @@ namespace {
 
 unsigned our_threads() noexcept {
     const scheduler& s = the_scheduler;
-    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads() +
-                     tracing::writer_threads.load(std::memory_order_relaxed);
+    unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
+    count += tracing::writer_threads.load(std::memory_order_relaxed);
     if (s.inside_run) ++count;
     if (stack::thread_sanitizing) ++count;  // TSan has one of its own
     return count;
