@@ -153,6 +153,14 @@ connection::~connection() {
     });
 }
 
+void connection::leave() {
+    const auto all = members();
+    for (const auto& m : all) m->leave();
+    for (const auto& m : all) {
+        if (up() && !closed()) m->wait_left();
+    }
+}
+
 void connection::close(const failure& why) {
     std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls;
     const bool first = locked(mutex_, [&] {
@@ -346,6 +354,9 @@ std::string cluster::server_address() const {
 }
 std::string cluster::jetstream(const std::string& what, std::string_view json, const context& ctx) const { return connection_->api(what, json, ctx); }
 void cluster::erase_stream(const std::string& name, const context& ctx) const { connection_->api("STREAM.DELETE." + name, "", ctx); }
-void cluster::close() const { connection_->close({errc::closed, "cluster::close()"}); }
+void cluster::close() const {
+    connection_->leave();
+    connection_->close({errc::closed, "cluster::close()"});
+}
 
 }  // namespace dunlin::nats

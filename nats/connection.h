@@ -75,6 +75,9 @@ public:
     virtual void tick(std::int64_t now) = 0;
     virtual void came_back() = 0;
     virtual void ended(const failure& f) = 0;  // the connection is closed for good
+    // Before it is closed here: take no more, and then wait until what the server has sent already is here.
+    virtual void leave() {}
+    virtual void wait_left() {}
 };
 
 // Takes what a subscription of libnats' gets. On its delivery thread: may not wait.
@@ -131,6 +134,7 @@ public:
     void join(const std::shared_ptr<member>& m);
 
     statistics stats() const;
+    void leave();
     void close(const failure& why);
     failure closed() const;
     std::string inbox() const { return "_INBOX." + unique_; }

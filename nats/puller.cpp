@@ -21,8 +21,10 @@ struct puller::intake final : sink {
         } catch (...) {
         }
     }
+    void over() override { gone.close(); }
     std::weak_ptr<puller> owner;
     std::weak_ptr<connection> link;
+    const chan<std::monostate> gone;  // closed when nothing more arrives
 };
 
 struct puller::prolongation final : call {
@@ -151,7 +153,7 @@ void puller::came_back() {
     pull();
 }
 
-void puller::ended(const failure& f) { stop(f); }
+void puller::wait_left() { static_cast<void>(intake_->gone.recv_for(std::chrono::seconds(2))); }
 
 void puller::stop(const failure& why) noexcept {
     const bool first = locked(mutex_, [&] {
@@ -161,13 +163,17 @@ void puller::stop(const failure& why) noexcept {
         return true;
     });
     if (!first) return;
+    link_->drain(locked(mutex_, [&] { return std::exchange(subscription_, nullptr); }), intake_);
     ready_.close();
     while (auto h = ready_.try_recv()) {
         hand_back(**h, std::chrono::nanoseconds(0));
         settled(*h);
     }
-    if (!why || why.is(errc::stream_missing)) return;
-    // The connection ends: what is held goes back too, and its holders learn it.
+}
+
+// What is held goes back too, and its holders learn it.
+void puller::ended(const failure& f) {
+    stop(f);
     std::vector<std::shared_ptr<held>> all;
     locked(mutex_, [&] { all.assign(taken_.begin(), taken_.end()); });
     for (const auto& h : all) {

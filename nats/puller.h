@@ -10,7 +10,8 @@
 //           also when the pull was given up and when the puller is gone; only one that is lost is left alone, because a
 //           word about it would be heard as one about its next delivery. Without a heartbeat for 2.5 s the pull is
 //           taken for lost (its server is gone) and another one is sent. Jobs that then come twice over are handed
-//           back.
+//           back. stop() drains the subscription: its pull ends at the server, and what that had sent before comes
+//           still; cluster::close() waits for it, or it would be undone until ack_wait has passed.
 // Prolong   Each held job is prolonged (+WPI, with an answer) after a quarter of ack_wait, again and again. The time
 //           from which the server counts is that of sending the last one that was answered: once ack_wait has passed
 //           since then, the job is lost.
@@ -66,6 +67,8 @@ public:
     void tick(std::int64_t now) override;
     void came_back() override;
     void ended(const failure& f) override;
+    void leave() override { stop({}); }
+    void wait_left() override;
 
     connection& link() noexcept { return *link_; }
     const std::string& queue() const noexcept { return queue_; }
@@ -91,7 +94,7 @@ private:
     const consume_options options_;
     const chan<std::shared_ptr<held>> ready_;
     natsSubscription* subscription_ = nullptr;
-    std::shared_ptr<sink> intake_;
+    std::shared_ptr<intake> intake_;
     std::string inbox_;
 
     mutable std::mutex mutex_;

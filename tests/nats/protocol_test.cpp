@@ -117,6 +117,26 @@ TEST_F(nats_protocol, AJobOnItsWayToAConsumerThatHasEndedIsHandedBack) {
     });
 }
 
+// The same when it is the connection that ends, and the consumer lives: close() waits for what is on its way.
+TEST_F(nats_protocol, AJobOnItsWayWhenTheConnectionIsClosedIsHandedBack) {
+    const std::string ack = "$JS.ACK.jobs.workers.1.1.1.1700000000000000000.0";
+    std::string intake;
+    dunlin::chan<std::string> words(16);
+    scripted_server server([&](scripted_server& s, const std::string& line, const std::string& payload) {
+        if (line.starts_with("SUB ") && word(line, 1).find("-0") != std::string::npos) intake = word(line, 2);
+        if (line.starts_with("UNSUB ") && word(line, 1) == intake) s.message(intake, "jobs", ack, "7");
+        if (line.starts_with("PUB " + ack)) words.try_send(payload);
+    });
+    dunlin::run([&] {
+        auto cluster = nats::connect(server.url());
+        auto jobs = cluster.queue<std::string>("jobs", {.ack_wait = 30s});
+        auto consumer = jobs.consume();
+        EXPECT_FALSE(consumer.recv_for(50ms));  // a pull is under way
+        cluster.close();
+        EXPECT_EQ(words.recv_for(5s).value_or("nothing"), "-NAK");
+    });
+}
+
 // drain(): a request that the server had sent before it heard of it is answered.
 TEST_F(nats_protocol, ARequestOnItsWayToAServerThatDrainsIsAnswered) {
     std::string intake;

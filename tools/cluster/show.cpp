@@ -289,7 +289,8 @@ private:
     void look(const dunlin::context& ctx) {
         std::minstd_rand random(options_.seed + 1);
         std::uint32_t killed_at = 0;
-        dunlin::clock::time_point next_kill = dunlin::clock::now() + 1s;
+        dunlin::clock::time_point next_kill = dunlin::clock::now() + 1s, moved = dunlin::clock::now();
+        std::uint32_t count = 0;
         while (!ctx.is_done()) {
             crew_.look_after(picture_);
             const auto now = dunlin::clock::now();
@@ -299,7 +300,13 @@ private:
                 next_kill = now + 1s;
                 killed_at = ledger_.count();
             }
+            if (std::exchange(count, ledger_.count()) != ledger_.count() || count >= picture_.sent.load()) moved = now;
             try {
+                if (now - moved > 10s) {  // longer than elections last: the servers have lost the consumer
+                    ask("CONSUMER.DELETE.jobs.workers", ctx);
+                    picture_.note("nothing was done for ten seconds: the consumer is made anew");
+                    moved = now;
+                }
                 const auto [soon, cancel] = dunlin::with_timeout(ctx, 300ms);
                 picture_.leader = leader_of(link_->jetstream("STREAM.INFO.jobs", "", soon));
                 picture_.size = queue_->size(soon);

@@ -118,7 +118,8 @@ public:
     /// answer says.
     std::string jetstream(const std::string& what, std::string_view json = {}, const context& ctx = {}) const;
 
-    /// Ends it: deliveries that are held are handed back, what waits gets errc::closed. Also for those held by
+    /// Ends it: consumers take no more, and what the server has sent them already is handed back (for that it waits, two
+    /// seconds at most); deliveries that are held are handed back, what waits gets errc::closed. Also for those held by
     /// goroutines that are frozen.
     void close() const;
 
