@@ -112,7 +112,8 @@ TEST_F(Turns, TheMarksOfAGoroutineAreApart) {
     g->marks.set_stamped(1'000'000'000);
     g->marks.set_lingers(1000);
     EXPECT_EQ(g->marks.lingers(), 255u);
-    EXPECT_EQ(g->marks.stamped(), 0xffffffu);
+    EXPECT_EQ(g->marks.stamped(), 0x7fffffu);
+    EXPECT_FALSE(g->marks.traced());
     g->marks.set_stamped(0);
     EXPECT_EQ(g->marks.lingers(), 255u);
     EXPECT_TRUE(g->marks.any());
