@@ -1,5 +1,5 @@
-// page_scene.cpp - a program with a page: receivers that wait, a hot lock, one that computes now and then.
-// Usage: page_scene [GOROUTINES [TOKEN]]. Prints the page's address, and goes on until its input ends.
+// page_scene.cpp - a program with a page: receivers that wait, a hot lock, and with COMPUTE one that computes.
+// Usage: page_scene [GOROUTINES [TOKEN [COMPUTE]]]. Prints the page's address, and goes on until its input ends.
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -24,6 +24,11 @@ namespace scene {
     return number + 1;
 }
 
+volatile unsigned sum = 0;
+[[gnu::noinline]] void computes() {
+    for (unsigned i = 0; i < 1'000'000; ++i) sum = sum * 31 + i;
+}
+
 }  // namespace scene
 
 int main(int argc, char** argv) {
@@ -43,6 +48,11 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 4; ++i) {
             dunlin::go({.name = "worker " + std::to_string(i)}, [&hot, i] {
                 for (;;) scene::has_hot_lock(hot, i);
+            });
+        }
+        if (argc > 3) {
+            dunlin::go({.name = "hog"}, [] {
+                for (;;) scene::computes();
             });
         }
         dunlin::sleep_for(50ms);

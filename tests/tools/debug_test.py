@@ -4,6 +4,7 @@ Run by ctest as tools/debug.
 Usage: debug_test.py SCENE, which is tests/debug/page_scene.cpp.
 """
 
+import concurrent.futures
 import json
 import os
 import shutil
@@ -79,6 +80,34 @@ class Page(unittest.TestCase):
             self.assertGreaterEqual(dump["goroutines"], 100_000)
             self.assertLess(len(dump["groups"]), 20)
             self.assertLess(took, 10)
+        finally:
+            program.close()
+
+    def status(self, program, path):
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            program.get(path)
+        code = caught.exception.code
+        caught.exception.close()
+        return code
+
+    def test_a_cpu_profile_takes_its_time_and_is_alone(self):
+        program = Program("1", "", "compute")
+        try:
+            for seconds in ("0", "-1", "601", "soon"):
+                self.assertEqual(self.status(program, "/debug/pprof/profile?seconds=" + seconds), 400)
+            def ask(_):
+                try:
+                    return program.get("/debug/pprof/profile?seconds=3")
+                except urllib.error.HTTPError as refused:
+                    code = refused.code
+                    refused.close()
+                    return code
+
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                refused, profile = sorted(pool.map(ask, range(2)), key=lambda answer: isinstance(answer, bytes))
+            self.assertEqual(refused, 409)
+            self.assertIn(b"computes", profile)
+            self.assertIn(b"nanoseconds", profile)
         finally:
             program.close()
 
