@@ -11,6 +11,7 @@
 #include <ctime>
 #include <fstream>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -142,8 +143,8 @@ int contend(const char* block, const char* mutex, unsigned processors) {
     for (long i = 0; i < times; ++i) from = from * 6364136223846793005 + 1442695040888963407;
     return from;
 }
-[[gnu::noinline]] std::uint64_t expensive(std::uint64_t n) { return multiply(n, 300'000) + 1; }
-[[gnu::noinline]] std::uint64_t cheap(std::uint64_t n) { return multiply(n, 100'000) + 1; }
+[[gnu::noinline]] std::uint64_t expensive(std::uint64_t n, long times) { return multiply(n, 3 * times) + 1; }
+[[gnu::noinline]] std::uint64_t cheap(std::uint64_t n, long times) { return multiply(n, times) + 1; }
 
 int burn(const char* file, unsigned processors) {
     std::atomic<std::uint64_t> sum{0};
@@ -152,13 +153,19 @@ int burn(const char* file, unsigned processors) {
         std::vector<dunlin::task<void>> users;
         for (const char* user : {"anna", "bert"}) {
             const dunlin::go_options named{.name = "worker", .labels = {{"user", user}}};
-            users.push_back(dunlin::spawn(named, [&sum] {
+            users.push_back(dunlin::spawn(named, [&sum, user] {
                 const auto cpu = [] {
                     timespec t;
                     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
                     return t.tv_sec * 1000 + t.tv_nsec / 1'000'000;
                 };
-                for (const auto begin = cpu(); cpu() - begin < 3000;) sum += expensive(sum) + cheap(sum);
+                // Never twice as long: the kernel looks at the timer at its ticks, which would always meet the same function.
+                std::minstd_rand random(static_cast<unsigned>(user[0]));
+                std::uniform_int_distribution<long> times(20'000, 180'000);
+                for (const auto begin = cpu(); cpu() - begin < 3000;) {
+                    const long n = times(random);
+                    sum += expensive(sum, n) + cheap(sum, n);
+                }
             }));
         }
         for (dunlin::task<void>& u : users) u.get();
