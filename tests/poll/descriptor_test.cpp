@@ -585,6 +585,8 @@ polling poll_among(int yielding) {
 TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
     // 2.5 ms on two CPUs, since all threads of the process count; the monitor's 10 ms are beyond that.
     for (const int yielding : {3, 600}) {  // 600: more than a local queue holds
+        // A round of them takes as long there as the monitor is patient: what it does could not be told from a poll.
+        if (yielding == 600 && support::sanitized) continue;
         const polling p = poll_among(yielding);
         EXPECT_LT(p.median_delay, 5000us + 2 * p.round) << yielding << " goroutines, " << p.round.count() << " ns for a round of them";
     }
