@@ -38,10 +38,11 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread.h"
-#include "sched/preempt/lifetime.h"
-#include "sched/machines/machine.h"
-#include "sched/preempt/sample.h"
 #include "sched/goroutines/thread_stack.h"
+#include "sched/machines/handshake.h"
+#include "sched/machines/machine.h"
+#include "sched/preempt/lifetime.h"
+#include "sched/preempt/sample.h"
 #include "stack/signal_frame.h"
 #include "stack/trace.h"
 
@@ -71,7 +72,7 @@ struct state {
     std::atomic<std::uint32_t> used{0};
     std::atomic<std::uint64_t> others{0};
     std::atomic<bool> on{false};
-    std::mutex timers_lock;                 // also of threads that begin and end
+    std::mutex timers_lock;                 // also of threads that begin and end: held in unstoppable sections only
     std::vector<thread_timer> timers;       // timers_lock
     unsigned hz = 100;                      // the same
     std::int64_t began_ns = 0;
@@ -282,6 +283,7 @@ void start_cpu_profile(unsigned hz) {
         sigfillset(&ours.sa_mask);
         sigaction(SIGPROF, &ours, &s.before);
     }
+    const sched::unstoppable_section section;  // threads that begin want this lock
     const std::lock_guard timers(s.timers_lock);
     s.hz = hz;
     s.began_ns = platform::now_ns();
@@ -295,6 +297,7 @@ void stop_cpu_profile(std::ostream& out, profile_format format) {
     if (!s.on.load(std::memory_order_relaxed)) return;
     std::uint64_t period_ns;
     {
+        const sched::unstoppable_section section;
         const std::lock_guard timers(s.timers_lock);
         for (const observe::thread_timer& t : s.timers) timer_delete(t.timer);
         s.timers.clear();

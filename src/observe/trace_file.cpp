@@ -39,14 +39,14 @@
 #include "platform/environment.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
+#include "sched/data/hooks.h"
+#include "sched/data/trace.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
-#include "sched/data/hooks.h"
-#include "sched/preempt/lifetime.h"
 #include "sched/machines/machine.h"
-#include "sched/monitor/monitor.h"
 #include "sched/machines/processor.h"
-#include "sched/data/trace.h"
+#include "sched/monitor/monitor.h"
+#include "sched/preempt/lifetime.h"
 #include "stack/trace.h"
 
 namespace dunlin::inline v0_1::observe {
@@ -276,8 +276,14 @@ struct state {
     platform::atomic<std::uint32_t> stop{0}, stopped{0};
 };
 
+platform::atomic<state*> made{nullptr};  // null until it is first wanted: a handler must not make it
+
 state& the() {
-    static state* s = new state;  // never destroyed: goroutines may outlive static objects
+    static state* s = [] {  // never destroyed: goroutines may outlive static objects
+        auto* first = new state;
+        made.store(first, std::memory_order_release);
+        return first;
+    }();
     return *s;
 }
 
@@ -430,7 +436,9 @@ void start_file(const std::string& path) {
 }  // namespace
 
 void write_trace_of_death() noexcept {
-    state& s = the();
+    state* any = made.load(std::memory_order_acquire);
+    if (any == nullptr) return;
+    state& s = *any;
     const mode what = s.what.load(std::memory_order_acquire);
     if (what == mode::off || (what == mode::recorder && s.path.empty())) return;
     constexpr std::int64_t patience_ns = 500'000'000;

@@ -72,6 +72,15 @@ inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
     p->look_at_push(true);
 }
 
+// By a thief that has taken victim for a moment: what runs there goes on though it has readied another before `since_ns`,
+// a wake that was owed. When it leaves, or readies the next, it is known for how long.
+inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexcept {
+    if (!turns_matter() || victim->readied_ns != 0) return;
+    victim->readied_ns = since_ns;
+    victim->readied_at = victim->operations;
+    victim->next_look = 0;
+}
+
 inline void processor::look_at_push(bool because_of_turns) noexcept {
     looks_at_turns = because_of_turns;
     looks_at_push = because_of_turns || tracing::on();

@@ -71,6 +71,7 @@ goroutine* steal_run_next(processor* victim) noexcept {
     if (owner != nullptr && take_locked(victim)) {
         g = victim->run_next.load(std::memory_order_acquire);
         victim->run_next.store(nullptr, std::memory_order_relaxed);
+        if (g != nullptr) note_readied_unseen(victim, until);
         give_back_locked(victim, owner);
     }
     victim->retake.unlock();
