@@ -236,7 +236,8 @@ class Cpu(unittest.TestCase):
                             self.assertEqual(labels["name"], "worker")
                 self.assertGreater(whole, 2 * 10**9)  # of three
                 self.assertLess(whole, 5 * 10**9)
-                self.assertGreater(sum(by_function.values()), 0.9 * whole)
+                # The rest is the runtime's: the monitor, and machines that search, the more the less of the CPUs they are given.
+                self.assertGreater(sum(by_function.values()), 0.75 * whole)
                 self.assertGreater(by_function["expensive"], 2 * by_function["cheap"])
                 self.assertLess(by_function["expensive"], 4.5 * by_function["cheap"])
                 self.assertEqual(set(by_user), {"anna", "bert"})
