@@ -184,8 +184,14 @@ TEST_P(Contention, ATaskThatIsWaitedForIsCounted) {
     run([] {
         const counting_waits on;
         const sample before = sum_of(blocked(), "waits_for_task");
-        dunlin::task<void> slow = dunlin::spawn([] { dunlin::sleep_for(some_time); });
-        dunlin::yield();  // it has begun, so it is not run in place
+        std::atomic<bool> begun{false}, waited_for{false};
+        dunlin::task<void> slow = dunlin::spawn([&] {
+            begun = true;
+            support::eventually([&] { return waited_for.load(); });
+            dunlin::sleep_for(4 * some_time);
+        });
+        support::eventually([&] { return begun.load(); });  // so it is not run in place
+        waited_for = true;
         waits_for_task(slow);
         expect_one("waits_for_task", "task join", before);
     });

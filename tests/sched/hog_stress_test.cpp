@@ -48,13 +48,13 @@ protected:
             all.go({.name = "yields"}, [&] {
                 for (; !stop; dunlin::yield()) yields.fetch_add(1, std::memory_order_relaxed);
             });
-            for (; running != 0; ++sleeps) dunlin::sleep_for(1ms);
+            // Hogs of few rounds may end before the yielder's first turn; it has one however long they take.
+            for (; running != 0 || yields == 0; ++sleeps) dunlin::sleep_for(1ms);
             stop = true;
             all.wait();
         });
         for (std::size_t i = 0; i < faults.size() && i < 20; ++i) ADD_FAILURE() << faults[i];
         EXPECT_GT(sleeps, 0);
-        EXPECT_GT(yields, 0u);
 
         const dunlin::runtime::hand_off_stats after = dunlin::runtime::stats().hand_offs;
         stopped_ = after.preemptions - before.preemptions;
