@@ -156,6 +156,15 @@ int everything_without_run() {
     return 0;
 }
 
+// As many threads that compute, without goroutines, and nothing to stop: what the machine takes for that at this moment.
+int plain_threads() {
+    quiet();
+    constexpr int count = 11;
+    for (int i = 0; i < count; ++i) std::thread(spins).detach();
+    while (started.load() < count) usleep(100);
+    _exit(0);
+}
+
 int exit_in_a_goroutine() {
     quiet();
     dunlin::run({.max_procs = 8}, [] {
@@ -297,6 +306,7 @@ constexpr support::scenario all[] = {
     {"yield", main_returns<yields, 20>},
     {"everything_at_once", everything_at_once},
     {"everything_without_run", everything_without_run},
+    {"plain_threads", plain_threads},
     {"exit_in_a_goroutine", exit_in_a_goroutine},
     {"exit_in_a_thread", exit_in_a_thread},
     {"exit_while_goroutines_accept", exit_while_goroutines_accept},

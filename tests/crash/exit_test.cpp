@@ -16,12 +16,12 @@ support::child_result leave(const std::string& scenario) { return support::run_c
 class Exit : public testing::TestWithParam<const char*> {};
 
 // A thousand runs in all. The machine that runs the tests may stop for a while: some may take longer, but none for ever. What is more than a few is
-// compared with runs that end without anything to stop, beside them.
+// compared with processes of as many plain threads, beside them, in which nothing is stopped.
 TEST_P(Exit, IsAtOnceAndWithoutACrash) {
     constexpr int scenarios = 17;
     const int runs = support::rounds(1020) / scenarios / (support::under_thread ? 2 : 1);
     const auto is_slow = [](const support::child_result& r) { return r.milliseconds() >= (support::sanitized ? 2000 : 200); };
-    int slow = 0, slow_with_nothing = 0;
+    int slow = 0, slow_with_threads = 0;
     double slowest = 0;
     for (int i = 0; i < runs; ++i) {
         const auto r = leave(GetParam());
@@ -31,9 +31,9 @@ TEST_P(Exit, IsAtOnceAndWithoutACrash) {
         slowest = std::max(slowest, r.milliseconds());
     }
     if (slow > 1) {
-        for (int i = 0; i < runs; ++i) slow_with_nothing += is_slow(leave("nothing"));
+        for (int i = 0; i < runs; ++i) slow_with_threads += is_slow(leave("plain_threads"));
     }
-    EXPECT_LE(slow, std::max(runs / 10, 1) + 2 * slow_with_nothing) << "the slowest took " << slowest << " ms";
+    EXPECT_LE(slow, std::max(runs / 10, 1) + 2 * slow_with_threads) << "the slowest took " << slowest << " ms";
 }
 
 INSTANTIATE_TEST_SUITE_P(While, Exit, testing::Values("nothing", "spin", "park", "sleep", "system_call", "allocate", "printf", "cout", "static_objects",

@@ -235,9 +235,15 @@ def main():
     if around and done.returncode == 77:
         done = subprocess.run([program], stdout=subprocess.PIPE, text=True, timeout=100)
     print(f"{len(bodies)} pieces, status {done.returncode}, printed:\n{done.stdout}", end="")
-    if done.stdout != "".join(printed):
+    as_expected = without_sleepers(done.stdout) == without_sleepers("".join(printed))
+    if not as_expected:
         print("expected:\n" + "".join(printed))
-    return 0 if done.returncode == 0 and done.stdout == "".join(printed) else 1
+    return 0 if done.returncode == 0 and as_expected else 1
+
+
+def without_sleepers(text):
+    """The README's first program counts goroutines that sleep for a second: all 100000 unless the machine was kept busy for as long."""
+    return re.sub(r"\b[1-9]\d{0,5} goroutines sleep", "goroutines sleep", text)
 
 
 if __name__ == "__main__":
