@@ -59,7 +59,11 @@ void with_waiters(Body body) {
     dunlin::wait_group all;
     const dunlin::go_options options{.name = "quiet one", .labels = {{"kind", "<b>&\"test"}}};
     for (int i = 0; i < 4; ++i) all.go(options, [=] { silent.recv(); });
-    support::eventually([] { return dunlin::runtime::stats().waiting >= 4; });
+    support::eventually([] {  // all four, each at its channel
+        std::ostringstream dump;
+        dunlin::runtime::dump(dump);
+        return has(dump.str(), "\"quiet one\" [chan receive") && has(dump.str(), "and 3 like it");
+    });
     body();
     silent.close();
     all.wait();
