@@ -19,6 +19,9 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VER
 endif()
 
 set(DUNLIN_WARNINGS -Wall -Wextra)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    list(APPEND DUNLIN_WARNINGS -Werror=thread-safety)  # platform/annotations.h
+endif()
 if(DUNLIN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Instrumented code of the standard library's own headers (std::regex) sets it off: GCC bug 105562.
     list(APPEND DUNLIN_WARNINGS -Wno-maybe-uninitialized)

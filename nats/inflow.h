@@ -1,10 +1,10 @@
 // inflow.h - messages between libnats' thread and their readers.
 //
-// Data      ready_     a channel, what readers wait for.
-//           behind_    those that found it full, in order (policy `wait`): each reader that has taken one moves them
+// Data      ready      a channel, what readers wait for.
+//           behind     those that found it full, in order (policy `wait`): each reader that has taken one moves them
 //                      up.
-// Protocol  arrived() never waits. While anything is in behind_ new ones go there, so the order stays. A reader that
-//           finds the channel empty finds behind_ empty too: what is put behind is put there under the lock while the
+// Protocol  arrived() never waits. While anything is in `behind`, new ones go there, so the order stays. A reader that
+//           finds the channel empty finds `behind` empty too: what is put behind is put there under the lock while the
 //           channel is full, and moved up under it by the reader that makes room.
 #pragma once
 

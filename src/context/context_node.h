@@ -15,13 +15,13 @@
 //                     again if the child is done by then
 //            end      the last handle is gone: leave the parent's list under its lock, and stop the deadline's timer
 // Complete   Every cancel() returns with the whole subtree done, also one of two at the same time, or one inside the
-//            other's tree. A cancel that makes a node with children done holds that node's `spreading` through steps 1
+//            other's tree. A cancel that makes a node with children done holds that node's `spreading_` through steps 1
 //            and 2, with those of the nodes below that it has come to; step 5 takes and gives back that lock. So does a
 //            cancel that finds a child done already, by another that began there. A node without children needs none of
-//            this. No deadlock: a node's `spreading` is taken after those of its ancestors only. No wait for the
+//            this. No deadlock: a node's `spreading_` is taken after those of its ancestors only. No wait for the
 //            program's code, nor for oneself: 1 and 2 run inside the runtime, where goroutines neither park nor stand
 //            still; functions and stop callbacks begin when the locks are free.
-// Order      `spreading` of ancestors, `spreading`, one node's lock. No other lock is held while another is taken.
+// Order      `spreading_` of ancestors, `spreading_`, one node's lock. No other lock is held while another is taken.
 // Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the
 //            runtime. It knows its node weakly. A plain thread's passes whatever runs meanwhile; a goroutine's is
 //            forgotten when its run() returns, as the goroutine is. A child relies on its parent's earlier deadline,

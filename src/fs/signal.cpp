@@ -97,6 +97,7 @@ struct registry {
 
     // All under the lock. 0, or errno.
     int add(int signal) noexcept {
+        lock.assert_held();
         wish& w = wishes[signal];
         if (w.channels == 0) {
             struct sigaction ours {};
@@ -110,6 +111,7 @@ struct registry {
         return 0;
     }
     void remove(int signal) noexcept {
+        lock.assert_held();
         wish& w = wishes[signal];
         if (--w.channels != 0) return;
         struct sigaction now;
@@ -260,6 +262,7 @@ namespace {
 
 // Under the lock: those that the signals which have come since the last look concern.
 void send_signals() noexcept {
+    the_registry.lock.assert_held();
     for (int signal = 1; signal <= most_signals; ++signal) {
         for (std::uint32_t count = __atomic_exchange_n(&arrived[signal], 0, __ATOMIC_ACQUIRE); count != 0; --count) {
             for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {
@@ -274,6 +277,7 @@ void send_signals() noexcept {
 
 // Under the lock: a context that a signal is to cancel, which is its caller's from here on; null: there is none.
 detail::chan_handle take_context(int& signal) noexcept {
+    the_registry.lock.assert_held();
     for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {
         signal = c->first_signal;
         if (signal != 0 && c->context.core() != nullptr) return std::move(c->context);

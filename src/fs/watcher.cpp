@@ -37,6 +37,7 @@ int add(int fd, watched* w) noexcept {
 
 // Under the lock, once. What was made before an error is kept for the next try.
 int make_descriptors() noexcept {
+    lock.assert_held();
     if (epoll < 0) {
         const long fd = platform::raw_syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
         if (fd < 0) return static_cast<int>(-fd);
@@ -86,6 +87,7 @@ constexpr platform::thread_kind watch_thread{watch, "dunlin-watch"};
 
 // Under the lock.
 int start_if_none() noexcept {
+    lock.assert_held();
     if (running) return 0;
     if (const int error = make_descriptors()) return error;
     const int error = platform::start_thread<watch_thread>(nullptr);

@@ -12,7 +12,7 @@
 // Labels     are copied as text, of a goroutine that is alive: its labels do not change, its name only inside the runtime.
 // Tests      tests/runtime/cpu_profile_test.cpp, tests/tools/profile_test.py
 #include <algorithm>
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -52,9 +52,9 @@ namespace {
 
 struct entry {
     static constexpr std::size_t label_bytes = 224;
-    std::atomic<std::uint64_t> key;  // 0: free
-    std::atomic<std::uint64_t> count;
-    std::atomic<bool> ready;
+    platform::atomic<std::uint64_t> key;  // 0: free
+    platform::atomic<std::uint64_t> count;
+    platform::atomic<bool> ready;
     std::uint8_t labels;             // so many pairs, key and value, each with a zero byte
     stack::trace frames;
     char text[label_bytes];
@@ -68,10 +68,10 @@ struct thread_timer {
 
 struct state {
     std::mutex changes;                     // start and stop
-    std::atomic<entry*> table{nullptr};     // of the handlers: never unmapped
-    std::atomic<std::uint32_t> used{0};
-    std::atomic<std::uint64_t> others{0};
-    std::atomic<bool> on{false};
+    platform::atomic<entry*> table{nullptr};     // of the handlers: never unmapped
+    platform::atomic<std::uint32_t> used{0};
+    platform::atomic<std::uint64_t> others{0};
+    platform::atomic<bool> on{false};
     std::mutex timers_lock;                 // also of threads that begin and end: held in unstoppable sections only
     std::vector<thread_timer> timers;       // timers_lock
     unsigned hz = 100;                      // the same
@@ -85,7 +85,7 @@ state& the() {
 }
 
 // Null: there has been no profile yet. Release publishes the state to handlers and threads that begin.
-constinit std::atomic<state*> for_handlers{nullptr};
+constinit platform::atomic<state*> for_handlers{nullptr};
 
 // ---- in the handler -------------------------------------------------------------------------------------------------
 

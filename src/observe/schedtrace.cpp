@@ -113,7 +113,7 @@ void write_trace(platform::text_writer& out, bool detail) noexcept {
     const std::uint32_t idle_threads = s.idle_machine_count;
     out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs << " idleprocs=" << sched::idle_count(word)
         << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads() << " spinningthreads=" << sched::spinning_count(word)
-        << " needspinning=0 idlethreads=" << idle_threads << " runqueue=" << s.global_size.load(std::memory_order_relaxed);
+        << " needspinning=0 idlethreads=" << idle_threads << " runqueue=" << s.global_size();
     if (detail) out << " gcwaiting=" << (s.stopping.load(std::memory_order_relaxed) ? "true" : "false") << " nmidlelocked=0 stopwait=0 sysmonwait=false\n";
     else out << " [";
     if (detail) {

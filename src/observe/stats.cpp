@@ -113,7 +113,7 @@ runtime_stats stats() {
     r.threads = s.machine_count.load(std::memory_order_relaxed);
     r.idle_threads = s.idle_machine_count;
     r.goroutines = sched::live_goroutines();
-    r.global_queue = s.global_size.load(std::memory_order_relaxed);
+    r.global_queue = s.global_size();
     copy_hand_offs(r.hand_offs);
     r.poll.descriptors = netpoll::descriptor::open_count();
     r.poll.waiting = static_cast<std::size_t>(netpoll::descriptor::waiter_count());

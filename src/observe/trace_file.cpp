@@ -14,7 +14,7 @@
 #include <dunlin/trace.hpp>
 
 #include <algorithm>
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -263,11 +263,11 @@ enum class mode : std::uint8_t { off, file, recorder };
 // All but what says otherwise under `changes`.
 struct state {
     std::mutex changes;                        // of plain threads and goroutines; not in handlers
-    std::atomic<mode> what{mode::off};
+    platform::atomic<mode> what{mode::off};
     std::string info, path;
     unsigned files_left = 0, files = 0;
     std::int64_t next_file_ns = 0;             // the reporter
-    std::atomic<bool> asked{false};            // for a file, because of a slow region
+    platform::atomic<bool> asked{false};            // for a file, because of a slow region
     file_sink file;                            // the writing thread; `busy`
     std::unique_ptr<trace_writer> writer;      // the same
     std::unique_ptr<tracing::view> room;       // the same
@@ -584,7 +584,7 @@ template <class F>
 
 std::uint64_t task_of(const sched::goroutine* g) noexcept { return g->extra != nullptr ? g->extra->task : 0; }
 
-std::atomic<std::uint64_t> last_task{0};
+platform::atomic<std::uint64_t> last_task{0};
 
 }  // namespace
 

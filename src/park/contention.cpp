@@ -9,8 +9,8 @@
 
 namespace dunlin::inline v0_1::park {
 
-constinit std::atomic<const contention_counter*> waits_counter{nullptr};
-constinit std::atomic<const contention_counter*> unlocks_counter{nullptr};
+constinit platform::atomic<const contention_counter*> waits_counter{nullptr};
+constinit platform::atomic<const contention_counter*> unlocks_counter{nullptr};
 
 namespace {
 

@@ -16,7 +16,7 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
 #include <cstdint>
 
 #include "platform/cpu.h"
@@ -33,8 +33,8 @@ struct contention_counter {
 
 // Null: off. They may be switched at any time: a wait or an unlock that is under way is counted or not. std's own
 // atomic: no protocol depends on it, so a simulation need not see it.
-DUNLIN_HIDDEN extern std::atomic<const contention_counter*> waits_counter;
-DUNLIN_HIDDEN extern std::atomic<const contention_counter*> unlocks_counter;
+DUNLIN_HIDDEN extern platform::atomic<const contention_counter*> waits_counter;
+DUNLIN_HIDDEN extern platform::atomic<const contention_counter*> unlocks_counter;
 
 inline bool counts_unlocks() noexcept { return unlocks_counter.load(std::memory_order_relaxed) != nullptr; }
 

@@ -36,6 +36,7 @@ void lot_bucket::replace_front(lot_node* old_front, lot_node* new_front) noexcep
 }
 
 void lot_bucket::push_back(lot_node* n) noexcept {
+    lock.assert_held();
     n->linked = true;
     n->next = nullptr;
     lot_node* const f = find(n->address);
@@ -51,6 +52,7 @@ void lot_bucket::push_back(lot_node* n) noexcept {
 }
 
 void lot_bucket::push_front(lot_node* n) noexcept {
+    lock.assert_held();
     lot_node* const f = find(n->address);
     if (f == nullptr) return push_back(n);
     n->linked = true;
@@ -61,6 +63,7 @@ void lot_bucket::push_front(lot_node* n) noexcept {
 }
 
 void lot_bucket::remove(lot_node* n) noexcept {
+    lock.assert_held();
     if (n->prev != nullptr) {
         n->prev->next = n->next;
         if (n->next != nullptr) {
@@ -80,6 +83,7 @@ void lot_bucket::remove(lot_node* n) noexcept {
 }
 
 lot_node* lot_bucket::front(const void* address) noexcept {
+    lock.assert_held();
     lot_node* n = find(address);
     while (n != nullptr && n->who->lost()) [[unlikely]] {
         lot_node* const next = n->after();
@@ -92,6 +96,8 @@ lot_node* lot_bucket::front(const void* address) noexcept {
 bool lot_bucket::any(const void* address) noexcept { return front(address) != nullptr; }
 
 bool lot_bucket::any(lot_kind kind) const noexcept {
+    lock.assert_held();
+    lock.assert_held();
     for (const lot_node* n = first_; n != nullptr; n = n->next_address) {
         if (n->kind == kind) return true;
     }
@@ -120,6 +126,7 @@ const void* object_waited_for(const sched::goroutine* g) noexcept {
 }
 
 lot_node* lot_bucket::pop_claimed(const void* address) noexcept {
+    lock.assert_held();
     for (lot_node* n = find(address); n != nullptr;) {
         lot_node* const next = n->after();
         remove(n);
@@ -130,6 +137,7 @@ lot_node* lot_bucket::pop_claimed(const void* address) noexcept {
 }
 
 wait_node* lot_bucket::take_all(const void* address) noexcept {
+    lock.assert_held();
     wake_chain chain;
     while (lot_node* n = pop_claimed(address)) chain.add(n);
     return chain.first();

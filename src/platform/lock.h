@@ -54,8 +54,10 @@
 
 #include <cstdint>
 
+#include "platform/annotations.h"
 #include "platform/lock_check.h"
 #include "platform/membarrier.h"
+#include "platform/wrap.h"
 
 namespace dunlin::inline v0_1::platform {
 
@@ -114,33 +116,35 @@ private:
     [[noreturn]] static void not_held() noexcept;
 
     platform::atomic<std::uint32_t> held_{0};     // any thread; see Data
-    platform::atomic<std::uint32_t> waiters_{0};  // any thread
+    platform::atomic<std::uint32_t> waiters_{std::uint32_t{counter_start<std::uint16_t>()} << 16};  // any thread
 };
 
 // What the runtime declares its locks as: one with its place in their order, which checking builds check
 // (lock_check.h).
 template <lock_rank rank>
-class ranked_lock : private futex_lock {
+class DUNLIN_LOCK_TYPE ranked_lock : private futex_lock {
 public:
     constexpr ranked_lock() noexcept = default;
 
-    void lock() noexcept {
+    void lock() noexcept DUNLIN_ACQUIRES() {
         futex_lock::lock();
         note_locked(this, rank);
     }
-    void lock_in_a_crowd() noexcept {
+    void lock_in_a_crowd() noexcept DUNLIN_ACQUIRES() {
         futex_lock::lock_in_a_crowd();
         note_locked(this, rank);
     }
-    bool try_lock() noexcept {
+    bool try_lock() noexcept DUNLIN_TRY_ACQUIRES(true) {
         if (!futex_lock::try_lock()) return false;
         note_locked(this, rank);
         return true;
     }
-    void unlock() noexcept {
+    void unlock() noexcept DUNLIN_RELEASES() {
         note_unlocked(this);
         futex_lock::unlock();
     }
+    // Fatal, in checking builds, if the calling thread does not hold it.
+    void assert_held() const noexcept DUNLIN_ASSERTS_HELD() { platform::assert_held(this, rank); }
     using futex_lock::is_locked;
 };
 

@@ -99,6 +99,15 @@ void act_as_rescuer() noexcept { mine.rescuer = true; }
 
 void end_lock_checks() noexcept { mine.failed = true; }
 
+[[gnu::noinline]] void assert_held(const void* lock, lock_rank rank) noexcept {
+    const held_locks& h = mine;
+    bool held = h.failed || h.uncounted != 0;
+    for (unsigned i = 0; i < h.count; ++i) held = held || h.locks[i].lock == lock;
+    if (held) return;
+    text_writer(2) << "dunlin: a lock of rank '" << names[static_cast<std::size_t>(rank)] << "' must be held here\n";
+    require(false, "what a lock guards is touched by a thread that does not hold it");
+}
+
 [[gnu::noinline]] void assert_no_locks() noexcept { require(mine.count == 0, "a lock of the runtime is held over a switch of stacks"); }
 
 [[gnu::noinline]] void assert_unstoppable() noexcept {

@@ -14,7 +14,7 @@
 //            process would hang for good.
 // Checked    by every lock() in checking builds (K1, K2, K4), and for K3 by a hook in the sanitizers' malloc
 //            (watch_allocations). In other builds all of this is empty.
-// Tests      tests/platform/lock_check_test.cpp, tests/sched/rescue_stress_test.cpp
+// Tests      tests/platform/lock_check_test.cpp, tests/soak/rescue.cpp
 #pragma once
 
 #include <cstdint>
@@ -74,6 +74,8 @@ void act_as_rescuer() noexcept;
 // The calling thread is about to end the process with a report, which may do anything.
 void end_lock_checks() noexcept;
 
+// Fatal if the calling thread does not hold this lock.
+void assert_held(const void* lock, lock_rank rank) noexcept;
 // Fatal if the calling thread holds a lock of the runtime: it is about to leave its stack.
 void assert_no_locks() noexcept;
 // Fatal where the monitor may stop the thread.
@@ -90,6 +92,7 @@ inline void note_unlocked(const void*) noexcept {}
 inline void set_stoppable(bool (*)()) noexcept {}
 inline void act_as_rescuer() noexcept {}
 inline void end_lock_checks() noexcept {}
+inline void assert_held(const void*, lock_rank) noexcept {}
 inline void assert_no_locks() noexcept {}
 inline void assert_unstoppable() noexcept {}
 inline void watch_allocations() noexcept {}

@@ -44,6 +44,9 @@ public:
         return true;
     }
 
+    // As ranked_lock's (lock.h).
+    void assert_held() const noexcept { platform::assert_held(this, lock_rank::channel); }
+
     void unlock() noexcept {
         if (held_.load(std::memory_order_relaxed) != 1) [[unlikely]] {
             not_held();

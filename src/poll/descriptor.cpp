@@ -92,8 +92,8 @@ descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
     std::scoped_lock guard(d->lock_);
     ++d->use_number_;
     for (side& s : d->side_) {
-        s.edges.store(1, std::memory_order_relaxed);
-        s.drained.store(0, std::memory_order_relaxed);
+        s.edges.store(first_edge + 1, std::memory_order_relaxed);
+        s.drained.store(first_edge, std::memory_order_relaxed);
         s.deadline_ns.store(no_deadline_ns, std::memory_order_relaxed);
     }
     d->peer_closed_.store(false, std::memory_order_relaxed);

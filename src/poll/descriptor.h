@@ -36,6 +36,7 @@
 #include "park/wait_queue.h"
 #include "platform/cpu.h"
 #include "platform/lock.h"
+#include "platform/wrap.h"
 #include "poll/gate.h"
 #include "sched/data/event_source.h"
 #include "sched/machines/machine.h"
@@ -153,9 +154,10 @@ public:
 
 private:
     friend struct record_store;
+    static constexpr std::uint32_t first_edge = platform::counter_start<std::uint32_t>();
     struct side {
-        platform::atomic<std::uint32_t> edges{1};    // written under the lock
-        platform::atomic<std::uint32_t> drained{0};  // the operation that has tried
+        platform::atomic<std::uint32_t> edges{first_edge + 1};  // written under the lock
+        platform::atomic<std::uint32_t> drained{first_edge};    // the operation that has tried
         platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
         // Whose turn it is: written by itself, or by the one that hands the turn on. Null: a thread's, or no turn.
         // Relaxed: others read it only of a frozen goroutine, which has stored it before.
@@ -192,7 +194,7 @@ private:
     bool short_is_drained_ = false;         // constant while open
     bool pollable_ = false;                 // constant while open
     bool fd_closed_ = false;                // lock
-    std::uint16_t use_number_ = 0;          // lock: how often the record has been used, for the tag
+    std::uint16_t use_number_ = platform::counter_start<std::uint16_t>();  // lock: how often the record has been used, for the tag
     platform::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: the last to let go gives the
                                                  // record back
     park::wait_queue closers_;              // lock: in close()

@@ -81,11 +81,11 @@ std::size_t arena::trim(std::size_t max_slots) noexcept {
     if (!trim_lock_.try_lock()) {
         return 0;
     }
-    const std::scoped_lock guard(std::adopt_lock, trim_lock_);
     std::size_t done = 0;
     for (unsigned size_class = 0; size_class < class_count; ++size_class) {
         done += trim_class(size_class, max_slots - done);
     }
+    trim_lock_.unlock();
     return done;
 }
 
@@ -100,11 +100,11 @@ std::size_t arena::trim_idle(std::size_t max_slots) noexcept {
     if (!trim_lock_.try_lock()) {
         return 0;
     }
-    const std::scoped_lock guard(std::adopt_lock, trim_lock_);
     std::size_t done = 0;
     for (unsigned size_class = 0; size_class < class_count; ++size_class) {
         done += trim_class(size_class, take_idle(size_class, max_slots - done));
     }
+    trim_lock_.unlock();
     return done;
 }
 
@@ -154,6 +154,7 @@ std::size_t arena::trim_class(unsigned size_class, std::size_t max_slots) noexce
 
 // Under the lock. A batch of the coldest, with the cold rest of every group that this empties.
 void arena::choose_victims(class_state& c, victims& chosen, std::size_t max_slots) noexcept {
+    lock_.assert_held();
     while (!c.warm.empty() && chosen.warm < std::min(max_slots, batch) && chosen.has_room(c.warm.tail()->size_class)) {
         slot* const coldest = c.warm.tail();
         c.warm.remove(coldest);

@@ -127,6 +127,15 @@ TEST_F(RunQueue, EveryTakingChangesWhatAThiefHasRead) {
     changes("rotate", [&] { queue_.rotate(g(5)); });
 }
 
+// Where counters begin shortly before they wrap (platform/wrap.h), each queue of each test does.
+TEST_F(RunQueue, TheVersionWrapsAroundAndNothingElseChanges) {
+    const std::uint64_t at_first = queue_.takings();
+    push(0, 3);
+    for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(queue_.rotate(g((i + 3) % 4)), g(i % 4));
+    EXPECT_EQ(queue_.size(), 3u);
+    EXPECT_EQ(queue_.takings() < at_first, dunlin::platform::counters_wrap_soon);
+}
+
 // The same as it happens: the claim of the outer one stands for a thief's. Between its reading and its claim the youngest
 // is taken back and another pushed, so that head and size are what they were.
 TEST_F(RunQueue, AClaimFailsWhenTheYoungestWasTakenBackAndAnotherPushedMeanwhile) {

@@ -231,7 +231,6 @@ TEST_F(SchedulerSteps, AMachineThatIsAboutToSleepLooksOnceMoreForWhatWasPutAside
     end(w);
     const std::scoped_lock guard(s.lock);
     while (s.global.pop_front() != nullptr) {}
-    s.global_size = 0;
 }
 
 // timer_added(): the sleeper in the poller must not sleep past the new deadline, and need not be woken for a later one.

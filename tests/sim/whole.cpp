@@ -24,7 +24,7 @@ std::string who_is_forgotten() {
     if (s.stopping.load()) return {};
     if (sched::spinning_count(word) != 0) return "a machine is counted as searching, and none does";
     if (sched::idle_count(word) == 0) return {};
-    if (s.global_size.load() != 0) return "a goroutine waits in the global queue while a processor is idle";
+    if (s.global_size() != 0) return "a goroutine waits in the global queue while a processor is idle";
     const bool attentive = s.monitor_attentive.load();
     for (std::uint32_t i = 0; i < s.procs_made.load(); ++i) {
         const sched::processor* p = s.processor_at(i);

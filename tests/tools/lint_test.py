@@ -38,14 +38,58 @@ class Roles(unittest.TestCase):
                     unnamed("include/dunlin/a.hpp:3", "somebody"))
 
     def test_roles_relative_clauses_and_longer_names_are_allowed(self):
-        self.expect({"src/a.cpp": "// The waker, whose waiter is one of those who wait: see somebody_waits and the rest\n"})
+        self.expect({"src/a.cpp": "// The waker, whose waiter is one of those who wait: see somebody_waits and the rest\nint somebody_waits;\n"})
 
     def test_code_and_quoted_code_are_left_alone(self):
-        self.expect({"src/a.cpp": "const char* nobody = \"// nobody\";\nchar c = '\"';  // `somebody`\nint n = 1'000;  // fine\n"
+        self.expect({"src/a.cpp": "const char* nobody = \"// nobody\";\nchar c = '\"';  // `somebody`\nint n = 1'000;  // fine\nint somebody;\n"
                                   "auto r = R\"(// nobody)\";\n"})
 
     def test_tests_may_use_them(self):
         self.expect({"tests/a.cpp": "// nobody\n"})
+
+
+def no_name(place, name):
+    return f"{place}: '{name}' in a comment: there is no such name (one of others: tools/foreign_names.txt)"
+
+
+def no_step(place, label):
+    return f"{place}: '{label}' in a comment: neither this file, nor one that it includes or names, defines such a step"
+
+
+class Named(unittest.TestCase):
+    """What a comment names is there."""
+
+    def expect(self, files, *faults):
+        self.assertEqual(check(files), (1 if faults else 0, list(faults)))
+
+    def test_a_function_that_is_gone_is_found(self):
+        self.expect({"src/a.cpp": "// As repair_call() and whose_turn do; pairs with the release in gone(), and `here`.\nint here;\n"},
+                    no_name("src/a.cpp:1", "repair_call"), no_name("src/a.cpp:1", "whose_turn"), no_name("src/a.cpp:1", "gone"))
+
+    def test_what_code_has_anywhere_is_there_and_comments_do_not_count(self):
+        self.expect({"src/a.cpp": "// by_b(), by_c and two by_cs\n", "src/b.cpp": "void by_b();\n", "tests/c.cpp": "int by_c;\n"})
+        self.expect({"src/a.cpp": "// only_said\n", "src/b.cpp": "// only_said\n"}, no_name("src/a.cpp:1", "only_said"), no_name("src/b.cpp:1", "only_said"))
+
+    def test_names_of_others_are_listed(self):
+        self.expect({"src/a.cpp": "// io_uring\n", "tools/foreign_names.txt": "# the kernel\nio_uring\n"})
+
+    def test_a_file_that_is_gone_is_found_and_sources_of_go_are_not_asked_for(self):
+        self.expect({"src/a.cpp": "// b.cpp, tests/t.cpp, c.h, runtime/proc.go\n", "src/x/b.cpp": "\n", "tests/t.cpp": "\n"},
+                    "src/a.cpp:1: 'c.h' in a comment: there is no such file")
+
+    def test_a_step_is_defined_by_a_head_that_the_file_can_see(self):
+        head = "#pragma once\n// Protocol   R1  look      S1, S2  publish\n//            H1: one at a time\n"
+        self.expect({"src/h.h": head, "src/a.cpp": '#include "h.h"\n// R1, S2, H1\n', "src/b.cpp": "// R1 (h.h)\n"})
+        self.expect({"src/h.h": head, "src/a.cpp": '#include "h.h"\n// R7 and W1\n', "src/b.cpp": "// R1\n"},
+                    no_step("src/a.cpp:2", "R7"), no_step("src/a.cpp:2", "W1"), no_step("src/b.cpp:1", "R1"))
+
+
+class Atomics(unittest.TestCase):
+    def test_the_runtime_uses_its_own(self):
+        fault = "platform::atomic, of <dunlin/detail/atomic.hpp>"
+        code = "#include <atomic>\nstd::atomic<int> a;  // std::atomic<int>\nvoid f() { std::atomic_signal_fence(std::memory_order_seq_cst); }\n"
+        self.assertEqual(check({"src/a.cpp": code, "tests/a.cpp": code, "src/sim/a.cpp": code}),
+                         (1, [f"src/a.cpp:1: #include <atomic>: {fault}", f"src/a.cpp:2: std::atomic: {fault}"]))
 
 
 CONFIG = "#pragma once\n#define DUNLIN_VERSION_MAJOR 1\n#define DUNLIN_VERSION_MINOR 2\n#define DUNLIN_ABI_NAME \"v1_2\"\n"

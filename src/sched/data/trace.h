@@ -22,7 +22,7 @@
 
 #include <dunlin/config.hpp>
 
-#include <atomic>
+#include <dunlin/detail/atomic.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -82,7 +82,7 @@ inline constexpr std::uint16_t no_processor = 0xffff;
 
 struct chunk {
     static constexpr std::size_t bytes = 16 << 10, places = bytes / sizeof(event) - 1;
-    std::atomic<std::uint32_t> used;
+    platform::atomic<std::uint32_t> used;
     std::uint32_t source;      // a machine's number, or one of the next
     std::uint64_t lost;        // events of its ring before the first
     pid_t tid;
@@ -94,7 +94,7 @@ static_assert(sizeof(chunk) == chunk::bytes);
 inline constexpr std::uint32_t outside_source = ~0u, monitor_source = ~0u - 1, control_source = ~0u - 2;
 inline constexpr std::size_t longest_text = 512;
 
-DUNLIN_HIDDEN extern std::atomic<bool> is_on;
+DUNLIN_HIDDEN extern platform::atomic<bool> is_on;
 inline bool on() noexcept { return is_on.load(std::memory_order_relaxed); }
 
 // The clock of events: the CPU's cycle counter where it runs evenly on all CPUs, else nanoseconds.
@@ -162,6 +162,6 @@ std::uint64_t complete_from() noexcept;
 void ignore_locks() noexcept;
 
 // Threads that write traces: they are the runtime's, for the deadlock check.
-DUNLIN_HIDDEN extern std::atomic<unsigned> writer_threads;
+DUNLIN_HIDDEN extern platform::atomic<unsigned> writer_threads;
 
 }  // namespace dunlin::sched::tracing

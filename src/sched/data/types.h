@@ -2,7 +2,7 @@
 //
 // At each field stands which thread may touch it. One of:
 //   owner      the goroutine while it runs / the thread of the machine / the machine that has the processor
-//   lock       the holder of the named lock
+//   lock       the holder of the named lock; where it says DUNLIN_GUARDED_BY, clang checks that
 //   constant   written before any other thread can see it
 //   atomic     any thread; the comment at the field, or the protocol file it names, says what pairs with what
 // What others have a look at without asking is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
@@ -22,9 +22,11 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "platform/annotations.h"
 #include "platform/cpu.h"
 #include "platform/lock.h"
 #include "platform/random.h"
+#include "platform/wrap.h"
 #include "sched/data/run_queue.h"
 #include "sched/data/states.h"
 #include "sched/data/trace_ring.h"
@@ -223,13 +225,22 @@ struct goroutine_list {
     goroutine* pop_front() noexcept;
 };
 
-// global_queue.h
+// global_queue.h. Changed under the scheduler lock; any thread reads the size. Each function makes its new size visible
+// once, at its end: a size of 0 in the middle of an exchange could let a processor become idle beside the newcomer.
 class global_queue {
 public:
-    std::size_t size() const noexcept { return size_; }
+    // Is it worth taking the lock? Exact under it.
+    std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+    // The same for step R3 of the wake protocol (wake.h), which must not be done before R1.
+    std::size_t size_after_announcing() const noexcept { return size_.load(std::memory_order_seq_cst); }
+
     void push_back(goroutine* g) noexcept;
-    goroutine* pop_front() noexcept;
+    void push_back(goroutine_list& all) noexcept;                             // which is empty then
+    void push_back(goroutine* const* first, std::size_t count, goroutine* last) noexcept;
     void push_front(goroutine* g) noexcept;
+    goroutine* pop_front() noexcept;
+    void pop_front(goroutine** out, std::size_t count) noexcept;              // there are so many
+    goroutine* exchange(goroutine* g) noexcept;                               // g to the tail; the one that was the oldest before, or null
 
 private:
     static constexpr std::size_t block_items = 511;
@@ -240,6 +251,10 @@ private:
     static constexpr std::size_t chunk_blocks = (std::size_t{2} << 20) / sizeof(block);
 
     block* take_block() noexcept;
+    void append(goroutine* g) noexcept;
+    goroutine* take_first() noexcept;
+    void publish_size() noexcept { size_.store(count_, std::memory_order_relaxed); }
+
     bool add_block_behind() noexcept;
     bool make_room_in_front() noexcept;
     void rebuild_behind(goroutine* g) noexcept;
@@ -248,7 +263,8 @@ private:
     block* first_ = nullptr;     // from items[begin_] on
     block* last_ = nullptr;      // up to items[end_]
     std::size_t begin_ = 0, end_ = 0;
-    std::size_t size_ = 0;       // spill included
+    std::size_t count_ = 0;      // spill included
+    platform::atomic<std::size_t> size_{0};  // the same, for threads without the lock
     goroutine_list spill_;
     block* spare_ = nullptr;
     block* chunk_ = nullptr;     // the youngest; the last uncut_ of its blocks were never used
@@ -609,45 +625,44 @@ struct scheduler {
                                                      // R2 and R3, for those that have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
-    global_queue global;                        // lock
-    platform::atomic<std::size_t> global_size{0};    // lock to write; any thread reads: is it worth taking the lock
-    processor* idle_processors = nullptr;       // lock
+    global_queue global DUNLIN_GUARDED_BY(lock);  // its size any thread
+    processor* idle_processors DUNLIN_GUARDED_BY(lock) = nullptr;
     owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
     platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
     platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve all that have
                                                      // asked for a thread by now
     platform::atomic<std::uint32_t> machine_count{0};  // lock
     platform::atomic<machine*> machines{nullptr};    // lock to add; any thread may walk it
-    goroutine_list starved;                     // lock: goroutines for which there was no memory for a stack
+    goroutine_list starved DUNLIN_GUARDED_BY(lock);  // goroutines for which there was no memory for a stack
     platform::atomic<std::size_t> starved_size{0};   // written under lock
-    machine_list preempted;                     // lock: whose goroutines wait inside a signal handler (preempt.h)
+    machine_list preempted DUNLIN_GUARDED_BY(lock);  // whose goroutines wait inside a signal handler (preempt.h)
     platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
     owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
-    machine_list frozen;                        // lock: whose run() has returned, and that stand still; the oldest first (frozen.h)
+    machine_list frozen DUNLIN_GUARDED_BY(lock);  // whose run() has returned, and that stand still; the oldest first (frozen.h)
     platform::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
     platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
-    goroutine* free_goroutines = nullptr;       // lock
+    goroutine* free_goroutines DUNLIN_GUARDED_BY(lock) = nullptr;
     platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     platform::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
     platform::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
-    std::uint32_t condemned_machines = 0;       // lock
-    std::uint32_t ended_machines = 0;           // lock: records whose thread is gone
-    std::int32_t locked_machines_waiting = 0;   // lock: wired to a goroutine that is elsewhere
-    idle_machine_list idle_machines;            // lock
+    std::uint32_t condemned_machines DUNLIN_GUARDED_BY(lock) = 0;
+    std::uint32_t ended_machines DUNLIN_GUARDED_BY(lock) = 0;  // records whose thread is gone
+    std::int32_t locked_machines_waiting DUNLIN_GUARDED_BY(lock) = 0;  // wired to a goroutine that is elsewhere
+    idle_machine_list idle_machines DUNLIN_GUARDED_BY(lock);
     // Processors given up at the beginning of a call, for the first that comes (machine.h, offer_processor), and how
     // many machines have been woken for them and have not yet looked: at least as many.
-    processor* offered = nullptr;               // lock; linked by idle_next
+    processor* offered DUNLIN_GUARDED_BY(lock) = nullptr;  // linked by idle_next
     owned<std::uint32_t> offered_count;         // lock; others have a look
     owned<std::uint32_t> takers_coming;         // lock; others have a look
 
     // World stop (processor.cpp).
-    platform::atomic<std::uint32_t> world_word{0};   // raised when the world starts again
+    platform::atomic<std::uint32_t> world_word{platform::counter_start<std::uint32_t>()};  // raised when the world starts again
     platform::ranked_lock<platform::lock_rank::world> world;                 // held by the thread that stops the world
     hand_off_counters hand_offs;
-    bool main_exited = false;                   // lock: main ended by exit_goroutine()
-    bool inside_run = false;                    // lock: a thread waits inside run()
-    bool main_returned = false;                 // lock: and will not wait much longer
-    bool deadlock_suspected = false;            // lock: only a foreign thread spoke against it; the monitor looks again
+    bool main_exited DUNLIN_GUARDED_BY(lock) = false;  // main ended by exit_goroutine()
+    bool inside_run DUNLIN_GUARDED_BY(lock) = false;  // a thread waits inside run()
+    bool main_returned DUNLIN_GUARDED_BY(lock) = false;  // and will not wait much longer
+    bool deadlock_suspected DUNLIN_GUARDED_BY(lock) = false;  // only a foreign thread spoke against it; the monitor looks again
     bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
     platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
 
@@ -657,6 +672,10 @@ struct scheduler {
     platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
     platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor looks
                                                      // whether it happens
+
+    // For threads without the lock: is it worth taking it?
+    std::size_t global_size() const noexcept DUNLIN_NOT_ANALYSED { return global.size(); }
+    std::size_t global_size_after_announcing() const noexcept DUNLIN_NOT_ANALYSED { return global.size_after_announcing(); }
 
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
 };

@@ -38,7 +38,7 @@ constexpr std::int64_t worth_handing_on_ns = 30'000;
 
 bool somebody_waits_for(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
-    return p->run_next.load(std::memory_order_relaxed) != nullptr || p->queue.size() != 0 || s.global_size.load(std::memory_order_relaxed) != 0 ||
+    return p->run_next.load(std::memory_order_relaxed) != nullptr || p->queue.size() != 0 || s.global_size() != 0 ||
            s.preempted_size.load(std::memory_order_relaxed) != 0;
 }
 

@@ -10,7 +10,7 @@
 //  function          from       to         runs on                who may call
 //  make_goroutine    -          dead       the caller's stack     any thread
 //  start_goroutine   dead       runnable   the caller's stack     any thread
-//  goroutine_loop    runnable   running    the stack it binds     find_work, or the goroutine that leaves
+//  the loop (2.)     runnable   running    the stack it binds     find_work, or the goroutine that leaves
 //  park              running    waiting    its own stack          the goroutine itself
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself (yield.cpp)
@@ -37,7 +37,7 @@
 //    first and runs an "unlock function" there; we go from goroutine to goroutine directly, and locks are released
 //    before the switch: docs/decisions/002-leaving.md.)
 //
-// 2. Stacks. A goroutine has none until it first runs. goroutine_loop() stands at the base of every stack and runs one
+// 2. Stacks. A goroutine has none until it first runs. dunlin_goroutine_loop() stands at the base of every stack and runs one
 //    new goroutine after the other, so a million short goroutines use one stack per machine. A goroutine that parks
 //    takes the stack along, loop and all; its machine continues elsewhere: on the next goroutine's stack, or with a new
 //    loop on another stack. When the parked one has ended, the loop below it goes on, or gives its stack back and
@@ -187,7 +187,6 @@ void start_goroutine_outside(goroutine* g) noexcept {
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
-    the_scheduler.global_size.store(the_scheduler.global.size(), std::memory_order_relaxed);
     the_scheduler.lock.unlock();
     wake_if_idle();
     call_monitor_if_all_stuck();
@@ -350,7 +349,6 @@ void ready_all(goroutine_list& list) noexcept {
         s.global.push_back(g);
         any = true;
     }
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);
     s.lock.unlock();
     if (any) wake_if_idle();
 }

@@ -111,6 +111,7 @@ void put_back_inside_runtime(goroutine* g) noexcept;
 // ready() by a machine that is inside the runtime and has claimed g's waiter there: g is not frozen since, because the
 // end of run() first stops the world, and so waits until this machine comes out.
 inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
+    assert_inside(m);
     transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     push_run_next(processor_of(m), g);
 }

@@ -46,6 +46,7 @@ bool ask_for_it_back(machine* m) noexcept {
 // back.
 [[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     m->condemned = false;
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
@@ -62,6 +63,7 @@ bool ask_for_it_back(machine* m) noexcept {
 // run.
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
+    s.lock.assert_held();
     return s.global.size() != 0 && s.idle_machine_count == 0 && spare_is_owed();
 }
 
@@ -104,7 +106,6 @@ bool others_lack_a_thread() noexcept {
             if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
             transition<goroutine_state::running, goroutine_state::runnable>(self->state);
             s.global.push_back(self);
-            s.global_size.store(s.global.size(), std::memory_order_relaxed);
         }
         s.lock.unlock();
         if (p != nullptr) {

@@ -120,6 +120,7 @@ void retire_machine(machine* m) noexcept {
 
 void dismiss_locked_machines() noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (m->ended || m->must_end || m->dismissed || m->condemned || m->locked_g == nullptr) continue;
         m->dismissed = true;

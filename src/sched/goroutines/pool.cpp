@@ -220,7 +220,6 @@ void feed_starved() noexcept {
     s.lock.lock();
     if (goroutine* g = s.starved.pop_front()) s.global.push_back(g);
     s.starved_size.store(s.starved.size, std::memory_order_relaxed);
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);
     s.lock.unlock();
 }
 

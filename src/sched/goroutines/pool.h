@@ -4,6 +4,7 @@
 
 #include "platform/memory.h"
 #include "sched/data/types.h"
+#include "sched/machines/handshake.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -20,6 +21,7 @@ std::uint64_t take_id_batch(processor* p) noexcept;
 
 // g, the first of the list that becomes p's magazine, or is it.
 [[gnu::always_inline]] inline goroutine* pop_descriptor(processor* p, goroutine* g) noexcept {
+    assert_owner(p);
     goroutine* next = g->link;
     if (next != nullptr) {
         platform::prefetch(next);
@@ -44,6 +46,7 @@ std::uint64_t take_id_batch(processor* p) noexcept;
         put_descriptor_into_store(g);
         return;
     }
+    assert_owner(p);
     if (DUNLIN_UNLIKELY(p->free_goroutine_count == magazine_size)) change_magazine(p);
     g->link = p->free_goroutines;
     p->free_goroutines = g;

@@ -85,7 +85,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 // What the caller, which is about to leave, should run. Null: nothing here.
 [[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
     goroutine* next = find_local(m, p);
-    if (next != nullptr || the_scheduler.global_size.load(std::memory_order_relaxed) == 0) return next;
+    if (next != nullptr || the_scheduler.global_size() == 0) return next;
     if (DUNLIN_UNLIKELY(find_work_is_due(p))) return nullptr;
     return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
 }

@@ -20,8 +20,8 @@
 
 namespace dunlin::inline v0_1::sched::tracing {
 
-constinit std::atomic<bool> is_on{false};
-constinit std::atomic<unsigned> writer_threads{0};
+constinit platform::atomic<bool> is_on{false};
+constinit platform::atomic<unsigned> writer_threads{0};
 
 // ---- the clock ------------------------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ namespace {
 // All but `generation` under the lock.
 struct store {
     platform::ranked_lock<platform::lock_rank::trace> lock;
-    std::atomic<std::uint32_t> generation{0};  // also read by writers of events
+    platform::atomic<std::uint32_t> generation{0};  // also read by writers of events
     bool recycle = false;
     chunk* free = nullptr;
     std::size_t chunks = 0, in_trace = 0;      // there are; this trace may use
@@ -56,7 +56,7 @@ struct store {
 };
 
 constinit store the_store;
-constinit std::atomic<bool> no_locks{false};
+constinit platform::atomic<bool> no_locks{false};
 constinit ring outside, monitor, control;  // trace.h, Rings
 
 // The trace's lock; not where the process dies.

@@ -27,9 +27,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
 [[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    goroutine* oldest = s.global.pop_front();
-    s.global.push_back(self);
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);
+    goroutine* oldest = s.global.exchange(self);
     s.lock.unlock();
     p->counts.global_hits.add();
     p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -46,7 +44,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
         next = nullptr;
         return true;
     }
-    const bool others = the_scheduler.global_size.load(std::memory_order_relaxed) != 0;
+    const bool others = the_scheduler.global_size() != 0;
     if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
         next = exchange_with_global(p, self);
         return true;

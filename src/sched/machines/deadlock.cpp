@@ -23,6 +23,7 @@ namespace {
 
 unsigned our_threads() noexcept {
     const scheduler& s = the_scheduler;
+    s.lock.assert_held();
     unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
     count += tracing::writer_threads.load(std::memory_order_relaxed);
     if (s.inside_run) ++count;
@@ -34,6 +35,7 @@ unsigned our_threads() noexcept {
 
 void check_for_deadlock() noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     s.deadlock_suspected = false;
     const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;

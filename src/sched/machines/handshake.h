@@ -34,6 +34,7 @@
 // Tests      tests/model/retake_model_test.cpp, tests/model/stray_model_test.cpp
 #pragma once
 
+#include "platform/check.h"
 #include "platform/membarrier.h"
 #include "sched/data/current.h"
 #include "sched/data/types.h"
@@ -43,6 +44,21 @@ namespace dunlin::inline v0_1::sched {
 // The goroutine lost its processor meanwhile: gets one, perhaps by waiting in the global queue. Returns the machine it
 // is on then. Called upwards, it is a part of a goroutine's life: goroutines/lost_processor.cpp.
 machine* enter_slow(machine* m) noexcept;
+
+// Fatal, in checking builds, unless m's thread is inside the runtime.
+inline void assert_inside([[maybe_unused]] const machine* m) noexcept {
+    DUNLIN_DCHECK(m->in_runtime.load(std::memory_order_relaxed) != 0, "a machine does inside the runtime's work without having entered it (handshake.h, E1)");
+}
+
+// The same unless the caller may touch p's queues (H1): it is on the machine that has p, inside the runtime, or p has
+// been taken and belongs to no machine.
+inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
+    [[maybe_unused]] const auto its_machine_is_here = [p] {
+        const machine* m = p->owner.load(std::memory_order_relaxed);
+        return m == nullptr || (m == current_machine() && m->in_runtime.load(std::memory_order_relaxed) != 0);
+    };
+    DUNLIN_DCHECK(its_machine_is_here(), "a processor's queues are touched by a thread that does not have it (handshake.h, H1)");
+}
 
 // From here to leave() the machine's processor cannot be taken. `m` must be this thread's machine, running a goroutine.
 // The returned machine may be another one. Cost 0.2 ns.
@@ -54,6 +70,7 @@ machine* enter_slow(machine* m) noexcept;
 }
 
 [[gnu::always_inline]] inline void leave(machine* m) noexcept {
+    assert_inside(m);
     m->in_runtime.store(0, std::memory_order_release);                      // L1, pairs with the acquire of T3
 }
 
@@ -69,6 +86,7 @@ bool try_take(processor* p) noexcept;
 // Gives p back to m, from which the caller has just taken it: m has noticed nothing, or waits for p->retake, which the
 // caller holds.
 inline void give_back_locked(processor* p, machine* m) noexcept {
+    p->retake.assert_held();
     p->owner.store(m, std::memory_order_release);
     m->p.store(p, std::memory_order_relaxed);
     m->taken.store(0, std::memory_order_release);

@@ -25,6 +25,7 @@ namespace dunlin::inline v0_1::sched {
 
 void forget_thread(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     m->locked_g = nullptr;
     m->lowered = false;
     m->ended = true;
@@ -72,6 +73,7 @@ constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m"};
 machine* take_ended_record() noexcept {
     scheduler& s = the_scheduler;
     std::scoped_lock guard(s.lock);
+    s.lock.assert_held();
     for (machine* m = s.machines.load(std::memory_order_relaxed); m != nullptr && s.ended_machines != 0; m = m->all_next) {
         if (!m->ended) continue;
         --s.ended_machines;
@@ -142,9 +144,8 @@ void report_no_thread(int error) noexcept {
 // Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
 // that one is busy and another is not, where the CPUs are few. So `here` is for a waker that is about to sleep,
 // `elsewhere` for one that goes on.
-machine* choose_idle_machine(wake_place place) noexcept {
+machine* choose_idle_machine(const idle_machine_list& idle, wake_place place) noexcept {
     constexpr int looks = 4;
-    const idle_machine_list& idle = the_scheduler.idle_machines;
     if (place == wake_place::anywhere) return idle.newest;
     const int cpu = platform::current_cpu();
     if (place == wake_place::here) {
@@ -160,7 +161,8 @@ machine* choose_idle_machine(wake_place place) noexcept {
 
 machine* pop_idle_machine(wake_place place) noexcept {
     scheduler& s = the_scheduler;
-    machine* m = choose_idle_machine(place);
+    s.lock.assert_held();
+    machine* m = choose_idle_machine(s.idle_machines, place);
     if (m == nullptr) return nullptr;
     s.idle_machines.remove(m);
     s.idle_machine_count = s.idle_machine_count - 1;
@@ -266,8 +268,9 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
 
 namespace {
 
-void sleep_on_the_idle_list(machine* m) noexcept {
-    scheduler& s = the_scheduler;
+// With the scheduler lock, which it gives back.
+void sleep_on_the_idle_list(scheduler& s, machine* m) noexcept DUNLIN_RELEASES(s.lock) {
+    s.lock.assert_held();
     has_come(m);
     m->slept_on_cpu = platform::current_cpu();
     s.idle_machines.push(m);
@@ -289,7 +292,7 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
         // thread that puts one aside from now on finds this machine there.
         if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
         if (p != nullptr) break;
-        sleep_on_the_idle_list(m);  // gives the lock back
+        sleep_on_the_idle_list(s, m);
         if (!std::exchange(m->comes_for_offer, false)) {
             p = std::exchange(m->handed_p, nullptr);
             if (p == nullptr) return;  // to end (must_end)

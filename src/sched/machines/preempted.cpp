@@ -19,6 +19,7 @@ bool cpus_are_scarce(const scheduler& s) noexcept {
 
 // No machine is passed over twice.
 machine* pop_preempted(scheduler& s, int cpu) noexcept {
+    s.lock.assert_held();
     machine* m = s.preempted.pop_front();
     if (m == nullptr) return nullptr;
     machine* second = s.preempted.head;

@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::int64_t retry_ns = 50'000;
 
-// Under the lock. Processors are made when they are first wanted and never freed: stale pointers to them are looked at.
+// While the world is stopped. Processors are made when they are first wanted and never freed: stale pointers to them are looked at.
 void make_processors(std::uint32_t n) {
     scheduler& s = the_scheduler;
     for (std::uint32_t i = s.procs_made.load(std::memory_order_relaxed); i < n; ++i) {
@@ -56,6 +56,7 @@ bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemn
 // goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     machine* m = std::exchange(p->stopped_from, nullptr);
     if (!computes_on(m)) return;
     if (processor* idle = take_idle_processor()) {
@@ -72,6 +73,7 @@ void place_machine_of_retired(processor* p) noexcept {
 
 processor* take_idle_processor(const processor* preferred) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     if (s.idle_processors == nullptr) return nullptr;
     processor** link = &s.idle_processors;
     if (preferred != nullptr && preferred->state.load(std::memory_order_relaxed) == processor_state::idle) {
@@ -88,6 +90,7 @@ processor* take_idle_processor(const processor* preferred) noexcept {
 
 void put_idle_processor(processor* p, bool was_spinning) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     std::uint32_t change = was_spinning ? 0u - one_spinning : 0u;
     if (s.stopping.load(std::memory_order_relaxed)) {
         p->state.store(processor_state::stopped, std::memory_order_relaxed);
@@ -105,14 +108,16 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
 }
 
 void drain_to_global(processor* p) noexcept {
+    assert_owner(p);
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     while (goroutine* g = p->queue.pop_youngest_if([](const goroutine*) { return true; })) s.global.push_front(g);
     if (goroutine* g = p->run_next.load(std::memory_order_acquire)) s.global.push_front(g);
     p->run_next.store(nullptr, std::memory_order_relaxed);
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);
 }
 
-void stop_world() noexcept {
+// The world's lock is held from stop_world() to start_world().
+void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     scheduler& s = the_scheduler;
     // The thread that stops the world must not be stopped itself before the world goes on.
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
@@ -146,7 +151,7 @@ void stop_world() noexcept {
     }
 }
 
-void start_world() noexcept {
+void start_world() noexcept DUNLIN_NOT_ANALYSED {
     scheduler& s = the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     processor* with_work = nullptr;
@@ -194,7 +199,7 @@ void start_world() noexcept {
     }
     // What waits in the global queue, or on the timers of a processor that has died.
     retire_barrier();
-    if (s.global_size.load(std::memory_order_relaxed) != 0) wake_if_idle();
+    if (s.global_size() != 0) wake_if_idle();
     timer_added(platform::now_ns());
     s.world.unlock();
     std::atomic_signal_fence(std::memory_order_seq_cst);

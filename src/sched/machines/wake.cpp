@@ -59,7 +59,7 @@ bool queue_is_owed(const processor* p) noexcept {
 bool work_anywhere() noexcept {
     const scheduler& s = the_scheduler;
     if (s.stopping.load(std::memory_order_relaxed)) return false;
-    if (s.global_size.load(std::memory_order_seq_cst) != 0 || s.preempted_size.load(std::memory_order_seq_cst) != 0) return true;
+    if (s.global_size_after_announcing() != 0 || s.preempted_size.load(std::memory_order_seq_cst) != 0) return true;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         const processor* p = s.processor_at(i);

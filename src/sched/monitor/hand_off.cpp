@@ -96,7 +96,7 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
 // p has no machine and is ours.
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
-    const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size.load(std::memory_order_relaxed) != 0;
+    const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size() != 0;
     p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
@@ -367,7 +367,7 @@ void look_at_processors(outlook& o) noexcept {
     scheduler& s = the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     bool due = false;
-    std::size_t runnable = s.global_size.load(std::memory_order_relaxed);
+    std::size_t runnable = s.global_size();
     for (std::uint32_t i = 0; i < made; ++i) {
         const processor* p = s.processor_at(i);
         if (p->state.load(std::memory_order_relaxed) != processor_state::running) continue;

@@ -26,7 +26,7 @@ constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 // How many goroutines wait for a thread, or for their turn; a hint.
 std::size_t waiting_goroutines() noexcept {
     const scheduler& s = the_scheduler;
-    std::size_t waiting = s.global_size.load(std::memory_order_relaxed);
+    std::size_t waiting = s.global_size();
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) waiting += s.processor_at(i)->queue.size();
     return waiting;

@@ -60,6 +60,7 @@ void order(machine* m, std::uint32_t what) noexcept {
 // Under the lock. False: it is not on the list any more.
 bool take_off_list(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     bool found = false;
     for (std::uint32_t n = s.frozen.size; n != 0; --n) {
         machine* each = s.frozen.pop_front();
@@ -143,6 +144,7 @@ void lower_if_alone(std::int64_t now_ns) noexcept {
 
 void keep_frozen(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     m->frozen.store(true, std::memory_order_release);
     s.frozen.push_back(m);
     s.times_frozen.store(s.times_frozen.load(std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -55,6 +55,7 @@ void freeze_descriptor(goroutine& g) noexcept {
 // Under the lock.
 void condemn_machines() noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         // Those on the scheduler's stack have nothing to lose and serve the next run().
         const goroutine* g = m->current.load(std::memory_order_relaxed);
@@ -110,8 +111,7 @@ void retire_world() noexcept {
         });
     }
     s.forgotten.fetch_add(left, std::memory_order_relaxed);
-    while (goroutine* g = staying.pop_front()) s.global.push_back(g);
-    s.global_size.store(s.global.size(), std::memory_order_relaxed);  // start_world() wakes a machine for them
+    s.global.push_back(staying);  // start_world() wakes a machine for them
     s.lock.unlock();
     stop_condemned_machines();
     // After that: forget_all() asks which goroutines are frozen. In a goroutine that calls exit() its machine is

@@ -69,15 +69,16 @@ bool global_queue::make_room_in_front() noexcept {
 void global_queue::push_front(goroutine* g) noexcept {
     if (begin_ == 0 && !make_room_in_front()) return rebuild_behind(g);
     first_->items[--begin_] = g;
-    ++size_;
+    ++count_;
+    publish_size();
 }
 
 // No memory: the contents are taken out and put in again behind it.
 void global_queue::rebuild_behind(goroutine* g) noexcept {
     goroutine_list all;
     all.push_back(g);
-    while (goroutine* other = pop_front()) all.push_back(other);
-    while (goroutine* next = all.pop_front()) push_back(next);
+    while (goroutine* other = take_first()) all.push_back(other);
+    push_back(all);
 }
 
 }  // namespace dunlin::sched

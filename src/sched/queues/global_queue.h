@@ -34,28 +34,59 @@ inline goroutine* goroutine_list::pop_front() noexcept {
     return g;
 }
 
-inline void global_queue::push_back(goroutine* g) noexcept {
+inline void global_queue::append(goroutine* g) noexcept {
     if (last_ == nullptr || end_ == block_items || spill_.head != nullptr) {
         if (spill_.head != nullptr || !add_block_behind()) {
             spill_.push_back(g);
-            ++size_;
+            ++count_;
             return;
         }
     }
     last_->items[end_++] = g;
-    ++size_;
+    ++count_;
 }
 
-inline goroutine* global_queue::pop_front() noexcept {
-    if (size_ == 0) return nullptr;
-    --size_;
-    if (size_ + 1 == spill_.size) return spill_.pop_front();
+inline goroutine* global_queue::take_first() noexcept {
+    if (count_ == 0) return nullptr;
+    --count_;
+    if (count_ + 1 == spill_.size) return spill_.pop_front();
     goroutine* g = first_->items[begin_++];
     if (begin_ == (first_ == last_ ? end_ : block_items)) drop_first_block();
     return g;
 }
 
-// The global queue has changed. Under the scheduler lock.
-inline void global_size_changed(scheduler& s) noexcept { s.global_size.store(s.global.size(), std::memory_order_relaxed); }
+inline void global_queue::push_back(goroutine* g) noexcept {
+    append(g);
+    publish_size();
+}
+
+inline void global_queue::push_back(goroutine_list& all) noexcept {
+    while (goroutine* g = all.pop_front()) append(g);
+    publish_size();
+}
+
+inline void global_queue::push_back(goroutine* const* first, std::size_t count, goroutine* last) noexcept {
+    for (std::size_t i = 0; i < count; ++i) append(first[i]);
+    append(last);
+    publish_size();
+}
+
+inline goroutine* global_queue::pop_front() noexcept {
+    goroutine* g = take_first();
+    publish_size();
+    return g;
+}
+
+inline void global_queue::pop_front(goroutine** out, std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) out[i] = take_first();
+    publish_size();
+}
+
+inline goroutine* global_queue::exchange(goroutine* g) noexcept {
+    goroutine* oldest = take_first();
+    append(g);
+    publish_size();
+    return oldest;
+}
 
 }  // namespace dunlin::sched

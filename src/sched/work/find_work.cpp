@@ -205,7 +205,7 @@ bool watch_for_work(const processor* p) noexcept {
     std::uint64_t takings = 0;
     do {
         for (int i = 0; i < 8; ++i) platform::pause();
-        if (s.global_size.load(std::memory_order_relaxed) != 0) return true;
+        if (s.global_size() != 0) return true;
         if (s.stopping.load(std::memory_order_relaxed)) return false;
         if (queues_wait(p, made, takings)) return true;
         if (++looks % look_at_run_next_every == 0 && run_next_waits(p, made, puts)) return true;
@@ -301,8 +301,8 @@ void collect_everywhere(machine* m) noexcept {
 
 // Step 9, one machine at a time: sleeps until the earliest deadline, or until a descriptor is ready. True: this machine
 // has a processor again.
-//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until; sleep
-//   adder: insert; light barrier; read claim and poll_until; interrupt
+//   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until_ns; sleep
+//   adder: insert; light barrier; read claim and poll_until_ns; interrupt
 // As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the
 // barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
 bool sleep_for_events(machine* m) noexcept {
@@ -398,7 +398,7 @@ goroutine* find_work(machine* m) noexcept {
                 look_at_events(p, true);
                 g = find_local(m, p);
             }
-            if (!g && s.global_size.load(std::memory_order_relaxed) != 0) g = take_global(p);
+            if (!g && s.global_size() != 0) g = take_global(p);
             if (!g && poll_here()) g = find_local(m, p);
             if (!g && may_spin(m)) {
                 start_spinning(m);

@@ -22,7 +22,6 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     scheduler& s = the_scheduler;
     s.lock.lock();
     goroutine* g = s.global.pop_front();
-    global_size_changed(s);
     s.lock.unlock();
     if (g) {
         advance_tick(p);
@@ -73,10 +72,11 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
 }
 
 goroutine* find_local(machine* m, processor* p) noexcept {
+    assert_owner(p);
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(tick % global_tick == 0)) {
         if (p->looked_at_tick != tick && must_poll(p, tick)) return nullptr;
-        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
+        if (the_scheduler.global_size() != 0 && !the_scheduler.stopping.load(std::memory_order_relaxed) &&
             !turn_of_preempted(p)) {
             if (goroutine* g = take_one_global(p)) return g;
         }
@@ -105,7 +105,7 @@ goroutine* find_local(machine* m, processor* p) noexcept {
     if (DUNLIN_UNLIKELY(slice != slice_state::goes_on)) {
         p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
         advance_tick(p);  // a new slice begins
-        if (the_scheduler.global_size.load(std::memory_order_relaxed) != 0) {
+        if (the_scheduler.global_size() != 0) {
             if (goroutine* g = take_one_global(p)) return g;
         }
     }
@@ -115,11 +115,12 @@ goroutine* find_local(machine* m, processor* p) noexcept {
 }
 
 bool may_rotate(processor* p) noexcept {
+    assert_owner(p);
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     const std::uint64_t executed = p->counts.switches.get();
     if (executed >= p->next_look || p->run_next.load(std::memory_order_relaxed) != nullptr ||
         p->events_due.load(std::memory_order_relaxed) || p->slice.load(std::memory_order_relaxed) != slice_state::goes_on ||
-        (the_scheduler.global_size.load(std::memory_order_relaxed) != 0 && tick % global_tick == 0)) {
+        (the_scheduler.global_size() != 0 && tick % global_tick == 0)) {
         return false;
     }
     p->counts.switches.add();
@@ -133,6 +134,7 @@ bool look_around(processor* p) noexcept {
 }
 
 goroutine* take_global(processor* p) noexcept {
+    assert_owner(p);
     scheduler& s = the_scheduler;
     goroutine* batch[global_batch_max];
     s.lock.lock();
@@ -143,10 +145,9 @@ goroutine* take_global(processor* p) noexcept {
     const std::size_t room = run_queue::capacity - p->queue.size();
     const std::size_t limit = room < global_batch_max ? room + 1 : global_batch_max;
     if (want > limit) want = limit;
-    std::size_t got = 0;
-    while (got < want) batch[got++] = s.global.pop_front();
-    global_size_changed(s);
+    s.global.pop_front(batch, want);
     s.lock.unlock();
+    const std::size_t got = want;
     if (got == 0) return nullptr;
     advance_tick(p);
     p->counts.global_hits.add();

@@ -15,8 +15,7 @@ namespace dunlin::inline v0_1::sched {
 void push_global(goroutine_list& list) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    while (goroutine* g = list.pop_front()) s.global.push_back(g);
-    global_size_changed(s);
+    s.global.push_back(list);
     s.lock.unlock();
 }
 
@@ -24,7 +23,6 @@ void push_global(goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     s.global.push_back(g);
-    global_size_changed(s);
     s.lock.unlock();
 }
 
@@ -33,14 +31,13 @@ void push_global(goroutine* g) noexcept {
     const std::uint32_t taken = p->queue.take_half(half);
     scheduler& s = the_scheduler;
     s.lock.lock();
-    for (std::uint32_t i = 0; i < taken; ++i) s.global.push_back(half[i]);
-    s.global.push_back(g);
-    global_size_changed(s);
+    s.global.push_back(half, taken, g);
     s.lock.unlock();
     p->counts.overflows.add();
 }
 
 void push_local(processor* p, goroutine* g) noexcept {
+    assert_owner(p);
     if (DUNLIN_UNLIKELY(!p->queue.push(g))) overflow(p, g);
 }
 

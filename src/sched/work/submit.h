@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sched/data/types.h"
+#include "sched/machines/handshake.h"
 #include "sched/machines/wake.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -13,6 +14,7 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rar
 bool push_with_a_look(processor* p, goroutine* g) noexcept;
 // Returns the former occupant. Release publishes *g to a thief that takes it by the handshake.
 [[gnu::always_inline]] inline goroutine* exchange_run_next(processor* p, goroutine* g) noexcept {
+    assert_owner(p);
     goroutine* before = p->run_next.load(std::memory_order_relaxed);
     p->run_next.store(g, std::memory_order_release);
     p->run_next_count.store(p->run_next_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
