@@ -95,6 +95,7 @@ private:
     // Of drain() and libnats' last word, the one that comes second releases the subscription.
     platform::atomic<int> ends_{0};
     natsSubscription* drained_ = nullptr;
+    std::shared_ptr<event_loop> graves_;
 };
 
 class connection : public std::enable_shared_from_this<connection> {

@@ -184,12 +184,12 @@ TEST_F(nats_queue, TheDeadlineIsProlongedWhileItIsHeld) {
     nats_servers servers;
     dunlin::run([&] {
         auto cluster = nats::connect(servers.urls());
-        auto jobs = cluster.queue<number>("jobs", {.ack_wait = 400ms});
+        auto jobs = cluster.queue<number>("jobs", {.ack_wait = 2s});
         jobs.send({7});
         auto consumer = jobs.consume({.in_flight = 2});
         auto d = consumer.recv();
         ASSERT_TRUE(d);
-        EXPECT_FALSE(consumer.recv_for(1500ms));
+        EXPECT_FALSE(consumer.recv_for(4500ms));
         EXPECT_FALSE(d->lost());
         d->done();
         EXPECT_EQ(cluster.stats().redelivered, 0u);
