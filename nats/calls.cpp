@@ -11,6 +11,10 @@ std::int64_t limit_of(const context& ctx, std::int64_t otherwise) {
     return std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - clock::now()).count(), 0);
 }
 
+void check_not_done(const context& ctx, const char* what) {
+    if (ctx.is_done()) dunlin::detail::throw_cancelled(ctx, what);
+}
+
 nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
     if (subject.empty() || subject.find_first_of(std::string_view(" \t\r\n\0", 5)) != subject.npos) {
         throw error(errc::refused, "publish", subject, "not a subject");
@@ -34,7 +38,7 @@ failure connection::publish(const std::string& subject, const std::string& reply
 }
 
 void connection::start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns) {
-    const std::uint64_t number = locked(mutex_, [&] { return next_number_++; });
+    const std::uint64_t number = next_number_.fetch_add(1, std::memory_order_relaxed);
     const std::string reply = inbox() + '.' + base36(number);
     c->subject = subject.empty() ? reply : subject;  // none: it is its own answer
     c->request = make_message(c->subject, reply, data, h);
@@ -43,6 +47,7 @@ void connection::start(const std::shared_ptr<call>& c, const std::string& subjec
     const failure over = locked(mutex_, [&] {
         if (!closed_) {
             c->number = number;
+            if (calls_.size() >= crowd) c->hurried = false;
             calls_.emplace(number, c);
         }
         return closed_;
@@ -237,6 +242,7 @@ struct waited_call final : call {
 
 nats::message connection::ask(const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx, bool jetstream,
     bool again) {
+    check_not_done(ctx, what);
     const auto c = std::make_shared<waited_call>();
     c->jetstream = jetstream;
     c->again = again;

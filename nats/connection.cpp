@@ -264,7 +264,7 @@ void connection::drop(void* closure) {
     const std::unique_ptr<std::shared_ptr<sink>> last(static_cast<std::shared_ptr<sink>*>(closure));
     sink& to = **last;
     to.over();
-    if ((to.ends_.fetch_or(1, std::memory_order_acq_rel) & 2) != 0) natsSubscription_Destroy(to.drained_);
+    if ((to.ends_.fetch_or(1, std::memory_order_acq_rel) & 2) != 0) to.graves_->bury(to.drained_);
 }
 
 natsSubscription* connection::subscribe(const std::string& subject, const std::string& group, std::shared_ptr<sink> to) {
@@ -287,7 +287,7 @@ void connection::unsubscribe(natsSubscription* s) noexcept {
     if (s == nullptr) return;
     undisturbed([&] {
         natsSubscription_Unsubscribe(s);
-        natsSubscription_Destroy(s);
+        loop_->bury(s);
     });
 }
 
@@ -295,7 +295,8 @@ void connection::drain(natsSubscription* s, const std::shared_ptr<sink>& to) noe
     if (s == nullptr) return;
     undisturbed([&] {
         to->drained_ = s;
-        if (natsSubscription_DrainTimeout(s, 5'000) != NATS_OK || (to->ends_.fetch_or(2, std::memory_order_acq_rel) & 1) != 0) natsSubscription_Destroy(s);
+        to->graves_ = loop_;
+        if (natsSubscription_DrainTimeout(s, 5'000) != NATS_OK || (to->ends_.fetch_or(2, std::memory_order_acq_rel) & 1) != 0) loop_->bury(s);
     });
 }
 

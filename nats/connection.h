@@ -45,6 +45,9 @@ std::int64_t now_ns() noexcept;
 
 constexpr std::int64_t millisecond = 1'000'000;
 constexpr std::int64_t tick_ns = 50 * millisecond;
+// So many calls that have no answer yet, and a further one is in no hurry: written together they cost less than the
+// tenth of a millisecond that each of them waits longer.
+constexpr std::size_t crowd = 8;
 
 struct message_and_failure {
     nats::message answer;
@@ -92,6 +95,7 @@ private:
     // Of drain() and libnats' last word, the one that comes second releases the subscription.
     platform::atomic<int> ends_{0};
     natsSubscription* drained_ = nullptr;
+    std::shared_ptr<event_loop> graves_;
 };
 
 class connection : public std::enable_shared_from_this<connection> {
@@ -167,11 +171,11 @@ private:
     natsConnection* nc_ = nullptr;
     natsSubscription* answers_ = nullptr;
     platform::atomic<unsigned> inboxes_{0};
+    platform::atomic<std::uint64_t> next_number_{1};
 
     mutable std::mutex mutex_;
     std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls_;
     std::unordered_set<std::string> looked_for_;  // streams from which "no responders" came, and whose existence is asked for
-    std::uint64_t next_number_ = 1;
     std::vector<std::weak_ptr<member>> members_;
     failure closed_;
     std::int64_t down_since_ = 0;  // 0: connected
@@ -182,5 +186,7 @@ private:
 nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h);
 // What a context leaves, `otherwise` if it has no deadline.
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise);
+// Rule: a call that must wait for a server sends nothing when its context is done before it begins.
+void check_not_done(const context& ctx, const char* what);
 
 }  // namespace dunlin::nats::detail

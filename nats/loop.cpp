@@ -24,7 +24,10 @@ event_loop::event_loop() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "nats: eventfd");
 }
 
-event_loop::~event_loop() { ::close(wake_fd_); }
+event_loop::~event_loop() {
+    empty_graves();
+    ::close(wake_fd_);
+}
 
 void event_loop::configure(natsOptions* o, bool encrypted) {
     encrypted_ = encrypted;
@@ -61,7 +64,7 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
         asleep_.store(true, std::memory_order_seq_cst);
         const int fd = fd_.load(std::memory_order_seq_cst);
         const bool writes = wants_write_.load(std::memory_order_seq_cst);
-        const bool gathers = writes && !gathered;  // what is not in a hurry: more of it may come
+        const bool gathers = writes && !gathered && !urgent_.load(std::memory_order_seq_cst);  // what is not in a hurry: more of it may come
         gathered = gathers;
         pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, static_cast<short>(writes && !gathers ? POLLIN | POLLOUT : POLLIN), 0}};
         const std::int64_t left = next_tick - now_ns(), wait = gathers ? gather_ns : std::max<std::int64_t>(left, 0);
@@ -81,11 +84,13 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
             }
             nc = nc_.load();
             if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & POLLOUT) != 0) {
-                write_what_waits(nc, std::unique_lock(writing_, std::try_to_lock));
+                write_what_waits(nc);
             }
+            if ((nc = nc_.load()) != nullptr && !stopped_.load() && fd_.load() == fd && urgent_.load(std::memory_order_seq_cst)) write_what_waits(nc);
         }
         if (now_ns() >= next_tick) {
             next_tick = now_ns() + tick_ns;
+            empty_graves();
             const auto strong = c.lock();
             if (!strong) break;
             strong->tick();
@@ -94,8 +99,35 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
     nats_ReleaseThreadMemory();
 }
 
-void event_loop::write_what_waits(natsConnection* nc, std::unique_lock<std::mutex> held) {
-    if (held && wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
+// With inside_.
+void event_loop::write_what_waits(natsConnection* nc) noexcept {
+    urgent_.store(false, std::memory_order_seq_cst);
+    if (wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
+}
+
+// By a sender.
+void event_loop::write_now(natsConnection* nc) noexcept {
+    urgent_.store(true, std::memory_order_seq_cst);
+    if (!inside_.try_lock()) return;
+    writer_.store(std::this_thread::get_id());
+    write_what_waits(nc);
+    writer_.store({});
+    inside_.unlock();
+}
+
+void event_loop::bury(natsSubscription* s) noexcept {
+    std::lock_guard guard(graves_lock_);
+    graves_.push_back(s);
+}
+
+// Outside inside_, on the thread or when there is none any more.
+void event_loop::empty_graves() noexcept {
+    std::vector<natsSubscription*> all;
+    {
+        std::lock_guard guard(graves_lock_);
+        all.swap(graves_);
+    }
+    for (natsSubscription* s : all) natsSubscription_Destroy(s);
 }
 
 void event_loop::take_back() noexcept {
@@ -143,13 +175,20 @@ natsStatus event_loop::detach(void* self) {
     l->take_back();
     l->nc_.store(nullptr);
     l->stop();
-    if (l->thread_.load() != std::this_thread::get_id()) std::lock_guard guard(l->inside_);
+    const std::thread::id self_id = std::this_thread::get_id();
+    if (l->thread_.load() != self_id && l->writer_.load() != self_id) std::lock_guard guard(l->inside_);
     return NATS_OK;
 }
 
 event_loop::hurry::hurry(event_loop& l, natsConnection* nc) noexcept : loop_(l), nc_(nc) { hurried = &l; }
 event_loop::hurry::~hurry() {
-    if (!loop_.encrypted_ && loop_.up()) loop_.write_what_waits(nc_, std::unique_lock(loop_.writing_));
+    if (loop_.up() && loop_.wants_write_.load(std::memory_order_seq_cst)) {
+        if (loop_.encrypted_) {
+            loop_.urgent_.store(true, std::memory_order_seq_cst);
+        } else {
+            loop_.write_now(nc_);
+        }
+    }
     hurried = nullptr;
     if (loop_.wants_write_.load(std::memory_order_seq_cst)) loop_.wake();  // the socket takes no more for now, or only the thread may write
 }

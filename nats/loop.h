@@ -10,10 +10,17 @@
 // Writes    Rule: ProcessWriteEvent is called only while there is something to write. libnats takes a write of no bytes
 //           for the end of the connection, and connects anew: what was on its way is lost then, a job until its
 //           ack_wait has passed, a request for good. So the look at wants_write_ and the call are one step, under
-//           writing_, for the thread and all senders; when it is found set there are bytes, because only that call
+//           inside_, for the thread and all senders; when it is found set there are bytes, because only that call
 //           takes them out. A connection that breaks in between takes the fd with it, and one that is made anew has its
-//           subscriptions in the buffer when libnats' lock is free. The thread only tries to take writing_: its holder
-//           may wait in detach() for the thread. A sender that leaves something unwritten wakes the thread.
+//           subscriptions in the buffer when libnats' lock is free. A sender that leaves something unwritten wakes the
+//           thread.
+// One       Rule: one thread at a time is in ProcessReadEvent or ProcessWriteEvent, as libnats expects of an event loop:
+//           a write that fails closes the socket from which the other one would go on reading. So both hold inside_; a
+//           sender only tries to take it, and when the thread has it says so (urgent_) and leaves the writing to it.
+//           Partner of urgent_: the thread looks at it after it has let inside_ go.
+// Graves    Rule: a subscription is not freed while the thread may be delivering to it. libnats looks it up, and uses it
+//           without a reference of its own (mended after 3.4). So an ended one is given to bury(), and freed by the
+//           thread when it is outside ProcessReadEvent, which no longer finds it.
 // TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes
 //           it.
 // Silence   libnats' own pings go by the wall clock: one that is set back keeps them away. So the time of the last read
@@ -29,6 +36,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <nats/nats.h>
 
@@ -53,6 +61,9 @@ public:
     // The server is silent: connect to another one. On the thread only.
     void give_up() noexcept;
 
+    // Takes an ended subscription's last reference.
+    void bury(natsSubscription* s) noexcept;
+
     // While it lives, what this thread publishes does not wake the loop; at its end it is written here.
     class hurry {
     public:
@@ -68,7 +79,9 @@ public:
 
 private:
     void run(const std::weak_ptr<connection>& c);
-    void write_what_waits(natsConnection* nc, std::unique_lock<std::mutex> held);
+    void write_what_waits(natsConnection* nc) noexcept;
+    void write_now(natsConnection* nc) noexcept;
+    void empty_graves() noexcept;
     static natsStatus attach(void** self, void* loop, natsConnection* nc, natsSock fd);
     static natsStatus read(void* self, bool add);
     static natsStatus write(void* self, bool add);
@@ -83,8 +96,11 @@ private:
     platform::atomic<bool> wants_write_{false}, asleep_{false}, stopped_{false};
     platform::atomic<natsConnection*> nc_{nullptr};
     platform::atomic<std::thread::id> thread_{};
-    std::mutex inside_;   // held by the thread while it is in libnats
-    std::mutex writing_;  // held around ProcessWriteEvent, inside inside_
+    std::mutex inside_;   // held around ProcessReadEvent and ProcessWriteEvent
+    platform::atomic<std::thread::id> writer_{};  // the sender that has inside_
+    platform::atomic<bool> urgent_{false};        // what waits is to be written at once
+    std::mutex graves_lock_;
+    std::vector<natsSubscription*> graves_;
     bool encrypted_ = false;
     int wake_fd_ = -1;
 };

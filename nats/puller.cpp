@@ -357,6 +357,7 @@ delivery_base::~delivery_base() {
 
 void delivery_base::done(const dunlin::context& ctx) {
     if (!held_) throw error(errc::closed, "done", "", "this delivery has ended already");
+    detail::check_not_done(ctx, "done");
     held_->ambiguous.store(true);
     static_cast<void>(held_->from->link().ask("done", held_->reply, "+ACK", {}, ctx, true, true));
     const auto h = std::move(held_);

@@ -106,6 +106,7 @@ public:
         : connection_(std::move(c)), window_(static_cast<std::ptrdiff_t>(std::max<std::size_t>(window, 1))), room_(window_) {}
 
     void send(const std::string& stream, std::string_view data, const std::string& id, const headers& h, const context& ctx) {
+        check_not_done(ctx, "send_async");
         room_.acquire(ctx);
         const auto c = std::make_shared<item>();
         c->owner = shared_from_this();

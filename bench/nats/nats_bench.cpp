@@ -1,16 +1,25 @@
-// nats_bench.cpp - dunlin::nats beside libnats alone, in turns, with one server on this machine (NATS_URL).
+// nats_bench.cpp - dunlin::nats beside libnats alone and nats.go, in turns, with one server on this machine (NATS_URL).
 //
-//   dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS]]
+//   dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]     (./dev bench nats makes the twin, and runs it)
 #include <algorithm>
-#include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <nats/nats.h>
 
@@ -44,7 +53,10 @@ std::size_t from_proc(const char* key) {
     return 0;
 }
 
-// libnats alone, on a plain thread.
+constexpr std::size_t bytes = 100;
+constexpr int window = 1024, workers = 64, in_flight = 256;
+
+// libnats alone, on plain threads.
 class alone {
 public:
     explicit alone(const char* url) {
@@ -55,7 +67,7 @@ public:
         natsOptions_Destroy(o);
         jsOptions j;
         jsOptions_Init(&j);
-        j.PublishAsync.MaxPending = 1024;
+        j.PublishAsync.MaxPending = window;
         must(natsConnection_JetStream(&js_, nc_, &j));
     }
     ~alone() {
@@ -65,11 +77,18 @@ public:
     alone(const alone&) = delete;
     alone& operator=(const alone&) = delete;
 
-    void publish(int count, const std::string& data) const {
-        for (int i = 0; i < count; ++i) must(js_PublishAsync(js_, "bench", data.data(), static_cast<int>(data.size()), nullptr));
+    // With an id each, by which one that is sent again is stored once, or without.
+    void publish(int count, const std::string& data, bool with_id) {
+        for (int i = 0; i < count; ++i) {
+            jsPubOptions o;
+            jsPubOptions_Init(&o);
+            const std::string id = "libnats-" + std::to_string(next_++);
+            if (with_id) o.MsgId = id.c_str();
+            must(js_PublishAsync(js_, "bench", data.data(), static_cast<int>(data.size()), &o));
+        }
         must(js_PublishAsyncComplete(js_, nullptr));
     }
-    // Acknowledged, or acknowledged and confirmed by the server.
+    // Taken ahead and acknowledged by as many threads as there are workers; each waits for the confirmation if asked to.
     void consume(int count, bool confirmed) const {
         natsSubscription* s = nullptr;
         jsErrCode code{};
@@ -77,14 +96,47 @@ public:
         jsSubOptions_Init(&o);
         o.Stream = "bench";
         must(js_PullSubscribe(&s, js_, "bench", "workers", nullptr, &o, &code));
-        for (int done = 0; done < count;) {
+        std::mutex mutex;
+        std::condition_variable more, less;
+        std::deque<natsMsg*> taken;
+        bool over = false;
+        std::vector<std::thread> all;
+        for (int w = 0; w < workers; ++w) {
+            all.emplace_back([&] {
+                for (;;) {
+                    std::unique_lock held(mutex);
+                    more.wait(held, [&] { return over || !taken.empty(); });
+                    if (taken.empty()) return;
+                    natsMsg* m = taken.front();
+                    taken.pop_front();
+                    if (taken.size() == in_flight / 2) less.notify_one();
+                    held.unlock();
+                    jsErrCode mine{};
+                    must(confirmed ? natsMsg_AckSync(m, nullptr, &mine) : natsMsg_Ack(m, nullptr));
+                    natsMsg_Destroy(m);
+                }
+            });
+        }
+        for (int got = 0; got < count;) {
             natsMsgList list{};
-            must(natsSubscription_Fetch(&list, s, 64, 10'000, &code));
-            for (int i = 0; i < list.Count; ++i) must(confirmed ? natsMsg_AckSync(list.Msgs[i], nullptr, &code) : natsMsg_Ack(list.Msgs[i], nullptr));
-            done += list.Count;
+            must(natsSubscription_Fetch(&list, s, std::min(in_flight / 2, count - got), 10'000, &code));
+            got += list.Count;
+            {
+                std::unique_lock held(mutex);
+                less.wait(held, [&] { return taken.size() <= in_flight / 2; });
+                taken.insert(taken.end(), list.Msgs, list.Msgs + list.Count);
+                more.notify_all();
+            }
+            list.Count = 0;  // the workers destroy them
             natsMsgList_Destroy(&list);
         }
-        natsConnection_Flush(nc_);
+        {
+            std::lock_guard held(mutex);
+            over = true;
+            more.notify_all();
+        }
+        for (std::thread& one : all) one.join();
+        must(natsConnection_Flush(nc_));
         natsSubscription_Destroy(s);
     }
     void serve(const char* subject) {
@@ -110,13 +162,54 @@ private:
     natsConnection* nc_ = nullptr;
     jsCtx* js_ = nullptr;
     natsSubscription* served_ = nullptr;
+    std::size_t next_ = 0;
+};
+
+// The Go twin (bench/peers/nats_go): a process that does what it is told, and says how many seconds that took.
+class go_twin {
+public:
+    explicit go_twin(const char* file) {
+        int to[2], from[2];
+        if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, to[0], 0);
+        posix_spawn_file_actions_adddup2(&actions, from[1], 1);
+        char* argv[] = {const_cast<char*>(file), nullptr};
+        const int failed = posix_spawn(&pid_, file, &actions, nullptr, argv, environ);
+        posix_spawn_file_actions_destroy(&actions);
+        close(to[0]);
+        close(from[1]);
+        if (failed != 0) throw std::runtime_error(std::string(file) + " does not start");
+        to_ = fdopen(to[1], "w");
+        from_ = fdopen(from[0], "r");
+    }
+    ~go_twin() {
+        std::fclose(to_);
+        std::fclose(from_);
+        waitpid(pid_, nullptr, 0);
+    }
+    go_twin(const go_twin&) = delete;
+    go_twin& operator=(const go_twin&) = delete;
+
+    double seconds(const char* what, int count) const {
+        std::fprintf(to_, "%s %d\n", what, count);
+        std::fflush(to_);
+        double s = 0;
+        if (std::fscanf(from_, "%lf", &s) != 1) throw std::runtime_error("the Go twin has ended");
+        return s;
+    }
+
+private:
+    pid_t pid_ = -1;
+    std::FILE *to_ = nullptr, *from_ = nullptr;
 };
 
 void consume(const nats::queue<std::string>& jobs, int count) {
     std::atomic<int> done{0};
-    auto consumer = jobs.consume({.in_flight = 256});
+    auto consumer = jobs.consume({.in_flight = in_flight});
     dunlin::wait_group all;
-    for (int w = 0; w < 64; ++w) {
+    for (int w = 0; w < workers; ++w) {
         all.go([&] {
             while (auto d = consumer.recv()) {
                 d->done();
@@ -127,9 +220,11 @@ void consume(const nats::queue<std::string>& jobs, int count) {
     all.wait();
 }
 
+// One thing that is measured, in the words of the table.
 struct figure {
-    const char* name;
-    double per;  // how many things one round does
+    const char* what;
+    const char* by;
+    std::function<double()> measure;  // things per second
     std::vector<double> rates;
     double median() {
         std::sort(rates.begin(), rates.end());
@@ -143,45 +238,80 @@ int main(int argc, char** argv) {
     const char* url = std::getenv("NATS_URL");
     const int count = argc > 1 ? std::atoi(argv[1]) : 20'000, rounds = argc > 2 ? std::atoi(argv[2]) : 5, requests = count / 10;
     if (url == nullptr || count < 100 || rounds < 1) {
-        std::fprintf(stderr, "NATS_URL must name a server: dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS]]\n");
+        std::fprintf(stderr, "NATS_URL must name a server: dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]\n");
         return 2;
     }
     return dunlin::run([&] {
-        const std::string data(100, 'x');
+        const std::string data(bytes, 'x');
         auto cluster = nats::connect(url);
         auto jobs = cluster.queue<std::string>("bench");
         alone plain(url);
-        std::array<figure, 7> f{{{"published and confirmed/s, dunlin", count + 0.0, {}}, {"published and confirmed/s, libnats", count + 0.0, {}},
-            {"consumed, done() confirmed/s, dunlin", count + 0.0, {}}, {"consumed, acknowledged without confirmation/s, libnats", count + 0.0, {}},
-            {"consumed, each acknowledgement waited for/s, libnats", requests + 0.0, {}}, {"requests one after the other/s, dunlin", requests + 0.0, {}},
-            {"requests one after the other/s, libnats", requests + 0.0, {}}}};
-        const auto take = [&](std::size_t i, const std::function<void()>& what) { f[i].rates.push_back(f[i].per / seconds(what)); };
-        const auto on_thread = [](const std::function<void()>& what) { dunlin::blocking(what); };
-        for (int r = 0; r < rounds; ++r) {
-            take(0, [&] {
+        std::optional<go_twin> go;
+        if (argc > 3) go.emplace(argv[3]);
+
+        const auto here = [](int n, const std::function<void()>& f) { return n / seconds(f); };
+        const auto on_thread = [&](int n, const std::function<void()>& f) {
+            double rate = 0;
+            dunlin::blocking([&] { rate = here(n, f); });
+            return rate;
+        };
+        const char* published = "published and confirmed, with an id each";
+        const char* without = "published and confirmed, without ids";
+        const char* confirmed = "consumed, each acknowledgement waited for";
+        const char* unconfirmed = "consumed, acknowledgements not waited for";
+        const char* asked = "requests one after the other";
+        // What is published by one is consumed by the next.
+        std::vector<figure> all;
+        const auto add = [&](const char* what, const char* by, std::function<double()> f) { all.push_back({what, by, std::move(f), {}}); };
+        const auto add_go = [&](const char* what, const char* command, int n) {
+            if (go) add(what, "nats.go", [&go, command, n] { return n / go->seconds(command, n); });
+        };
+        add(published, "dunlin", [&] {
+            return here(count, [&] {
                 for (int i = 0; i < count; ++i) jobs.send_async(data);
                 if (!jobs.flush().empty()) throw std::runtime_error("not confirmed");
             });
-            take(2, [&] { consume(jobs, count); });
-            on_thread([&] {
-                take(1, [&] { plain.publish(count, data); });
-                take(3, [&] { plain.consume(count, false); });
-                plain.publish(requests, data);
-                take(4, [&] { plain.consume(requests, true); });
-                plain.serve("ping");
+        });
+        add(confirmed, "dunlin", [&] { return here(count, [&] { consume(jobs, count); }); });
+        add(published, "libnats", [&] { return on_thread(count, [&] { plain.publish(count, data, true); }); });
+        add(confirmed, "libnats", [&] { return on_thread(count, [&] { plain.consume(count, true); }); });
+        add_go(published, "publish-id", count);
+        add_go(confirmed, "consume-confirmed", count);
+        add(without, "libnats", [&] { return on_thread(count, [&] { plain.publish(count, data, false); }); });
+        add(unconfirmed, "libnats", [&] { return on_thread(count, [&] { plain.consume(count, false); }); });
+        add_go(without, "publish", count);
+        add_go(unconfirmed, "consume", count);
+        // Each answers itself, over the connection that asks.
+        add(asked, "dunlin", [&] {
+            const auto served = nats::serve(cluster, "ping-dunlin", [](const nats::message&, const dunlin::context&) { return std::string("pong"); });
+            return here(requests, [&] {
+                for (int i = 0; i < requests; ++i) static_cast<void>(cluster.request("ping-dunlin", "ping"));
             });
-            take(5, [&] {
-                for (int i = 0; i < requests; ++i) static_cast<void>(cluster.request("ping", "ping"));
-            });
-            on_thread([&] {
-                take(6, [&] { plain.request(requests, "ping"); });
-                plain.stop_serving();
-            });
+        });
+        add(asked, "libnats", [&] {
+            plain.serve("ping");
+            const double rate = on_thread(requests, [&] { plain.request(requests, "ping"); });
+            plain.stop_serving();
+            return rate;
+        });
+        add_go(asked, "request", requests);
+
+        for (int r = 0; r < rounds; ++r) {
+            for (figure& one : all) one.rates.push_back(one.measure());
         }
-        std::printf("medians of %d rounds, %d jobs of %zu bytes, %d requests\n", rounds, count, data.size(), requests);
-        for (figure& one : f) std::printf("%10.0f  %s\n", one.median(), one.name);
-        std::printf("dunlin to libnats: published %.2f, consumed %.2f (of the unconfirmed), requests %.2f\n", f[0].median() / f[1].median(),
-            f[2].median() / f[3].median(), f[5].median() / f[6].median());
+        std::printf("things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n", rounds, count,
+            data.size(), window, workers, requests);
+        for (const char* what : {published, confirmed, without, unconfirmed, asked}) {
+            double mine = 0;
+            for (figure& one : all) {
+                if (one.what != what) continue;
+                const double rate = one.median();
+                if (one.by == std::string("dunlin")) mine = rate;
+                std::printf("%10.0f  %s, %s", rate, what, one.by);
+                if (mine > 0 && mine != rate) std::printf(": dunlin is %.2f of it", mine / rate);
+                std::puts("");
+            }
+        }
 
         const std::size_t threads = from_proc("Threads:"), kilobytes = from_proc("VmRSS:");
         std::vector<nats::subscription> many;
@@ -189,6 +319,18 @@ int main(int argc, char** argv) {
         std::printf("1000 subscriptions: %zu more threads, %.1f KB each\n", from_proc("Threads:") - threads,
             static_cast<double>(from_proc("VmRSS:") - kilobytes) / 1'000);
         many.clear();
+
+        // Deliveries that are held, of jobs of 100 bytes.
+        constexpr int held_jobs = 10'000;
+        for (int i = 0; i < held_jobs; ++i) jobs.send_async(data);
+        if (!jobs.flush().empty()) throw std::runtime_error("not confirmed");
+        const std::size_t before = from_proc("VmRSS:");
+        {
+            auto consumer = jobs.consume({.in_flight = held_jobs});
+            std::vector<nats::delivery<std::string>> held;
+            while (held.size() < held_jobs) held.push_back(std::move(*consumer.recv()));
+            std::printf("%d deliveries held: %.2f KB each\n", held_jobs, static_cast<double>(from_proc("VmRSS:") - before) / held_jobs);
+        }
         cluster.close();
         return 0;
     });

@@ -103,6 +103,37 @@ TEST_F(nats_message, ManyThatAreInAHurryAtOnceKeepTheConnectionStress) {
 }
 
 // Of two connections to one server: what one of them serves or subscribes to is known when the call returns.
+// libnats uses a subscription while another thread may free it: ours are freed when it no longer can.
+TEST_F(nats_message, SubscriptionsThatComeAndGoWhileMessagesArriveStress) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls()), publisher = nats::connect(servers.urls());
+        std::atomic<bool> over{false};
+        dunlin::wait_group publishers, readers;
+        for (int i = 0; i < 2; ++i) {
+            publishers.go([&] {
+                while (!over) {
+                    for (int k = 0; k < 50; ++k) publisher.publish("s", "some text");
+                    publisher.flush();
+                }
+            });
+        }
+        for (int i = 0; i < 6; ++i) {
+            readers.go([&] {
+                for (int k = 0; k < (support::sanitized ? 100 : 700); ++k) {
+                    auto s = cluster.subscribe("s", {.when_slow = nats::when_slow::drop_oldest});
+                    static_cast<void>(s.recv_for(1ms));
+                }
+            });
+        }
+        readers.wait();
+        over = true;
+        publishers.wait();
+        publisher.close();
+        cluster.close();
+    });
+}
+
 TEST_F(nats_message, WhatIsServedIsReachedFromAnotherConnectionAtOnce) {
     nats_servers servers;
     dunlin::run([&] {

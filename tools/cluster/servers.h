@@ -168,8 +168,15 @@ public:
         }
         throw std::runtime_error("nats-server does not listen");
     }
+    // SIGSTOP: returns when it stands still; the signal alone is only on its way.
     void signal(int s) const {
-        if (pid_ > 0) ::kill(pid_, s);
+        if (pid_ <= 0) return;
+        ::kill(pid_, s);
+        siginfo_t stopped{};
+        for (int i = 0; s == SIGSTOP && i < 2'000; ++i) {
+            if (waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WNOHANG) != 0 || stopped.si_pid != 0) return;
+            usleep(1'000);
+        }
     }
     void kill() {
         if (pid_ <= 0) return;
