@@ -251,6 +251,13 @@ bool may_be_in_a_circle(wait_reason reason) noexcept {
            reason == wait_reason::task_group_wait;
 }
 
+// It executes, or is about to: it may begin a wait, with no other tick before.
+bool may_begin_to_wait(const goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_relaxed);
+    if (state == goroutine_state::running) return g.reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
+    return state == goroutine_state::runnable || state == goroutine_state::preempted;
+}
+
 // A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has been
 // looked at when it was long, there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
@@ -264,7 +271,9 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const bool executed = std::exchange(w.ticks, ticks) != ticks;
     std::uint64_t which = 0;  // of those that have waited for long, in any order
     std::size_t young = 0;
+    bool unsettled = false;
     for_each_descriptor([&](const goroutine& g) {
+        unsettled = unsettled || may_begin_to_wait(g);
         if (!may_be_in_a_circle(g.reason.load(std::memory_order_relaxed))) return;
         if (g.state.load(std::memory_order_relaxed) != goroutine_state::waiting) return;
         // A hint: the clock of these moments may be behind while the monitor sleeps.
@@ -287,7 +296,7 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
         want_report(report_long_waits);
     }
     w.last_ns = now;
-    w.next_ns = executed || young != 0 || which != w.reported ? now + long_ns : 0;
+    w.next_ns = executed || unsettled || young != 0 || which != w.reported ? now + long_ns : 0;
 }
 
 // True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
