@@ -450,12 +450,12 @@ private:
     // What a member runs, in the goroutine's own storage.
     template <class Call>
     struct member {
-        task_group* group;
+        detail::member_mark<task_group> of;  // members_ is its first
         Call run;
         template <class... Values>
-        explicit member(task_group* g, Values&&... values) : group(g), run(std::in_place, std::forward<Values>(values)...) {}
+        explicit member(task_group* g, Values&&... values) : of(g), run(std::in_place, std::forward<Values>(values)...) {}
         static void entry(void* raw) {
-            task_group* group = static_cast<member*>(raw)->group;
+            task_group* group = static_cast<member*>(raw)->of.group();
             member_guard leave{group};
             detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
             try {

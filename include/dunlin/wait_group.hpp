@@ -84,6 +84,22 @@ inline constexpr unsigned char latch_reason = 19;
 
 DUNLIN_API void check_count(const char* what, std::int64_t n, std::int64_t most);  // throws std::invalid_argument
 
+// What the storage of a group's member begins with: the address of what it belongs to, plus one. No callable of a
+// program begins so, thus reports tell members from other goroutines by it (src/observe/wait_graph.cpp). Cleared by the
+// member's end: the storage is used again.
+template <class Group>
+class member_mark {
+public:
+    explicit member_mark(Group* g) noexcept : raw_(reinterpret_cast<std::uintptr_t>(g) + 1) {}
+    ~member_mark() { raw_.store(0, std::memory_order_relaxed); }
+    member_mark(const member_mark&) = delete;
+    member_mark& operator=(const member_mark&) = delete;
+    Group* group() const noexcept { return reinterpret_cast<Group*>(raw_.load(std::memory_order_relaxed) - 1); }
+
+private:
+    platform::atomic<std::uintptr_t> raw_;
+};
+
 struct shared_member_guard {
     group_counter* counter;
     ~shared_member_guard() { counter->member_done(); }
@@ -169,11 +185,11 @@ private:
     [[gnu::always_inline]] void start(const go_options* options, std::source_location where, F&& f, Args&&... args) {
         using call = detail::call_of<F, Args...>;
         struct member {
-            detail::group_counter* counter;
+            detail::member_mark<detail::group_counter> of;
             call run;
-            member(detail::group_counter* c, F&& fn, Args&&... values) : counter(c), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
+            member(detail::group_counter* c, F&& fn, Args&&... values) : of(c), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
             static void entry(void* raw) {
-                detail::shared_member_guard leave{static_cast<member*>(raw)->counter};
+                detail::shared_member_guard leave{static_cast<member*>(raw)->of.group()};
                 detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
                 static_cast<void>(static_cast<member*>(raw)->run());
             }

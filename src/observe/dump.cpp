@@ -94,7 +94,8 @@ void write_creation_place(page& to, const goroutine& g) noexcept {
     sched::print_where(to.text(), g.created_at.location());
 }
 
-void write_group(page& to, const alike::member& first, const sched::samples& samples) noexcept {
+void write_group(page& to, const alike::member& first, const sched::samples& samples,
+    const more_about_wait* more = nullptr) noexcept {
     const goroutine& g = *first.g;
     platform::text_writer& out = to.text();
     const goroutine_state state = g.state.load(std::memory_order_acquire);
@@ -103,6 +104,7 @@ void write_group(page& to, const alike::member& first, const sched::samples& sam
         out << "    waits at ";
         write_wait_place(to, g);
         write_holder(out, g);
+        if (more != nullptr) more->write(out, more->with);
         out << '\n';
     }
     if (const stack::trace frames = trace_of(g, samples); frames.size != 0) {
@@ -158,6 +160,10 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
     }
 }
 
+void write_one(page& to, const goroutine& g, const sched::samples& samples, const more_about_wait& more) noexcept {
+    write_group(to, {&g, nullptr, 1, alike::never}, samples, &more);
+}
+
 void report_deadlock() noexcept {
     platform::end_lock_checks();
     {
@@ -197,80 +203,6 @@ void report_leaks() noexcept {
     sched::start_world();
 }
 
-}  // namespace dunlin::observe
-
-namespace dunlin::inline v0_1::observe {
-
-namespace {
-
-// A goroutine that waits for a mutex, the mutex, and its holder. A fixed number of them: the world is stopped.
-struct mutex_wait {
-    const goroutine* g;
-    std::uint64_t holder;  // its id
-    std::size_t seen_from; // number of the search that has passed here; 0: none
-};
-constexpr std::size_t mutex_waits_at_most = 1000;
-constexpr std::int64_t long_wait_ns = 1'000'000'000;
-mutex_wait mutex_waits[mutex_waits_at_most];  // used by one report at a time: the world is stopped
-
-constexpr std::size_t cycles_remembered = 64;
-std::uint64_t reported_cycles[cycles_remembered];  // the smallest id of each
-std::size_t reported_cycle_count = 0;
-
-mutex_wait* find_wait(std::size_t count, std::uint64_t id) noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
-        if (mutex_waits[i].g->id == id) return &mutex_waits[i];
-    }
-    return nullptr;
-}
-
-// True, once for each.
-bool is_new_cycle(std::uint64_t smallest_id) noexcept {
-    for (std::size_t i = 0; i < std::min(reported_cycle_count, cycles_remembered); ++i) {
-        if (reported_cycles[i] == smallest_id) return false;
-    }
-    reported_cycles[reported_cycle_count++ % cycles_remembered] = smallest_id;
-    return true;
-}
-
-void write_cycle(page& to, std::size_t count, const mutex_wait& from, const sched::samples& samples) noexcept {
-    std::uint64_t smallest = from.g->id;
-    std::int64_t shortest_ns = INT64_MAX;
-    const std::int64_t now = platform::now_ns();
-    const mutex_wait* w = &from;
-    do {
-        smallest = std::min(smallest, w->g->id);
-        shortest_ns = std::min(shortest_ns, now - w->g->waits_since_ns);
-        w = find_wait(count, w->holder);
-    } while (w != &from);
-    if (shortest_ns < long_wait_ns || !is_new_cycle(smallest)) return;
-    to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: a deadlock, if none of them gives up\n\n";
-    do {
-        write_group(to, {w->g, nullptr, 1, alike::never}, samples);
-        w = find_wait(count, w->holder);
-    } while (w != &from);
-}
-
-void write_cycles(page& to) noexcept {
-    const sched::samples samples;
-    allow_searches(2 * static_cast<int>(mutex_waits_at_most));
-    std::size_t count = 0;
-    sched::for_each_descriptor([&](const goroutine& g) {
-        if (count == mutex_waits_at_most) return;
-        if (const void* mutex = mutex_of(g)) mutex_waits[count++] = {&g, detail::mutex_holder::goroutine(mutex), 0};
-    });
-    // Each waits for one mutex, which has one holder: a search either ends, or comes to where it has been, or to where another has.
-    for (std::size_t start = 0; start < count; ++start) {
-        mutex_wait* w = &mutex_waits[start];
-        while (w != nullptr && w->seen_from == 0) {
-            w->seen_from = start + 1;
-            w = find_wait(count, w->holder);
-        }
-        if (w != nullptr && w->seen_from == start + 1) write_cycle(to, count, *w, samples);
-    }
-}
-
-// `write` with the world stopped, and what it has written to stderr when that goes on.
 void report_later(void (*write)(page& to) noexcept) noexcept {
     try {
         page page;
@@ -287,14 +219,10 @@ void report_later(void (*write)(page& to) noexcept) noexcept {
     }
 }
 
-}  // namespace
-
 void dump_to_stderr(bool as_json) noexcept {
     report_later(as_json ? [](page& to) noexcept { write_json(to, runtime::dump_options().paragraphs); }
                          : [](page& to) noexcept { write_goroutines(to, runtime::dump_options().paragraphs); });
 }
-
-void report_mutex_cycles() noexcept { report_later(write_cycles); }
 
 }  // namespace dunlin::observe
 

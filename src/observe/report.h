@@ -5,6 +5,7 @@
 
 #include "platform/text.h"
 #include "sched/data/types.h"
+#include "sched/preempt/sample.h"
 
 namespace dunlin::inline v0_1::observe {
 
@@ -19,6 +20,16 @@ struct goroutine_filter {
     const void* with;
 };
 void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* filter = nullptr) noexcept;
+
+// One goroutine's paragraph, with something behind the place where it waits.
+struct more_about_wait {
+    void (*write)(platform::text_writer& out, const void* with) noexcept;
+    const void* with;
+};
+void write_one(page& to, const sched::goroutine& g, const sched::samples& samples, const more_about_wait& more) noexcept;
+
+// `write` with the world stopped, and what it has written to stderr when that goes on. Not in the runtime.
+void report_later(void (*write)(page& to) noexcept) noexcept;
 
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;
@@ -35,16 +46,16 @@ void read_trace_setting();
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 
-// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json. What these ask for, and what the monitor asks for by itself,
+// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock. What these ask for, and what the monitor asks for by itself,
 // is printed by the thread maker's thread.
 void read_debug_settings();
 
 // A dump to stderr, as runtime::dump().
 void dump_to_stderr(bool as_json) noexcept;
 
-// Goroutines that wait for mutexes which they hold themselves, in a circle, and have done so for a second: each circle
-// once. Stops the world.
-void report_mutex_cycles() noexcept;
+// Goroutines that wait for each other in a circle, for mutexes and for their ends, each circle once (wait_graph.h). Stops
+// the world.
+void report_circles() noexcept;
 
 // One schedtrace line, and with `detail` one for each P, M and G.
 void write_trace(platform::text_writer& out, bool detail) noexcept;

@@ -76,9 +76,12 @@ void print() {
         write_trace(out, detail_wanted);
     }
     if (wanted & sched::report_dump) dump_to_stderr(dumps_as_json);
-    if (wanted & sched::report_long_waits) report_mutex_cycles();
+    if (wanted & sched::report_long_waits) report_circles();
     if (wanted & sched::report_slow_region) write_trace_of_slow_region();
 }
+
+// DUNLIN_DEBUG=deadlock: circles are looked for as soon as goroutines have waited for so long.
+constexpr std::int64_t wait_in_deadlock_mode_ns = 10'000'000;
 
 struct signal_name {
     std::string_view name;
@@ -144,12 +147,14 @@ void read_debug_settings() {
             period_ms = static_cast<std::int64_t>(*value);
         } else if (key == "scheddetail" && value && *value <= 1) {
             detail_wanted = *value == 1;
+        } else if (item == "deadlock") {
+            sched::set_long_wait(wait_in_deadlock_mode_ns);
         } else if (key == "dumpsignal" && equals != item.npos && dump_at_signal(item.substr(equals + 1))) {
         } else if (key == "dumpformat" && equals != item.npos && (item.substr(equals + 1) == "json" || item.substr(equals + 1) == "text")) {
             dumps_as_json = item.substr(equals + 1) == "json";
         } else {
             platform::complain("DUNLIN_DEBUG", item,
-                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, dumpformat=text or json)");
+                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, dumpformat=text or json, deadlock)");
         }
     }
     sched::set_reporter(print);

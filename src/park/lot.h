@@ -97,6 +97,13 @@ public:
     lot_node* pop_claimed(const void* address) noexcept;
     // Its place, if g stands in this bucket; null.
     const lot_node* find(const sched::goroutine* g) const noexcept;
+    // f(node) for each here.
+    template <class F>
+    void for_each(F f) const noexcept {
+        for (const lot_node* first = first_; first != nullptr; first = first->next_address) {
+            for (const lot_node* n = first; n != nullptr; n = n->after()) f(*n);
+        }
+    }
     // contention.h: what an unlock is charged with. Those who wait for `address` are lock_nodes.
     std::int64_t charge(const void* address, std::int64_t now_ns) noexcept;
     // All such, in order, for wake_all().
@@ -125,6 +132,17 @@ void check_nobody_waits(const void* address, const char* report) noexcept;
 // What g waits for in the lot; null: nothing. For reports: looks through the whole lot, which takes tens of
 // microseconds.
 const void* object_waited_for(const sched::goroutine* g) noexcept;
+
+// For reports: f(node) for each that stands in the lot, under its bucket's lock.
+template <class F>
+void for_each_in_lot(F f) noexcept {
+    for (lot_bucket& b : the_lot) {
+        if (b.waiting.load(std::memory_order_relaxed) == 0) continue;
+        b.lock.lock();
+        b.for_each(f);
+        b.lock.unlock();
+    }
+}
 
 // To build a chain for wake_all().
 class wake_chain {

@@ -5,64 +5,23 @@
 #include <string>
 #include <thread>
 
-#include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "support/build.h"
+#include "support/caught_stderr.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
 
 namespace {
 
+using support::caught_stderr;
+
 // Read when the runtime starts, which no test has done yet.
 const bool settings_made = [] {
     setenv("DUNLIN_DEBUG", "dumpsignal=QUIT", 1);
     return true;
 }();
-
-// stderr, from construction to destruction.
-class caught_stderr {
-public:
-    caught_stderr() {
-        EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0);
-        kept_ = dup(2);
-        dup2(ends_[1], 2);
-    }
-    ~caught_stderr() {
-        dup2(kept_, 2);
-        for (const int fd : {ends_[0], ends_[1], kept_}) close(fd);
-    }
-    caught_stderr(const caught_stderr&) = delete;
-    caught_stderr& operator=(const caught_stderr&) = delete;
-
-    // All that came, when `text` is in it. The watchdog ends it if it never is.
-    const std::string& until(const std::string& text) {
-        while (all_.find(text) == all_.npos) read_some(-1);
-        return all_;
-    }
-    // What comes for so long.
-    const std::string& during(std::chrono::milliseconds d) {
-        const auto end = std::chrono::steady_clock::now() + d;
-        for (auto now = end - d; now < end; now = std::chrono::steady_clock::now()) {
-            read_some(static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(end - now).count()));
-        }
-        return all_;
-    }
-
-private:
-    void read_some(int timeout_ms) {
-        pollfd p{ends_[0], POLLIN, 0};
-        if (poll(&p, 1, timeout_ms) != 1) return;
-        char buffer[4096];
-        const ssize_t n = read(ends_[0], buffer, sizeof buffer);
-        if (n > 0) all_.append(buffer, static_cast<std::size_t>(n));
-    }
-
-    int ends_[2] = {-1, -1}, kept_ = -1;
-    std::string all_;
-};
 
 // ThreadSanitizer keeps a signal until the thread that has it calls one of its functions, and ours sleep by system calls of their own: there it goes to the
 // calling thread.

@@ -61,21 +61,21 @@ constexpr std::int64_t trim_every_ns = 1000 * ms;
 constexpr std::int64_t longest_leftover_wait_ns = 500 * ms;
 constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: no goroutine is preempted meanwhile
 constexpr unsigned threads_at_once = 128;   // each a wake-up
-constexpr std::int64_t long_wait_ns = 1000 * ms;
-constexpr std::int64_t longest_report_pause_ns = 8000 * ms;
+constexpr std::int64_t report_pauses = 8;  // the longest pause between two reports of long waits, in long waits
 
 platform::atomic<std::int64_t> trace_period_ns{0};
+platform::atomic<std::int64_t> long_wait_ns{1000 * ms};
 platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that wait for a mutex in two looks, a second apart, may wait for each other: the reporter finds out, for
-// which it stops the world. So it is asked less and less often about those that go on waiting.
+// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other: the reporter finds
+// out, for which it stops the world. It is asked when they are not those for which it was asked last: a circle is closed
+// by a wait that was not there before.
 struct long_waits {
-    static constexpr std::size_t remembered = 64;
-    const goroutine* seen[remembered] = {};  // in the last look, never followed
     std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
     std::int64_t last_ns = 0;
     std::uint32_t ticks = 0;                 // of all processors, at the last look
+    std::uint64_t reported = 0;              // which ones, at the last report
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
 };
@@ -245,35 +245,58 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more there is one, and
-// then, if no goroutine waits, none.
+// May it be one of those that wait for each other?
+bool may_be_in_a_circle(wait_reason reason) noexcept {
+    return reason == wait_reason::mutex_lock || reason == wait_reason::task_join || reason == wait_reason::wait_group_wait ||
+           reason == wait_reason::task_group_wait;
+}
+
+// It executes, or is about to: it may begin a wait, with no other tick before.
+bool may_begin_to_wait(const goroutine& g) noexcept {
+    const goroutine_state state = g.state.load(std::memory_order_relaxed);
+    if (state == goroutine_state::running) return g.reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
+    return state == goroutine_state::runnable || state == goroutine_state::preempted;
+}
+
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has been
+// looked at when it was long, there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
+    const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
     const std::uint32_t ticks = ticks_of_all();
     if (w.next_ns == 0) {
-        if (ticks != w.ticks) w.next_ns = std::max(now, w.last_ns + long_wait_ns);
+        if (ticks != w.ticks) w.next_ns = std::max(now, w.last_ns + long_ns);
         return;
     }
     if (now < w.next_ns) return;
     const bool executed = std::exchange(w.ticks, ticks) != ticks;
-    const goroutine* found[long_waits::remembered] = {};
-    std::size_t count = 0;
-    bool again = false;
+    std::uint64_t which = 0;  // of those that have waited for long, in any order
+    std::size_t young = 0;
+    bool unsettled = false;
     for_each_descriptor([&](const goroutine& g) {
-        if (g.reason.load(std::memory_order_relaxed) != wait_reason::mutex_lock || count == long_waits::remembered) return;
+        unsettled = unsettled || may_begin_to_wait(g);
+        if (!may_be_in_a_circle(g.reason.load(std::memory_order_relaxed))) return;
         if (g.state.load(std::memory_order_relaxed) != goroutine_state::waiting) return;
-        again = again || std::find(std::begin(w.seen), std::end(w.seen), &g) != std::end(w.seen);
-        found[count++] = &g;
+        // A hint: the clock of these moments may be behind while the monitor sleeps.
+        const std::int64_t since_ns = g.waits_since_ns;
+        if (since_ns > now - long_ns) {
+            ++young;
+            return;
+        }
+        std::uint64_t wait = (reinterpret_cast<std::uintptr_t>(&g) ^ static_cast<std::uint64_t>(since_ns)) * 0x9e3779b97f4a7c15;
+        which += wait ^ wait >> 32;
     });
-    std::copy(std::begin(found), std::end(found), w.seen);
-    w.last_ns = now;
-    w.next_ns = count != 0 || executed ? now + std::max(long_wait_ns, w.pause_ns) : 0;
-    if (!again) {
+    if (which == w.reported) {
         w.pause_ns = 0;
+    } else if (which == 0) {
+        w.reported = 0;
     } else if (now >= w.report_not_before_ns) {
-        w.pause_ns = std::clamp(2 * w.pause_ns, long_wait_ns, longest_report_pause_ns);
+        w.reported = which;
+        w.pause_ns = std::clamp(2 * w.pause_ns, long_ns, report_pauses * long_ns);
         w.report_not_before_ns = now + w.pause_ns;
         want_report(report_long_waits);
     }
+    w.last_ns = now;
+    w.next_ns = executed || unsettled || young != 0 || which != w.reported ? now + long_ns : 0;
 }
 
 // True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
@@ -422,6 +445,8 @@ void want_report(report_kind what) noexcept {
 }
 
 std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::memory_order_relaxed); }
+
+void set_long_wait(std::int64_t ns) noexcept { long_wait_ns.store(ns, std::memory_order_relaxed); }
 
 void set_trace_period(std::int64_t period_ms) noexcept { trace_period_ns.store(period_ms * ms, std::memory_order_relaxed); }
 

@@ -16,7 +16,7 @@ bool start_monitor() noexcept;
 enum report_kind : std::uint32_t {
     report_trace = 1,       // every so many milliseconds: set_trace_period()
     report_dump = 2,        // call_monitor_to_dump()
-    report_long_waits = 4,  // goroutines that wait for a mutex have done so a second ago
+    report_long_waits = 4,  // goroutines have waited for long for a mutex or for the end of others
     report_slow_region = 8, // of a trace
 };
 // Sets the function that prints. Once, before anything else of this. `print` asks take_reports() what for.
@@ -26,4 +26,6 @@ std::uint32_t take_reports() noexcept;
 void want_report(report_kind what) noexcept;
 // 0: never.
 void set_trace_period(std::int64_t period_ms) noexcept;
+// What is long for report_long_waits; a second unless it is called.
+void set_long_wait(std::int64_t ns) noexcept;
 }  // namespace dunlin::sched

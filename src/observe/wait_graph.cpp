@@ -1,0 +1,121 @@
+#include "observe/wait_graph.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "park/join.h"
+#include "platform/cpu.h"
+#include "sched/goroutines/descriptors.h"
+#include "sync/mutex_holder.h"
+
+namespace dunlin::inline v0_1::observe {
+
+namespace {
+
+using sched::goroutine;
+using sched::goroutine_state;
+using sched::wait_reason;
+
+bool waits(const goroutine& g) noexcept { return g.state.load(std::memory_order_acquire) == goroutine_state::waiting; }
+
+// The group of which it is a member, null (dunlin/wait_group.hpp, member_mark). A callable's own first word may be
+// written by a thread meanwhile: then it is no mark.
+DUNLIN_NOT_INSTRUMENTED const void* group_of(const goroutine& g) noexcept {
+    const void* frame = g.inline_frame;
+    if (g.flags & goroutine::heap_frame) frame = *static_cast<void* const*>(frame);
+    if (frame == nullptr) return nullptr;
+    const std::uintptr_t mark = *static_cast<const volatile std::uintptr_t*>(frame);
+    return (mark & 7) == 1 ? reinterpret_cast<const void*>(mark - 1) : nullptr;
+}
+
+}  // namespace
+
+std::size_t waiting_goroutines() noexcept {
+    std::size_t count = 0;
+    sched::for_each_descriptor([&](const goroutine& g) { count += waits(g); });
+    return count;
+}
+
+wait_graph::wait_graph(std::size_t waiting) noexcept
+    : nodes_(waiting), by_id_(waiting), tops_(waiting), members_(waiting) {
+    if (!usable()) return;
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (waits(g)) add(g);
+    });
+    park::for_each_in_lot([&](const park::lot_node& n) noexcept {
+        const goroutine* g = n.who->goroutine();
+        if (g == nullptr) return;
+        const std::uint32_t number = by_id_.find(g->id);
+        if (number == none) return;
+        at(number).object = n.address;
+        at(number).lot = n.kind;
+    });
+    std::sort(members_.begin(), members_.end(), [](const member& a, const member& b) {
+        return std::less<>()(a.group, b.group);
+    });
+    for (node& n : nodes_) link(n);
+    for (std::uint32_t child = 0; child < nodes_.size(); ++child) {
+        const goroutine* const joiner = park::joiner_of(at(child).g);
+        if (const std::uint32_t number = joiner != nullptr ? by_id_.find(joiner->id) : none; number != none) {
+            if (at(number).how == kind::join) at(number).to = child;
+        }
+    }
+}
+
+void wait_graph::add(const goroutine& g) noexcept {
+    const auto number = static_cast<std::uint32_t>(nodes_.size());
+    if (!nodes_.add({&g, g.waits_since_ns, nullptr, {}, kind::none, none, 0, 0, 0, none, 0})) return;
+    by_id_.set(g.id, number);
+    const bool runs_another = g.reason.load(std::memory_order_relaxed) == wait_reason::in_place_join;
+    if ((g.flags & goroutine::in_place) != 0 && !runs_another) {
+        tops_.set(reinterpret_cast<std::uintptr_t>(static_cast<stack::slot*>(g.stack)), number);
+    }
+    if (const void* group = group_of(g)) members_.add({group, number});
+}
+
+void wait_graph::link(node& n) noexcept {
+    switch (n.g->reason.load(std::memory_order_relaxed)) {
+    case wait_reason::mutex_lock:
+        if (n.object == nullptr || n.lot != park::lot_kind::mutex) return;
+        n.how = kind::mutex;
+        n.to = by_id_.find(detail::mutex_holder::goroutine(n.object));
+        return;
+    case wait_reason::in_place_join:
+        n.how = kind::in_place;
+        n.to = tops_.find(reinterpret_cast<std::uintptr_t>(static_cast<stack::slot*>(n.g->stack)));
+        return;
+    case wait_reason::wait_group_wait:
+    case wait_reason::task_group_wait: {
+        if (n.object == nullptr || n.lot != park::lot_kind::group) return;
+        n.how = kind::group;
+        const member* const begin = std::lower_bound(members_.begin(), members_.end(), n.object,
+            [](const member& m, const void* group) { return std::less<>()(m.group, group); });
+        const member* end = begin;
+        while (end != members_.end() && end->group == n.object) ++end;
+        n.members_begin = static_cast<std::uint32_t>(begin - members_.begin());
+        n.members_end = static_cast<std::uint32_t>(end - members_.begin());
+        return;
+    }
+    case wait_reason::task_join:
+        n.how = kind::join;
+        // With a limit it stands in the lot, at the address of the child's `join`. Its task keeps the child's descriptor.
+        if (n.object != nullptr) n.to = by_id_.find(park::child_of(n.object)->id);
+        return;
+    default: return;
+    }
+}
+
+bool wait_graph::has(const node& from, const node& to) const noexcept {
+    const std::uint32_t a = by_id_.find(from.g->id), b = by_id_.find(to.g->id);
+    if (a == none || b == none) return false;
+    const node& n = at(a);
+    if (n.since_ns != from.since_ns || at(b).since_ns != to.since_ns || n.how != from.how || n.object != from.object) {
+        return false;
+    }
+    for (std::uint32_t i = 0; i < edges_of(n); ++i) {
+        if (edge(n, i) == b) return true;
+    }
+    return false;
+}
+
+}  // namespace dunlin::observe

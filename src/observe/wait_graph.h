@@ -1,0 +1,114 @@
+// wait_graph.h - which goroutine waits for which: for a lock that another holds, and for the end of others.
+//
+// Edges      From a goroutine to each one without which it cannot go on:
+//              the holder of the mutex that it waits for (recursive_mutex too)
+//              the goroutine whose end it waits for (task, jthread, async), also the one that it runs in place
+//              each member of the wait_group or task_group that it waits for: who was started by go() of that group
+//            There is none to the holders of a shared_mutex, which does not note them, to those that may release a
+//            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain thread,
+//            or from one.
+// Circles    All edges mean "needs", so whoever stands in a circle of them cannot go on, unless one of its waits has a
+//            limit, or another goroutine unlocks a mutex that one of them holds.
+// Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two graphs
+//            are made, one after the other: an edge that is in both of them, from a wait that began at the same moment,
+//            was there at each moment between the two, since both its ends waited all the time. A circle of such edges
+//            was one at one moment, and nothing in it can change it. In detail: a waiter that stands in the lot in both
+//            graphs stood there all the time, for coming back to it takes running; a holder that waits does not unlock.
+//            Only a hand-over could name a waiter as the owner of what it waits for, and that takes it off the lot first.
+// Cost       A look at each descriptor and at each waiter in the lot, twice: 0.1 us a goroutine. Made only when the
+//            monitor has seen that one has waited for long (sched/monitor/monitor.cpp).
+// Tests      tests/runtime/circles_test.cpp, tests/leaks/
+#pragma once
+
+#include <cstdint>
+
+#include "observe/mapped.h"
+#include "park/lot.h"
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::observe {
+
+class wait_graph {
+public:
+    enum class kind : std::uint8_t { none, mutex, join, in_place, group };
+    struct node {
+        const sched::goroutine* g;
+        std::int64_t since_ns;   // when it began to wait; of who runs another in place without meaning
+        const void* object;      // what it waits for in the lot; null: nothing
+        park::lot_kind lot;
+        kind how;
+        std::uint32_t to;        // whom it waits for, unless how is `group`; none
+        std::uint32_t members_begin, members_end;  // of the group, those that wait
+        std::uint32_t next_edge, came_by;          // for_each_circle()
+        std::uint8_t visited;
+    };
+    static constexpr std::uint32_t none = mapped_index::none;
+
+    // Of `waiting` goroutines at most. The world must be stopped.
+    explicit wait_graph(std::size_t waiting) noexcept;
+    wait_graph(const wait_graph&) = delete;
+    wait_graph& operator=(const wait_graph&) = delete;
+
+    // False: there is no memory.
+    bool usable() const noexcept { return nodes_.usable() && by_id_.usable() && tops_.usable() && members_.usable(); }
+
+    node& at(std::uint32_t n) const noexcept { return nodes_[n]; }
+    std::uint32_t edges_of(const node& n) const noexcept {
+        return n.how == kind::group ? n.members_end - n.members_begin : n.to != none ? 1 : 0;
+    }
+    std::uint32_t edge(const node& n, std::uint32_t i) const noexcept {
+        return n.how == kind::group ? members_[n.members_begin + i].number : n.to;
+    }
+    // Is the edge from `from` to `to`, of another graph, in this one as well?
+    bool has(const node& from, const node& to) const noexcept;
+
+    // f(first, last) for circles, of which each goroutine that is in one is in at least one; `came_by` leads from the
+    // last to the first backwards.
+    template <class F>
+    void for_each_circle(F f) noexcept;
+
+private:
+    struct member {
+        const void* group;
+        std::uint32_t number;
+    };
+    void add(const sched::goroutine& g) noexcept;
+    void link(node& n) noexcept;
+
+    mapped_array<node> nodes_;
+    mapped_index by_id_;        // the goroutine's id
+    mapped_index tops_;         // a stack's address: who waits there, on the stack of those that run it in place
+    mapped_array<member> members_;  // by group
+};
+
+// How many goroutines wait. The world must be stopped.
+std::size_t waiting_goroutines() noexcept;
+
+template <class F>
+void wait_graph::for_each_circle(F f) noexcept {
+    enum : std::uint8_t { unseen, on_the_path, done };
+    for (std::uint32_t start = 0; start < nodes_.size(); ++start) {
+        if (at(start).visited != unseen) continue;
+        std::uint32_t here = start;
+        at(here).came_by = none;
+        at(here).visited = on_the_path;
+        while (here != none) {
+            node& n = at(here);
+            if (n.next_edge == edges_of(n)) {
+                n.visited = done;
+                here = n.came_by;
+                continue;
+            }
+            const std::uint32_t next = edge(n, n.next_edge++);
+            if (at(next).visited == on_the_path) {
+                f(next, here);
+            } else if (at(next).visited == unseen) {
+                at(next).visited = on_the_path;
+                at(next).came_by = here;
+                here = next;
+            }
+        }
+    }
+}
+
+}  // namespace dunlin::observe
