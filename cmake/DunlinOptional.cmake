@@ -6,6 +6,7 @@ file(GLOB debug_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/debug/*.cpp")
 dunlin_library(dunlin_debug "" "${debug_sources}")
 add_library(dunlin::debug ALIAS dunlin_debug)
 target_link_libraries(dunlin_debug PUBLIC dunlin)
+target_link_options(dunlin_debug INTERFACE "LINKER:-u,dunlin_debug_page") # DUNLIN_DEBUG=page=... in a program that does not call it
 set_target_properties(dunlin_debug PROPERTIES EXPORT_NAME debug VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)

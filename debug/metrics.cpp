@@ -19,8 +19,11 @@ public:
         text += std::string("# HELP dunlin_") + name + ' ' + help + "\n# TYPE dunlin_" + name + ' ' + type + '\n';
     }
     // Of the metric that has been begun. `labels`: {state="running"}
+    void value(const char* suffix, const std::string& labels, const std::string& v) {
+        text += std::string("dunlin_") + name_ + suffix + labels + ' ' + v + '\n';
+    }
     void value(const char* suffix, const std::string& labels, std::uint64_t v) {
-        text += std::string("dunlin_") + name_ + suffix + labels + ' ' + std::to_string(v) + '\n';
+        value(suffix, labels, std::to_string(v));
     }
 
     std::string text;
@@ -40,14 +43,36 @@ std::string in_seconds(std::int64_t ns) {
     return std::string(digits, end);
 }
 
-void write_histogram(writer& out, const char* name, const char* help, const runtime::duration_histogram& h) {
-    out.begin(name, help, "histogram");
+// Of the histogram that has been begun. `label`: reason="sleep"; empty: none.
+void write_buckets(writer& out, const runtime::duration_histogram& h, const std::string& label = "") {
+    const std::string more = label.empty() ? "" : label + ',', labels = label.empty() ? "" : '{' + label + '}';
     std::uint64_t so_far = 0;
     for (std::size_t i = 0; i < h.counts.size(); ++i) {
         so_far += h.counts[i];
         const std::string limit = i < h.limits_ns.size() ? in_seconds(h.limits_ns[i]) : "+Inf";
+        out.value("_bucket", '{' + more + "le=\"" + limit + "\"}", so_far);
+    }
+    out.value("_sum", labels, in_seconds(h.total_ns));
+    out.value("_count", labels, so_far);
+}
+
+void write_histograms(writer& out, const runtime::runtime_stats& s) {
+    out.begin("wait_while_idle_seconds", "Waits for a processor while one had nothing to run.", "histogram");
+    write_buckets(out, s.waits_while_idle);
+    out.begin("scheduling_latency_seconds", "From runnable to running, of one goroutine in eight.", "histogram");
+    write_buckets(out, s.scheduling_latency);
+    out.begin("park_seconds", "Waits that have ended, by what was waited for.", "histogram");
+    for (const runtime::wait_durations& d : s.park_times) write_buckets(out, d.waits, "reason=\"" + d.reason + '"');
+    out.begin("run_queue_found", "The queue's length, as one goroutine in eight found it.", "histogram");
+    std::uint64_t so_far = 0, at_least = 0;
+    for (std::size_t i = 0; i < s.run_queue_lengths.size(); ++i) {
+        so_far += s.run_queue_lengths[i];
+        at_least += s.run_queue_lengths[i] * (i == 0 ? 0 : std::uint64_t{1} << (i - 1));
+        const bool last = i + 1 == s.run_queue_lengths.size();
+        const std::string limit = last ? "+Inf" : std::to_string((std::uint64_t{1} << i) - 1);
         out.value("_bucket", "{le=\"" + limit + "\"}", so_far);
     }
+    out.value("_sum", "", at_least);  // at least: lengths are kept by their powers of two
     out.value("_count", "", so_far);
 }
 
@@ -93,8 +118,7 @@ std::string metrics() {
     out.value("", "{from=\"blocked\"}", s.hand_offs.from_blocked);
     out.value("", "{from=\"hog\"}", s.hand_offs.from_hogs);
     out.counter("preemptions_total", "Goroutines that a signal stopped.", s.hand_offs.preemptions);
-    write_histogram(out, "wait_while_idle_seconds", "Waits for a processor while one had nothing to run.",
-        s.waits_while_idle);
+    write_histograms(out, s);
     return out.text;
 }
 

@@ -23,6 +23,7 @@
 #include <dunlin/go.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/runtime.hpp>
+#include <dunlin/trace.hpp>
 #include <dunlin/wait_group.hpp>
 
 #include "http.h"
@@ -31,7 +32,7 @@
 
 namespace dunlin::inline v0_1::debug {
 
-struct server_state {
+struct server_state : std::enable_shared_from_this<server_state> {
     explicit server_state(serve_options o) : options(std::move(o)) {}
 
     const serve_options options;
@@ -40,12 +41,19 @@ struct server_state {
     wait_group goroutines;
     std::atomic<unsigned> connections{0};
     mutex one_at_a_time;  // what stops the world
+    // Under one_at_a_time: the flight recorder that runs is ours; it is of a request for some seconds; a goroutine sees to
+    // its end.
+    bool records = false, traces = false, watches_recorder = false;
+    clock::time_point recorder_asked = {};
+    bool counts_waits = false;  // we have switched them on
 };
 
 namespace {
 
 constexpr std::chrono::milliseconds goodbye_limit{500};
 constexpr std::chrono::seconds close_limit{2};
+constexpr std::chrono::seconds recorder_lasts{10};
+constexpr std::size_t recorder_bytes = std::size_t{1} << 20;
 
 bool is_loopback_name(std::string_view host) {
     if (host == "localhost" || host.ends_with(".localhost")) return true;
@@ -83,15 +91,20 @@ reply profile_reply(std::ostringstream& out, const std::string& name, const std:
     return r;
 }
 
+// As a number of seconds; 0: it is none.
+unsigned seconds_of(const std::string& text) noexcept {
+    constexpr unsigned longest = 600;
+    unsigned seconds = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    return error == std::errc() && end == text.data() + text.size() && seconds <= longest ? seconds : 0;
+}
+
 // Of the CPU, for as long as it is asked for. Others are answered meanwhile.
 reply cpu_profile(const server_state& s, const request& asked) {
     const std::string debug = asked.parameter("debug").value_or("0");
     if (debug != "0" && debug != "1") return failure(400, "debug is 0 or 1");
-    constexpr unsigned longest = 600;
-    const std::string text = asked.parameter("seconds").value_or("30");
-    unsigned seconds = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-    if (error != std::errc() || end != text.data() + text.size() || seconds < 1 || seconds > longest) return failure(400, "seconds is 1 to 600");
+    const unsigned seconds = seconds_of(asked.parameter("seconds").value_or("30"));
+    if (seconds == 0) return failure(400, "seconds is 1 to 600");
     std::ostringstream out;
     try {
         runtime::start_cpu_profile();
@@ -109,6 +122,94 @@ reply cpu_profile(const server_state& s, const request& asked) {
     return profile_reply(out, "profile", debug);
 }
 
+reply recorded() {
+    std::ostringstream out;
+    try {
+        trace::write_recorder(out);
+    } catch (const std::logic_error&) {
+        return failure(409, "the program writes a trace into a file: there is no flight recorder beside it");
+    }
+    reply r = text_of(out, "application/octet-stream");
+    r.more_headers = "Content-Disposition: attachment; filename=\"trace\"\r\n";
+    return r;
+}
+
+// one_at_a_time is held. False: a trace, or another recorder, runs.
+bool start_our_recorder(server_state& s, std::size_t bytes) {
+    if (trace::running()) return false;
+    try {
+        trace::start_recorder({.bytes = bytes});
+    } catch (const std::system_error&) {  // another one was quicker
+        return false;
+    }
+    s.records = true;
+    return true;
+}
+
+void stop_our_recorder(server_state& s) {
+    if (std::exchange(s.records, false)) trace::stop_recorder();
+}
+
+// The recorder costs something: it does not outlive the interest in it.
+void end_unwatched_recorder(server_state& s) {
+    for (;;) {
+        try {
+            sleep_for(std::chrono::seconds(1), s.ctx);
+        } catch (const context_cancelled&) {  // the server ends, and close() stops it
+            return;
+        }
+        const std::unique_lock turn(s.one_at_a_time);
+        if (s.traces) continue;
+        if (s.records && clock::now() - s.recorder_asked <= recorder_lasts) continue;
+        stop_our_recorder(s);
+        s.watches_recorder = false;
+        return;
+    }
+}
+
+// What the flight recorder has kept, the program's own one or ours.
+reply last_events(server_state& s) {
+    constexpr std::chrono::milliseconds first_look{50};
+    const std::unique_lock turn(s.one_at_a_time, s.options.reply_limit);
+    if (!turn.owns_lock()) return failure(503, "others are being answered, and it lasts");
+    if (s.traces) return failure(409, "a trace of some seconds is being made");
+    s.recorder_asked = clock::now();
+    if (start_our_recorder(s, recorder_bytes)) {
+        if (!std::exchange(s.watches_recorder, true)) {
+            s.goroutines.go({.name = "dunlin::debug recorder"}, [self = s.shared_from_this()] { end_unwatched_recorder(*self); });
+        }
+        sleep_for(first_look, s.ctx);
+    }
+    return recorded();
+}
+
+// Of so many seconds, by a recorder that is large enough for most programs. Others are answered meanwhile.
+reply trace_of(server_state& s, const request& asked) {
+    constexpr std::size_t bytes = std::size_t{64} << 20;
+    const unsigned seconds = seconds_of(asked.parameter("seconds").value_or("1"));
+    if (seconds == 0) return failure(400, "seconds is 1 to 600");
+    std::unique_lock turn(s.one_at_a_time, s.options.reply_limit);
+    if (!turn.owns_lock()) return failure(503, "others are being answered, and it lasts");
+    if (s.traces) return failure(409, "a trace of some seconds is being made");
+    stop_our_recorder(s);
+    if (!start_our_recorder(s, bytes)) {
+        return failure(409, "a trace or the flight recorder runs already: /trace is what the recorder has kept");
+    }
+    s.traces = true;
+    turn.unlock();
+    bool ended = false;
+    try {
+        sleep_for(std::chrono::seconds(seconds), s.ctx);
+    } catch (const context_cancelled&) {
+        ended = true;
+    }
+    turn.lock();
+    s.traces = false;
+    reply r = ended ? failure(503, "the server ends") : recorded();
+    stop_our_recorder(s);
+    return r;
+}
+
 reply profile(const std::string& name, const request& asked) {
     const std::string debug = asked.parameter("debug").value_or("0");
     if (debug != "0" && debug != "1" && debug != "2") return failure(400, "debug is 0, 1 or 2");
@@ -124,7 +225,7 @@ reply profile(const std::string& name, const request& asked) {
     } else if (name == "mutex") {
         runtime::mutex_profile(out, format);
     } else {
-        return failure(404, "there are the profiles goroutine, block, mutex and profile");
+        return failure(404, "there are the profiles goroutine, block, mutex, profile and trace");
     }
     return profile_reply(out, name, debug);
 }
@@ -132,7 +233,8 @@ reply profile(const std::string& name, const request& asked) {
 constexpr std::string_view pprof_index =
     "/debug/pprof/\n\ngoroutine   all goroutines, by stack\nblock       where goroutines and threads have waited "
     "(runtime::set_block_profile_rate)\nmutex       who held locks that others waited for "
-    "(runtime::set_mutex_profile_fraction)\nprofile     who burns the CPU, for ?seconds=N (30)\n\n?debug=1: as text; goroutine?debug=2: a dump\n";
+    "(runtime::set_mutex_profile_fraction)\nprofile     who burns the CPU, for ?seconds=N (30)\ntrace       what happened when, for ?seconds=N (1): "
+    "for dunlin-trace\n\n?debug=1: as text; goroutine?debug=2: a dump\n";
 
 // Stops the world: one at a time.
 reply look(const request& asked) {
@@ -174,9 +276,11 @@ reply answer(server_state& s, const request& asked) {
         r.body = pprof_index;
         return r;
     }
+    if (asked.path == "/trace") return last_events(s);
     if (asked.path != "/dump" && asked.path != "/dump.json" && !asked.path.starts_with("/debug/pprof/")) {
-        return failure(404, "there are /, /dump, /dump.json, /metrics and /debug/pprof/");
+        return failure(404, "there are /, /dump, /dump.json, /metrics, /trace and /debug/pprof/");
     }
+    if (asked.path == "/debug/pprof/trace") return trace_of(s, asked);
     if (asked.path == "/debug/pprof/profile") return cpu_profile(s, asked);
     const std::unique_lock turn(s.one_at_a_time, s.options.reply_limit);
     if (!turn.owns_lock()) return failure(503, "others are being answered, and it lasts");
@@ -288,6 +392,8 @@ void server::close() noexcept {
     s->listener.close();
     try {
         s->goroutines.wait_for(close_limit);
+        if (const std::unique_lock turn(s->one_at_a_time, std::try_to_lock); turn.owns_lock()) stop_our_recorder(*s);
+        if (s->counts_waits) runtime::set_wait_histograms(false);
     } catch (const std::bad_alloc&) {  // it has not waited; they end by themselves
     }
 }
@@ -302,6 +408,7 @@ server serve(std::string_view address, const serve_options& options) {
     s->listener = net::listen("tcp", address);
     // A name may be another address's meanwhile.
     if (options.token.empty() && !s->listener.local_address().is_loopback()) refuse();
+    s->counts_waits = options.wait_histograms && !runtime::set_wait_histograms(true);
     s->goroutines.go({.name = "dunlin::debug listener"}, [s] { accept_all(s); });
     return server(s);
 }

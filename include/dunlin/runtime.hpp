@@ -79,6 +79,7 @@ struct poll_stats {
 struct duration_histogram {
     std::vector<std::int64_t> limits_ns;
     std::vector<std::uint64_t> counts;
+    std::int64_t total_ns = 0;  ///< all of them together; about
 
     DUNLIN_API std::uint64_t total() const noexcept;
     /// The limit below which a part `q` of them (0 to 1) lies, in nanoseconds; 0 if there are none. Of those beyond the
@@ -86,6 +87,12 @@ struct duration_histogram {
     DUNLIN_API std::int64_t quantile_ns(double q) const noexcept;
     /// What has been counted since `before`, an older state of the same histogram.
     DUNLIN_API duration_histogram since(const duration_histogram& before) const;
+};
+
+/// How long waits for one thing have lasted.
+struct wait_durations {
+    std::string reason;  ///< as in dumps: "chan receive"
+    duration_histogram waits;
 };
 
 /// Counts since the program began. Each number is exact; numbers of busy processors are not of the same instant.
@@ -108,11 +115,25 @@ struct runtime_stats {
     /// one was idle or searching counts. A sample: of those that follow each other in short turns on one processor, one
     /// in some 256 is timed and counts for all.
     duration_histogram waits_while_idle;
+    /// While set_wait_histograms() was on: how long goroutines that could run have waited until they did; of those that
+    /// had yielded or were preempted only the first wait. One in eight is measured, and counts for eight.
+    duration_histogram scheduling_latency;
+    /// The same ones: the length of the queue that they came to, their processor's own. [0]: empty, [i]: from 2^(i-1)
+    /// to 2^i - 1, the last: full.
+    std::vector<std::uint64_t> run_queue_lengths;
+    /// While set_wait_histograms() was on: waits that have ended, of goroutines and of plain threads, by what was
+    /// waited for: channels, locks, descriptors, sleeping and all else that parks. Only what has been waited for.
+    std::vector<wait_durations> park_times;
     std::vector<processor_stats> procs;
 };
 
 /// Any thread. Does not stop anything; the counts by state cost about 2 ns for each goroutine there ever was at once.
 DUNLIN_API runtime_stats stats();
+
+/// Has scheduling_latency, run_queue_lengths and park_times of stats() counted from now on, or not any more; what was
+/// counted stays. Off at first. Returns what it was before. Costs while it is on: two readings of the clock for each
+/// wait, and some nanoseconds for each goroutine that becomes runnable. Stops the world for a moment.
+DUNLIN_API bool set_wait_histograms(bool on);
 
 /// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that
 /// are alike in all of it, in name and labels are one paragraph, "and 999 like it", with the shortest and the longest
@@ -125,8 +146,9 @@ DUNLIN_API runtime_stats stats();
 /// are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
 
-/// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "groups": [...],
-/// "groups_left_out": N, "goroutines_left_out": N}`. A group, of those that are alike, has `count`, `ids` (a hundred at
+/// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "processors": [...],
+/// "groups": [...], "groups_left_out": N, "goroutines_left_out": N}`. A processor has `id`, `queue` (how many wait
+/// there) and, if one executes there, `goroutine`. A group, of those that are alike, has `count`, `ids` (a hundred at
 /// most), `state`, `created_at` and `stack` (an array of `{"pc", "function", "at"}`, innermost first, empty if it is
 /// not known), and where there is one `name`, `labels`, `reason`, `shortest_wait_ns`, `longest_wait_ns`, `waits_at`,
 /// `object` (the mutex that is waited for), `holder` (the goroutine that has it), `locked_to_thread`, `in_place`,

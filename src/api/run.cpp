@@ -9,6 +9,7 @@
 #include <string>
 
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/page_hook.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/runtime.hpp>
 
@@ -17,6 +18,7 @@
 #include "context/run_context.h"
 #include "observe/report.h"
 #include "platform/clock.h"
+#include "platform/environment.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/goroutines/goroutine.h"
@@ -37,8 +39,35 @@ struct main_call {
 
 platform::atomic<std::uint32_t> main_done{0};
 
+detail::page_hook& the_page_hook() noexcept {
+    static constinit detail::page_hook hook;
+    return hook;
+}
+
+// DUNLIN_DEBUG=page=ADDRESS, while it lives. Nothing without a library that has registered itself.
+class page_of_run {
+public:
+    page_of_run() noexcept : address_(observe::page_setting()) {
+        if (address_ == nullptr) return;
+        if (the_page_hook().begin != nullptr) {
+            the_page_hook().begin(address_);
+        } else {
+            platform::complain("DUNLIN_DEBUG", "page", "needs a program that is linked with dunlin::debug");
+        }
+    }
+    ~page_of_run() {
+        if (address_ != nullptr && the_page_hook().end != nullptr) the_page_hook().end();
+    }
+    page_of_run(const page_of_run&) = delete;
+    page_of_run& operator=(const page_of_run&) = delete;
+
+private:
+    const char* address_;
+};
+
 void main_entry(void* raw) {
     const main_call call = *static_cast<main_call*>(raw);
+    const page_of_run page;
     call.entry(call.frame);
 }
 
@@ -61,6 +90,8 @@ void main_ended(sched::goroutine* g) noexcept {
 }  // namespace dunlin::api
 
 namespace dunlin::inline v0_1::detail {
+
+void set_page_hook(const page_hook& hook) noexcept { api::the_page_hook() = hook; }
 
 // With an end to each sleep: the end of a goroutine wakes no sleeper here, since that would cost each goroutine
 // something.

@@ -19,8 +19,14 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/random.h"
+#include "sched/data/trace.h"
+#include "sched/goroutines/goroutine.h"
+#include "sched/machines/machine.h"
+#include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::observe {
+
+constinit park_times park_times_of[park_time_shards][sched::wait_reason_count]{};
 
 void contention_table::prepare() {
     park::runtime_section inside;
@@ -96,6 +102,8 @@ namespace {
 constinit contention_table blocked, unlocked;
 constinit platform::atomic<std::int64_t> block_rate_ns{0};    // 0: off
 constinit platform::atomic<std::uint32_t> mutex_fraction{0};  // 0: off
+constinit std::atomic<bool> wait_histograms{false};
+std::mutex changes_of_histograms;
 
 // True with the probability part / of. No switch happens in here: the variable is the thread's.
 [[gnu::noinline]] bool drawn(std::uint64_t part, std::uint64_t of) noexcept {
@@ -119,7 +127,18 @@ bool counts_as_blocked(sched::wait_reason reason) noexcept {
 
 // Go's rule, and its weights: a wait that is shorter than the rate is kept with the probability ns / rate, and then
 // counts for rate / ns of them.
+void note_in_histogram(sched::wait_reason reason, std::int64_t ns) noexcept {
+    const sched::machine* m = sched::current_machine();
+    const std::size_t shard = m != nullptr ? m->id % park_time_shards : park_time_shards - 1;
+    park_times& to = park_times_of[shard][static_cast<std::size_t>(reason)];
+    const auto& limits = sched::wait_limits_ns;
+    const auto bucket = static_cast<std::size_t>(std::upper_bound(limits.begin(), limits.end(), ns - 1) - limits.begin());
+    to.by_length[bucket].fetch_add(1, std::memory_order_relaxed);
+    to.total_ns.fetch_add(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
+}
+
 void note_wait(sched::wait_reason reason, std::int64_t ns) noexcept {
+    if (wait_histograms.load(std::memory_order_relaxed)) note_in_histogram(reason, ns);
     const std::int64_t rate = block_rate_ns.load(std::memory_order_relaxed);
     if (rate <= 0 || !counts_as_blocked(reason)) return;
     const std::int64_t waited = std::max<std::int64_t>(ns, 1);
@@ -141,14 +160,14 @@ constexpr park::contention_counter counter{note_wait, note_unlock};
 constexpr park::contention_counter only_events{nullptr, nullptr};
 
 platform::ranked_lock<platform::lock_rank::leaf> setting;
-bool profiled = false, traced = false;  // setting
+bool profiled = false, measured = false, traced = false;  // setting
 
 void set_waits_counter(bool& which, bool on) noexcept {
     const sched::unstoppable_section section;
     setting.lock();
     which = on;
     // Release: a waiter that sees it sees the table.
-    park::waits_counter.store(profiled ? &counter : traced ? &only_events : nullptr, std::memory_order_release);
+    park::waits_counter.store(profiled || measured ? &counter : traced ? &only_events : nullptr, std::memory_order_release);
     setting.unlock();
 }
 
@@ -197,6 +216,15 @@ void set_block_profile_rate(std::chrono::nanoseconds rate) {
     if (rate.count() > 0) observe::blocked.prepare();
     observe::block_rate_ns.store(std::max<std::int64_t>(rate.count(), 0), std::memory_order_relaxed);
     observe::set_waits_counter(observe::profiled, rate.count() > 0);
+}
+
+bool set_wait_histograms(bool on) {
+    sched::start_runtime();
+    const std::lock_guard guard(observe::changes_of_histograms);
+    if (observe::wait_histograms.exchange(on, std::memory_order_relaxed) == on) return on;
+    observe::set_waits_counter(observe::measured, on);
+    sched::tracing::measure(on);
+    return !on;
 }
 
 unsigned set_mutex_profile_fraction(unsigned one_in) {

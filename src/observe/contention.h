@@ -7,6 +7,8 @@
 // Tests      tests/runtime/contention_test.cpp
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -49,6 +51,14 @@ private:
     entry* entries_ = nullptr;  // lock_
     std::size_t used_ = 0;      // lock_
 };
+
+// Waits by what was waited for, and how long: one of several shards, since threads count at the same time.
+struct park_times {
+    std::array<std::atomic<std::uint64_t>, sched::wait_limits_ns.size() + 1> by_length;
+    std::atomic<std::uint64_t> total_ns;
+};
+inline constexpr std::size_t park_time_shards = 8;
+DUNLIN_HIDDEN extern park_times park_times_of[park_time_shards][sched::wait_reason_count];
 
 // park::waits_counter while a trace runs.
 void count_waits_for_trace(bool on) noexcept;

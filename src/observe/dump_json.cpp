@@ -120,6 +120,22 @@ void write_group_as_json(page& to, const alike::member& first, const sched::samp
     out << '}';
 }
 
+// Which goroutine each processor runs; the world is stopped.
+void write_processors(platform::text_writer& out) noexcept {
+    key(out, "processors");
+    out << '[';
+    const std::uint32_t count = sched::the_scheduler.max_procs.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const sched::processor* p = sched::the_scheduler.processor_at(i);
+        const sched::machine* m = p->owner.load(std::memory_order_acquire);
+        const sched::goroutine* g = m != nullptr ? m->current.load(std::memory_order_acquire) : nullptr;
+        out << (i == 0 ? "" : ", ") << "{\"id\": " << i << ", \"queue\": " << p->queue.size();
+        if (g != nullptr) out << ", \"goroutine\": " << g->id;
+        out << '}';
+    }
+    out << ']';
+}
+
 }  // namespace
 
 void write_json_string(platform::text_writer& out, std::string_view text) noexcept {
@@ -162,6 +178,7 @@ void write_json(page& to, std::size_t at_most) noexcept {
         key(out, "current");
         out << self->id;
     }
+    write_processors(out);
     key(out, "groups");
     out << '[';
     std::size_t written = 0, left = 0, left_goroutines = whole ? 0 : all;

@@ -49,6 +49,8 @@ void report_leaks() noexcept;
 // DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock. What these ask for, and what the monitor asks for by itself,
 // is printed by the thread maker's thread.
 void read_debug_settings();
+// What it said of a page (page=ADDRESS); null: nothing.
+const char* page_setting() noexcept;
 
 // A dump to stderr, as runtime::dump().
 void dump_to_stderr(bool as_json) noexcept;

@@ -21,6 +21,7 @@ using sched::the_scheduler;
 std::int64_t started_ns = 0;
 bool detail_wanted = false;
 bool dumps_as_json = false;
+char page_address[256] = "";
 
 void write_processors(platform::text_writer& out) noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
@@ -90,6 +91,12 @@ struct signal_name {
 // That a program can do without, and a terminal or `kill` can send.
 constexpr signal_name dump_signals[] = {{"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}};
 
+bool keep_page_address(std::string_view address) noexcept {
+    if (address.empty() || address.size() >= sizeof page_address) return false;
+    page_address[address.copy(page_address, sizeof page_address - 1)] = 0;
+    return true;
+}
+
 // False: there is no such signal.
 bool dump_at_signal(std::string_view name) noexcept {
     if (name.substr(0, 3) == "SIG") name.remove_prefix(3);
@@ -108,6 +115,8 @@ bool dump_at_signal(std::string_view name) noexcept {
 }
 
 }  // namespace
+
+const char* page_setting() noexcept { return page_address[0] != 0 ? page_address : nullptr; }
 
 void write_trace(platform::text_writer& out, bool detail) noexcept {
     sched::scheduler& s = the_scheduler;
@@ -152,9 +161,10 @@ void read_debug_settings() {
         } else if (key == "dumpsignal" && equals != item.npos && dump_at_signal(item.substr(equals + 1))) {
         } else if (key == "dumpformat" && equals != item.npos && (item.substr(equals + 1) == "json" || item.substr(equals + 1) == "text")) {
             dumps_as_json = item.substr(equals + 1) == "json";
+        } else if (key == "page" && equals != item.npos && keep_page_address(item.substr(equals + 1))) {
         } else {
             platform::complain("DUNLIN_DEBUG", item,
-                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, dumpformat=text or json, deadlock)");
+                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, dumpformat=text or json, page=HOST:PORT, deadlock)");
         }
     }
     sched::set_reporter(print);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "observe/contention.h"
 #include "poll/descriptor.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
@@ -68,6 +69,40 @@ void copy_hand_offs(hand_off_stats& r) {
     r.threads_ended = c.threads_ended.get();
 }
 
+duration_histogram empty_histogram() {
+    duration_histogram r;
+    r.limits_ns.assign(sched::wait_limits_ns.begin(), sched::wait_limits_ns.end());
+    r.counts.assign(sched::wait_limits_ns.size() + 1, 0);
+    return r;
+}
+
+void add(duration_histogram& to, const sched::wait_counters& of) noexcept {
+    for (std::size_t k = 0; k < of.by_length.size(); ++k) to.counts[k] += of.by_length[k].get();
+    to.total_ns += static_cast<std::int64_t>(of.total_ns.get());
+}
+
+void copy_park_times(std::vector<wait_durations>& to) {
+    for (std::size_t reason = 0; reason < sched::wait_reason_count; ++reason) {
+        wait_durations one{std::string(name(static_cast<sched::wait_reason>(reason))), empty_histogram()};
+        for (const auto& shard : observe::park_times_of) {
+            const observe::park_times& of = shard[reason];
+            for (std::size_t k = 0; k < of.by_length.size(); ++k) {
+                one.waits.counts[k] += of.by_length[k].load(std::memory_order_relaxed);
+            }
+            one.waits.total_ns += static_cast<std::int64_t>(of.total_ns.load(std::memory_order_relaxed));
+        }
+        if (one.waits.total() == 0) continue;
+        // Some reasons share their words.
+        const auto same = std::find_if(to.begin(), to.end(), [&](const wait_durations& d) { return d.reason == one.reason; });
+        if (same == to.end()) {
+            to.push_back(std::move(one));
+            continue;
+        }
+        for (std::size_t k = 0; k < one.waits.counts.size(); ++k) same->waits.counts[k] += one.waits.counts[k];
+        same->waits.total_ns += one.waits.total_ns;
+    }
+}
+
 void count_states(runtime_stats& r) {
     sched::for_each_descriptor([&](const sched::goroutine& g) {
         switch (g.state.load(std::memory_order_relaxed)) {
@@ -99,6 +134,7 @@ std::int64_t duration_histogram::quantile_ns(double q) const noexcept {
 duration_histogram duration_histogram::since(const duration_histogram& before) const {
     duration_histogram r = *this;
     for (std::size_t i = 0; i < r.counts.size() && i < before.counts.size(); ++i) r.counts[i] -= before.counts[i];
+    r.total_ns -= before.total_ns;
     return r;
 }
 
@@ -123,14 +159,18 @@ runtime_stats stats() {
     r.stack_bytes_reserved = stacks.reserved_bytes;
     r.stack_guards = platform::to_string(stacks.kind);
     count_states(r);
-    r.waits_while_idle.limits_ns.assign(sched::wait_limits_ns.begin(), sched::wait_limits_ns.end());
-    r.waits_while_idle.counts.assign(sched::wait_limits_ns.size() + 1, 0);
+    r.waits_while_idle = empty_histogram();
+    r.scheduling_latency = empty_histogram();
+    r.run_queue_lengths.assign(sched::queue_length_classes, 0);
+    copy_park_times(r.park_times);
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     r.procs.reserve(made);
     for (std::uint32_t i = 0; i < made; ++i) {
         r.procs.push_back(stats_of(*s.processor_at(i), made));
-        const auto& waits = s.processor_at(i)->waits;
-        for (std::size_t k = 0; k < waits.size(); ++k) r.waits_while_idle.counts[k] += waits[k].get();
+        const sched::processor& p = *s.processor_at(i);
+        add(r.waits_while_idle, p.waits);
+        add(r.scheduling_latency, p.latency);
+        for (std::size_t k = 0; k < p.queue_lengths.size(); ++k) r.run_queue_lengths[k] += p.queue_lengths[k].get();
         r.steals += r.procs.back().steals;
         r.stolen += r.procs.back().stolen;
         r.in_place_joins += r.procs.back().in_place_joins;

@@ -444,7 +444,7 @@ void write_trace_of_death() noexcept {
     constexpr std::int64_t patience_ns = 500'000'000;
     take_busy(s, patience_ns);  // and stays busy
     tracing::ignore_locks();
-    tracing::is_on.store(false, std::memory_order_relaxed);
+    tracing::wanted.store(0, std::memory_order_relaxed);
     constexpr std::string_view why = "the process has died";
     if (what == mode::file) {
         while (s.writer->good() && tracing::take_full(*s.room)) s.writer->events(*s.room);

@@ -1,4 +1,5 @@
-// page_scene.cpp - a program with a page: receivers that wait, a hot lock, and with COMPUTE one that computes.
+// page_scene.cpp - a program with a page: receivers that wait, a hot lock, two that wait for each other's locks, and with
+// COMPUTE one that computes.
 // Usage: page_scene [GOROUTINES [TOKEN [COMPUTE]]]. Prints the page's address, and goes on until its input ends.
 #include <cstdio>
 #include <cstdlib>
@@ -50,6 +51,15 @@ int main(int argc, char** argv) {
                 for (;;) scene::has_hot_lock(hot, i);
             });
         }
+        dunlin::mutex left, right;
+        dunlin::latch both(2);
+        const auto takes = [&both](dunlin::mutex& first, dunlin::mutex& second) {
+            const std::lock_guard guard(first);
+            both.arrive_and_wait();
+            const std::lock_guard other(second);
+        };
+        dunlin::go({.name = "left then right"}, [&] { takes(left, right); });
+        dunlin::go({.name = "right then left"}, [&] { takes(right, left); });
         if (argc > 3) {
             dunlin::go({.name = "hog"}, [] {
                 for (;;) scene::computes();

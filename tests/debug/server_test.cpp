@@ -117,10 +117,11 @@ TEST_P(Server, Metrics) {
             }
             EXPECT_TRUE(line.starts_with(type)) << line << " after " << type;
             const std::string value = line.substr(line.rfind(' ') + 1);
-            EXPECT_EQ(value.find_first_not_of("0123456789"), std::string::npos) << line;
-            if (has(line, "_bucket{le=")) {
+            const bool is_sum = has(line, "_sum ") || has(line, "_sum{");
+            EXPECT_EQ(value.find_first_not_of(is_sum ? "0123456789.e-" : "0123456789"), std::string::npos) << line;
+            if (has(line, "_bucket{")) {
                 EXPECT_GE(std::stoull(value), before) << line;  // cumulative
-                before = std::stoull(value);
+                before = has(line, "le=\"+Inf\"") ? 0 : std::stoull(value);
             }
         }
         EXPECT_TRUE(has(text, "dunlin_processors " + std::to_string(dunlin::runtime::max_procs()) + "\n")) << text;

@@ -112,8 +112,13 @@ TEST_F(Turns, TheMarksOfAGoroutineAreApart) {
     g->marks.set_stamped(1'000'000'000);
     g->marks.set_lingers(1000);
     EXPECT_EQ(g->marks.lingers(), 255u);
-    EXPECT_EQ(g->marks.stamped(), 0x7fffffu);
+    EXPECT_EQ(g->marks.stamped(), 0x3fffffu);
+    EXPECT_FALSE(g->marks.measured());
     EXPECT_FALSE(g->marks.traced());
+    g->marks.set_measured(true);
+    EXPECT_EQ(g->marks.stamped(), 0x3fffffu);
+    EXPECT_FALSE(g->marks.traced());
+    g->marks.set_measured(false);
     g->marks.set_stamped(0);
     EXPECT_EQ(g->marks.lingers(), 255u);
     EXPECT_TRUE(g->marks.any());

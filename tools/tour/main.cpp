@@ -46,6 +46,7 @@ part parts[] = {
     {"A thousand blocking calls", "dunlin/blocking.hpp", tour::blocking_calls},
     {"A library that blocks without a word", "src/sched/monitor/hand_off.cpp", tour::unannounced},
     {"What can go wrong is reported", "dunlin/go.hpp", tour::failures},
+    {"Sight: faults that end no program are found", "docs/debugging.md", tour::sight},
 };
 constexpr int part_count = static_cast<int>(std::size(parts));
 
@@ -139,11 +140,13 @@ bool read_options(int argc, char** argv, tour::options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    constexpr std::string_view die = "--die=", client = "--echo-client=", weigh = "--weigh-connections=";  // how parts 15 and 11 start us
+    constexpr std::string_view die = "--die=", client = "--echo-client=", weigh = "--weigh-connections=",
+                               fault = "--fault=";  // how parts 15, 11 and 16 start us
     const std::string_view first = argc > 1 ? argv[1] : "";
     if (first.substr(0, die.size()) == die) return tour::die(first.substr(die.size()));
     if (first.substr(0, client.size()) == client) return tour::echo_client(first.substr(client.size()));
     if (first.substr(0, weigh.size()) == weigh) return tour::weigh_connections(first.substr(weigh.size()));
+    if (first.substr(0, fault.size()) == fault) return tour::fault(first.substr(fault.size()));
     if (first == "--list") return list(), 0;
     if (first == "--help" || first == "-h") return usage(stdout), 0;
     tour::options o;

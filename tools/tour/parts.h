@@ -25,9 +25,13 @@ void hogs(const options&);
 void blocking_calls(const options&);
 void unannounced(const options&);
 void failures(const options&);
+void sight(const options&);
 
 /// Dies in the way that is named, as a child of failures(). Returns only if it did not die.
 int die(std::string_view how);
+
+/// Makes one of the faults of sight(), as a child of it. Returns only if it could not.
+int fault(std::string_view which);
 
 /// The client of network(), in a process of its own: "host:port,connections,milliseconds".
 int echo_client(std::string_view what);

@@ -17,7 +17,9 @@
 //            may be noted first: a goroutine can be found before it has left (goroutine.cpp, Leaving).
 // Old events A chunk is never given back to the system: an event that was begun before a trace ended goes into a chunk
 //            of that trace, which its machine keeps until it writes the next one (generation).
-// Tests      tests/runtime/trace_test.cpp, tests/tools/trace_test.py
+// Latency    The same places, and no others, begin to measure how long goroutines are runnable (waits.h), beside events or
+//            without them, of one goroutine in eight: which, is drawn.
+// Tests      tests/runtime/trace_test.cpp, tests/tools/trace_test.py, tests/runtime/wait_histograms_test.cpp
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -94,14 +96,18 @@ static_assert(sizeof(chunk) == chunk::bytes);
 inline constexpr std::uint32_t outside_source = ~0u, monitor_source = ~0u - 1, control_source = ~0u - 2;
 inline constexpr std::size_t longest_text = 512;
 
-DUNLIN_HIDDEN extern platform::atomic<bool> is_on;
-inline bool on() noexcept { return is_on.load(std::memory_order_relaxed); }
+// What is wanted, in one word, so that where one is looked at the other costs nothing.
+inline constexpr std::uint8_t events_wanted = 1, latency_wanted = 2;
+DUNLIN_HIDDEN extern platform::atomic<std::uint8_t> wanted;
+inline bool looks() noexcept { return wanted.load(std::memory_order_relaxed) != 0; }
+inline bool on() noexcept { return (wanted.load(std::memory_order_relaxed) & events_wanted) != 0; }
+inline bool measures() noexcept { return (wanted.load(std::memory_order_relaxed) & latency_wanted) != 0; }
 
 // The clock of events: the CPU's cycle counter where it runs evenly on all CPUs, else nanoseconds.
 std::uint64_t ticks() noexcept;
 bool ticks_are_cycles() noexcept;
 
-// ---- what the scheduler notes; on() ---------------------------------------------------------------------------------
+// ---- what the scheduler notes; on(), of the first two looks() ---------------------------------------------------------------------------------
 
 // By a machine, before g is published.
 void note_runnable(machine* m, goroutine* g) noexcept;
@@ -138,6 +144,9 @@ private:
 void begin(std::size_t bytes, bool recycle, void (*switch_waits)(bool on));
 // Events go nowhere from here on. Stops the world.
 void finish(void (*switch_waits)(bool on)) noexcept;
+
+// Latency is measured from here on, or no more. Stops the world.
+void measure(bool yes) noexcept;
 
 // For readers, after finish() or before.
 struct view {

@@ -16,6 +16,7 @@ struct ring {
     cause why = cause::goroutine;
     std::uint64_t fresh = 0;            // when a goroutine has left, a moment ago: the next begins to run then. 0: not so
     std::uint64_t lost = 0;             // events since there was no chunk
+    std::uint32_t draw = 1;             // which of those that become runnable are measured (trace.h)
 };
 
 }  // namespace dunlin::sched::tracing

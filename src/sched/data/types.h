@@ -128,8 +128,11 @@ public:
     void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
     // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
     // runnable, then by the machine that runs it.
-    std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x7fffff; }
-    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0x7fffff ? n : 0x7fffff) << 8, 0x7fffff00); }
+    std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x3fffff; }
+    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00); }
+    // waits.h: so is its whole way from runnable to running. Written as the stamp.
+    bool measured() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x40000000) != 0; }
+    void set_measured(bool yes) noexcept { set(yes ? 0x40000000 : 0, 0x40000000); }
     // trace.h: that it runs is an event. Written as the stamp, and by the thread that begins a trace.
     bool traced() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x80000000) != 0; }
     void set_traced(bool yes) noexcept { set(yes ? 0x80000000 : 0, 0x80000000); }
@@ -187,7 +190,7 @@ struct alignas(platform::cache_line) goroutine {
     platform::atomic<const void*> group{nullptr};
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
-    owned<std::int64_t> waits_since_ns;         // owner; coarse clock. While it is runnable and `stamped`, by who readied it: free_clock
+    owned<std::int64_t> waits_since_ns;         // owner; coarse clock. While it is runnable, and stamped or measured: waits.h
     goroutine_extra* extra = nullptr;           // owner
 
     // Third line: the callable, with its result where there is one, or a pointer to it.
@@ -338,6 +341,15 @@ struct monitor_notes {
 inline constexpr std::array<std::int64_t, 19> wait_limits_ns{
     500,       1'000,     2'000,     5'000,      10'000,     20'000,     50'000,      100'000,     200'000,      500'000,
     1'000'000, 2'000'000, 5'000'000, 10'000'000, 20'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000};
+struct wait_counters {
+    std::array<counter, wait_limits_ns.size() + 1> by_length;
+    counter total_ns;
+
+    // `weight` of them have waited for `ns`.
+    void add(std::int64_t ns, std::uint64_t weight) noexcept;  // waits.cpp
+};
+// 0, 1, 2 to 3, 4 to 7 ... 128 to 255, 256.
+inline constexpr std::size_t queue_length_classes = 10;
 // Of a processor that nothing is known about: its wakes are made at once.
 inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
@@ -403,7 +415,9 @@ struct alignas(platform::false_sharing_range) processor {
 
     owned<bool> looks_at_turns{true};           // as looks_at_push: turns are long, or the next to become runnable is stamped; else a trace runs
     std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
-    std::array<counter, wait_limits_ns.size() + 1> waits;  // owner: goroutines by how long they waited (waits.h)
+    wait_counters waits;                        // owner: how long goroutines waited while a processor was free (waits.h)
+    wait_counters latency;                      // owner: and how long at all, while that is measured
+    std::array<counter, queue_length_classes> queue_lengths;  // owner: the queue's, as those found it that were measured
     processor_counters counts;                  // owner
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 

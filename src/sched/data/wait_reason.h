@@ -2,6 +2,7 @@
 // words where Go has them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace dunlin::inline v0_1::sched {
@@ -42,6 +43,12 @@ enum class wait_reason : std::uint8_t {
     DUNLIN_WAIT_REASONS(DUNLIN_REASON)
 #undef DUNLIN_REASON
 };
+
+inline constexpr std::size_t wait_reason_count = 0
+#define DUNLIN_REASON(name, text) +1
+    DUNLIN_WAIT_REASONS(DUNLIN_REASON)
+#undef DUNLIN_REASON
+    ;
 
 constexpr const char* name(wait_reason reason) noexcept {
     constexpr const char* names[] = {

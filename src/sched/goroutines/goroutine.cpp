@@ -170,6 +170,7 @@ void discard_unbegun(goroutine_list& list) noexcept {
     for (goroutine* g = list.head; g != nullptr; g = g->link) {
         free_parts(g);
         g->marks.set_stamped(0);
+        g->marks.set_measured(false);
         g->join.store(0, std::memory_order_relaxed);
         g->group.store(nullptr, std::memory_order_relaxed);
     }
@@ -183,7 +184,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
-    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
+    if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g);
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
@@ -344,7 +345,7 @@ void ready_all(goroutine_list& list) noexcept {
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
-        if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
+        if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         s.global.push_back(g);
         any = true;
@@ -357,12 +358,12 @@ void ready_polled(goroutine_list& list) noexcept {
     machine* m = current_machine();
     processor* p = m != nullptr ? processor_of(m) : nullptr;
     if (p == nullptr) return ready_all(list);
-    const bool traced = tracing::on();
-    const tracing::because descriptors(traced ? m : nullptr, tracing::cause::poller);
+    const bool looks = tracing::looks();
+    const tracing::because descriptors(looks ? m : nullptr, tracing::cause::poller);
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
-        if (DUNLIN_UNLIKELY(traced)) tracing::note_runnable(m, g);
+        if (DUNLIN_UNLIKELY(looks)) tracing::note_runnable(m, g);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         push_local(p, g);
     }

@@ -17,10 +17,11 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/waits.h"
 
 namespace dunlin::inline v0_1::sched::tracing {
 
-constinit platform::atomic<bool> is_on{false};
+constinit platform::atomic<std::uint8_t> wanted{0};
 constinit platform::atomic<unsigned> writer_threads{0};
 
 // ---- the clock ------------------------------------------------------------------------------------------------------
@@ -185,9 +186,25 @@ void note_if_new(ring& r, std::uint32_t source, std::uint16_t p, goroutine* g) n
 
 }  // namespace
 
+namespace {
+
+// g is not published. Neighbours in a regular pattern are not all of one kind: a generator, not a count.
+bool is_drawn(ring& r) noexcept {
+    r.draw = r.draw * 1'664'525u + 1'013'904'223u;
+    return r.draw >> 29 == 0;
+}
+static_assert(one_in_measured == 8);
+
+}  // namespace
+
 // ---- notes ----------------------------------------------------------------------------------------------------------
 
 void note_runnable(machine* m, goroutine* g) noexcept {
+    if (measures() && is_drawn(m->trace)) {
+        begin_latency(g);
+        if (processor* p = m->p.load(std::memory_order_relaxed)) note_queue_length(p);
+    }
+    if (!on()) return;
     const std::uint16_t p = processor_number(m);
     note_if_new(m->trace, m->id, p, g);
     const goroutine* by = m->current.load(std::memory_order_relaxed);
@@ -198,6 +215,8 @@ void note_runnable(machine* m, goroutine* g) noexcept {
 }
 
 void note_runnable_outside(goroutine* g) noexcept {
+    if (measures() && is_drawn(outside)) begin_latency(g);
+    if (!on()) return;
     note_if_new(outside, outside_source, no_processor, g);
     g->marks.set_traced(true);
     put(outside, outside_source, {ticks(), g->id, 0, g->turn(), no_processor, kind::runnable, static_cast<std::uint8_t>(cause::outside)});
@@ -280,6 +299,17 @@ void note_existing(goroutine& g) noexcept {
 
 }  // namespace
 
+// The world is stopped, and the scheduler lock is held.
+static void want(std::uint8_t what, bool yes) noexcept {
+    const std::uint8_t before = wanted.load(std::memory_order_relaxed);
+    wanted.store(static_cast<std::uint8_t>(yes ? before | what : before & ~what), std::memory_order_relaxed);
+    const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        processor* p = the_scheduler.processor_at(i);
+        p->look_at_push(p->looks_at_turns);
+    }
+}
+
 void begin(std::size_t bytes, bool recycle, void (*switch_waits)(bool)) {
     scheduler& s = the_scheduler;
     constexpr std::size_t fewest = 16;
@@ -298,13 +328,8 @@ void begin(std::size_t bytes, bool recycle, void (*switch_waits)(bool)) {
         t.overwritten_until = 0;
         t.generation.store(t.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
-    is_on.store(true, std::memory_order_relaxed);
+    want(events_wanted, true);
     for_each_descriptor(note_existing);
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) {
-        processor* p = s.processor_at(i);
-        p->look_at_push(p->looks_at_turns);
-    }
     switch_waits(true);
     s.lock.unlock();
     start_world();
@@ -315,7 +340,16 @@ void finish(void (*switch_waits)(bool)) noexcept {
     stop_world();
     s.lock.lock();
     switch_waits(false);
-    is_on.store(false, std::memory_order_relaxed);
+    want(events_wanted, false);
+    s.lock.unlock();
+    start_world();
+}
+
+void measure(bool yes) noexcept {
+    scheduler& s = the_scheduler;
+    stop_world();
+    s.lock.lock();
+    want(latency_wanted, yes);
     s.lock.unlock();
     start_world();
 }

@@ -70,6 +70,7 @@ void note_turns(processor* p, const machine* m) noexcept {
 }
 
 void note_marks(processor* p, goroutine* g) noexcept {
+    if (g->marks.measured()) note_latency(p, g);
     if (g->marks.stamped() != 0) note_wait(p, g);
     if (g->marks.lingers() != 0) p->look_at_push(true);
     if (g->marks.traced()) tracing::note_run(p, g);

@@ -83,7 +83,7 @@ inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexce
 
 inline void processor::look_at_push(bool because_of_turns) noexcept {
     looks_at_turns = because_of_turns;
-    looks_at_push = because_of_turns || tracing::on();
+    looks_at_push = because_of_turns || tracing::looks();
 }
 
 }  // namespace dunlin::sched

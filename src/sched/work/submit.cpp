@@ -63,7 +63,7 @@ void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexce
 
 bool push_with_a_look(processor* p, goroutine* g) noexcept {
     machine* m = current_machine();
-    if (DUNLIN_UNLIKELY(tracing::on())) {
+    if (DUNLIN_UNLIKELY(tracing::looks())) {
         tracing::note_runnable(m, g);
         if (!p->looks_at_turns) return false;
     }
