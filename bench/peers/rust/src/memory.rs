@@ -1,6 +1,5 @@
 //! What a task that waits costs in memory. Twin: bench/memory_bench.cpp.
 
-use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,15 +106,14 @@ fn live_stack<const KIB: usize>(b: &Bench) {
             let opened = shared.gate.notified(); // before it counts itself, so that it cannot miss the opening
             let mut frames = [[0u8; 1024]; KIB];
             for (i, frame) in frames.iter_mut().enumerate() {
-                frame.iter_mut().step_by(64).for_each(|byte| *byte = (i + 1) as u8);
+                frame.iter_mut().step_by(64).for_each(|byte| unsafe { std::ptr::write_volatile(byte, (i + 1) as u8) });
             }
-            black_box(&mut frames);
             shared.parked.fetch_add(1, Ordering::Relaxed);
             opened.await;
             for _ in 0..ROUNDS {
                 tokio::task::yield_now().await;
             }
-            black_box(&mut frames).iter().map(|frame| frame[0] as u64).sum::<u64>()
+            frames.iter().map(|frame| unsafe { std::ptr::read_volatile(&frame[0]) } as u64).sum::<u64>()
         };
         let all = (0..tasks).map(|_| tokio::spawn(hold(shared.clone()))).collect();
         while shared.parked.load(Ordering::Relaxed) < tasks {

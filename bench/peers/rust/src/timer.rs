@@ -1,8 +1,7 @@
 //! How many sleepers, and how late they wake. Twin: bench/timer_bench.cpp.
 
-use std::future::{poll_fn, Future};
+use std::future::ready;
 use std::pin::Pin;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, Sleep};
@@ -61,13 +60,11 @@ async fn deadlines_ns(requests: u64, asked: bool) -> f64 {
             pending.push(Box::pin(sleep(Duration::from_secs(30))));
             if asked {
                 let last = pending.last_mut().unwrap();
-                poll_fn(|context| {
-                    if last.as_mut().poll(context).is_ready() {
-                        fail("deadlines: one is over already");
-                    }
-                    Poll::Ready(())
-                })
-                .await;
+                tokio::select! {
+                    biased;
+                    _ = last => fail("deadlines: one is over already"),
+                    _ = ready(()) => {}
+                }
             }
         }
         drop(pending);

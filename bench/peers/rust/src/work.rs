@@ -17,9 +17,11 @@ pub const WORKLOADS: &[Workload] =
 /// The compiler does not know it, or it would make one step of several.
 static FACTOR: AtomicU64 = AtomicU64::new(6364136223846793005);
 
-/// Computes without a call. Each step needs the one before.
+/// Computes without a call. Each step needs the one before. Never inlined: a loop whose length is known becomes another one.
+#[inline(never)]
 pub fn compute(mut x: u64, steps: u64) -> u64 {
     let factor = FACTOR.load(Relaxed);
+    let steps = unsafe { std::ptr::read_volatile(&steps) };
     for _ in 0..steps {
         x = x.wrapping_mul(factor).wrapping_add(1442695040888963407);
     }
