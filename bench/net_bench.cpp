@@ -54,14 +54,15 @@ void echo_under(results& r, const std::string& kind, const std::vector<std::stri
 
 namespace {
 
-void echo(const settings& s, results& r, const std::string& connections) {
+void echo(const settings& s, results& r, const std::string& kind, const std::string& connections) {
     std::vector<std::string> words = {"--connections", connections, "--seconds", s.quick ? "0.1" : "1"};
     if (dunlin::runtime::max_procs() > 1) words.push_back("--free");  // several processors on one CPU would never run at once
-    echo_under(r, "echo", words);
+    echo_under(r, kind, words);
 }
 
-void echo_64(const settings& s, results& r) { echo(s, r, "64"); }
-void echo_1000(const settings& s, results& r) { echo(s, r, "1000"); }
+void echo_64(const settings& s, results& r) { echo(s, r, "echo", "64"); }
+void echo_1000(const settings& s, results& r) { echo(s, r, "echo", "1000"); }
+void echo_think(const settings& s, results& r) { echo(s, r, "think", std::to_string(s.scaled(10'000))); }
 void echo_syscalls(const settings& s, results& r) { echo_under(r, "echo", {"--calls", "--requests", std::to_string(s.scaled(20'000))}); }
 void echo_10m(const settings& s, results& r) {
     std::vector<std::string> words = {"--requests", std::to_string(s.scaled(10'000'000))};
@@ -151,6 +152,7 @@ void pipe_wake(const settings& s, results& r) {
 const registered all[] = {
     registered({"echo-64", "an echo server for 64 connections", echo_64}),
     registered({"echo-1000", "an echo server for 1000 connections", echo_1000}),
+    registered({"echo-think", "an echo server for 10,000 connections that think between their messages", echo_think}),
     registered({"echo-syscalls", "system calls for each echo", echo_syscalls}),
     registered({"echo-10m", "ten million echoes, none lost and none twice", echo_10m}),
     registered({"idle-connections", "20,000 connections that do nothing", idle_connections}),

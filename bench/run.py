@@ -48,7 +48,7 @@ def positive(text):
     return int(text)
 
 
-COMMANDS = ("measure", "growth", "check", "plots", "list", "docs")
+COMMANDS = ("measure", "growth", "check", "fetch", "plots", "list", "docs")
 
 
 def add_measuring(parser, rounds, procs):
@@ -70,6 +70,7 @@ def make_parser():
         ("measure", "the workloads beside their peers (the default)"),
         ("growth", "how cost grows with numbers, as curves"),
         ("check", "count the instructions of the hot paths: have they grown?"),
+        ("fetch", "download the peers that distributions do not have, or not as new ones: current crates (Tokio, hyper), fasthttp"),
         ("plots", "draw the plots of the last results again, and measure nothing"),
         ("list", "print the workloads, their metrics and targets"),
         ("docs", "is the table of workloads in docs/benchmarks.md as they are?"))}
@@ -272,6 +273,20 @@ def check_docs(write):
     return 0
 
 
+def fetch_peers():
+    failed = False
+    for peer in (peers.TokioNow(), peers.Fasthttp()):
+        try:
+            peer.fetch(say)
+        except peers.BuildError as error:
+            failed = True
+            say(f"{peer.name} cannot be had: {error}")
+        except FileNotFoundError as error:
+            failed = True
+            say(f"{peer.name} cannot be had: no `{error.filename}` in PATH")
+    return 1 if failed else 0
+
+
 def count_instructions(arguments):
     try:
         return guard.main(say, not arguments.no_build, arguments.record)
@@ -340,6 +355,8 @@ def main():
             return run_growth(parser, arguments)
         case "check":
             return count_instructions(arguments)
+        case "fetch":
+            return fetch_peers()
         case "plots":
             return redraw(arguments)
         case "list":

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FETCHED = ROOT / "build" / "bench-peers" / "fetched"  # what `./dev bench fetch` has brought; nothing else downloads
 PRESET = "release"
 
 
@@ -183,10 +184,50 @@ class GoWithRareCollections(Go):
         return f"{super().version()}, GOGC=400"
 
 
+class Fasthttp(Go):
+    """Go's usual web server where net/http is too slow: its distribution's package, or what was fetched."""
+
+    name = "fasthttp"
+    program = ROOT / "build" / "bench-peers" / "go_bench_fasthttp"
+    module = "github.com/valyala/fasthttp"
+    modules = FETCHED / "go" / "go.mod"
+    distribution = Path("/usr/share/gocode")
+
+    def missing(self):
+        if super().missing() or self.modules.is_file() or (self.distribution / "src" / self.module).is_dir():
+            return super().missing()
+        return "no fasthttp (Debian: apt-get install golang-github-valyala-fasthttp-dev; a current one: ./dev bench fetch)"
+
+    def build(self, say):
+        say(f"building {self.name}")
+        self.program.parent.mkdir(parents=True, exist_ok=True)
+        command = ["go", "build", "-tags=fasthttp", "-o", self.program]
+        env = {"GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "GOPROXY": "off", "CGO_ENABLED": "0"}
+        if self.modules.is_file():
+            build_step([*command, f"-modfile={self.modules}", "."], self.source, env)
+        else:
+            build_step([*command, "."], self.source, {**env, "GO111MODULE": "off", "GOPATH": str(self.distribution)})
+
+    def programs(self):
+        return [OtherForms(Program(self.program), {"http-hello": "http-hello-fasthttp"})] if self.program.is_file() else []
+
+    def version(self):
+        used = re.search(rf"{self.module} (\S+)", self.modules.read_text()) if self.modules.is_file() else None
+        return f"fasthttp {used.group(1) if used else 'of the distribution'}; {super().version()}"
+
+    def fetch(self, say):
+        """The newest of its modules that the Go tool finds."""
+        say(f"fetching {self.module}")
+        self.modules.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.source / "go.mod", self.modules)
+        env = {"GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+        build_step(["go", "get", f"-modfile={self.modules}", f"{self.module}@latest"], self.source, env)
+
+
 class Tokio:
     """Tokio, from the distribution's packages of crates; or, to measure another version, from a folder of `cargo vendor`."""
 
-    built = False  # as Go's
+    built = set()  # as Go's
     name = "tokio"
     procs_variable = "TOKIO_WORKER_THREADS"
     environment = {}
@@ -194,26 +235,26 @@ class Tokio:
     target = ROOT / "build" / "bench-peers" / "rust"
     program = target / "release" / "rust_bench"
     crates = Path(os.environ.get("DUNLIN_BENCH_CRATES", "/usr/share/cargo/registry")).resolve()
-    needed = {"tokio": (1, 24), "async-channel": (1, 8)}  # crates, and from which version on
+    needed = {"tokio": (1, 24), "async-channel": (1, 8), "parking_lot": (0, 12)}  # crates, and from which version on
 
     def missing(self):
         if shutil.which("cargo") is None:
             return "no `cargo` in PATH (Debian: apt-get install cargo)"
-        lacking = [f"librust-{crate}-dev" for crate, oldest in self.needed.items() if not self._has(crate, oldest)]
+        lacking = [f"librust-{crate.replace('_', '-')}-dev" for crate, oldest in self.needed.items() if not self._has(crate, oldest)]
         if lacking:
             wanted = ", ".join(f"{crate} {'.'.join(map(str, oldest))}" for crate, oldest in self.needed.items())
             return f"{self.crates} lacks one of {wanted} (Debian 12 and later: apt-get install {' '.join(lacking)})"
         return None
 
     def build(self, say):
-        if Tokio.built:
+        if self.target in Tokio.built:
             return
-        Tokio.built = True
-        say("building tokio")
+        Tokio.built.add(self.target)
+        say(f"building {self.name}")
         # Without a lock file of ours: whichever version is there is the one that is measured.
         (self.source / "Cargo.lock").unlink(missing_ok=True)
-        folder = f'source.distribution.directory="{self.crates}"'
-        command = ["cargo", "build", "--release", "--offline", "--config", folder, "--target-dir", self.target]
+        source = ["--config", 'source.crates-io.replace-with="here"', "--config", f'source.here.directory="{self.crates}"']
+        command = ["cargo", "build", "--release", "--offline", *source, "--target-dir", self.target]
         build_step(command, self.source, {"RUSTFLAGS": ""})
 
     def programs(self):
@@ -239,6 +280,77 @@ class TokioOtherForms(Tokio):
 
     def programs(self):
         return [OtherForms(program, self.forms) for program in super().programs()]
+
+
+class TokioParkingLot(TokioOtherForms):
+    """The other mutex that Tokio's documentation names."""
+
+    name = "tokio-parking_lot"
+    forms = {"mutex": "mutex-parking-lot", "mutex-8": "mutex-8-parking-lot"}
+
+
+def find_library(name):
+    """The path of a shared library that is not linked with, or None."""
+    found = Path(output_of([os.environ.get("CC", "cc"), f"-print-file-name={name}"]) or name)
+    return found if found.is_absolute() else None
+
+
+class TokioMimalloc(TokioOtherForms):
+    """Tokio with an allocator for many small things, which is loaded in front of libc's, and with one thread where P is 1."""
+
+    name = "tokio-mimalloc"
+    forms = {"spawn-million": "spawn-million-lightest", "alloc-churn": "alloc-churn"}
+
+    @property
+    def environment(self):
+        return {"LD_PRELOAD": str(find_library("libmimalloc.so"))}
+
+    def missing(self):
+        if find_library("libmimalloc.so") is None:
+            return super().missing() or "no libmimalloc.so (Debian: apt-get install libmimalloc-dev)"
+        return super().missing()
+
+    def version(self):
+        return f"{super().version()}; {find_library('libmimalloc.so').resolve().name}"
+
+
+class TokioNow(Tokio):
+    """The crates that the registry had when they were fetched: Tokio, and hyper as its web server."""
+
+    name = "tokio-now"
+    source = ROOT / "bench" / "peers" / "rust" / "current"
+    target = ROOT / "build" / "bench-peers" / "rust-current"
+    program = target / "release" / "rust_bench"
+    crates = FETCHED / "crates"
+    needed = {**Tokio.needed, "hyper": (1, 0), "hyper-util": (0, 1), "http-body-util": (0, 1)}
+
+    def missing(self):
+        if self.crates.is_dir():
+            return super().missing()
+        return "no current crates (./dev bench fetch downloads them from the registry of Rust)"
+
+    def fetch(self, say):
+        """The newest crates that cargo finds."""
+        if shutil.which("cargo") is None:
+            raise BuildError("no `cargo` in PATH (Debian: apt-get install cargo)")
+        say("fetching tokio, hyper and what they need")
+        shutil.rmtree(self.crates, ignore_errors=True)
+        (self.source / "Cargo.lock").unlink(missing_ok=True)
+        self.crates.parent.mkdir(parents=True, exist_ok=True)
+        # From a folder above bench/peers/rust, whose settings put the distribution's crates in the place of the registry's.
+        build_step(["cargo", "vendor", "--versioned-dirs", "--manifest-path", self.source / "Cargo.toml", self.crates])
+
+
+class TokioNowParkingLot(TokioNow, TokioParkingLot):
+    name = "tokio-now-parking_lot"
+
+
+class TokioNowOtherForms(TokioNow, TokioOtherForms):
+    name = "tokio-now-other"
+
+
+class TokioNowMimalloc(TokioNow, TokioMimalloc):
+    name = "tokio-now-mimalloc"
 
 
 def _compile_c(sources, output, *libraries):
@@ -330,8 +442,16 @@ PEERS = (
     C(),
     Go(),
     GoWithRareCollections(),
+    Fasthttp(),
     Tokio(),
     TokioOtherForms(),
+    TokioParkingLot(),
+    TokioMimalloc(),
+    TokioNow(),
+    TokioNowOtherForms(),
+    TokioNowParkingLot(),
+    TokioNowMimalloc(),
+    Cpp("asio", "asio", "boost/asio.hpp", "libboost-dev"),
     Cpp("boost.fiber", "boost_fiber", "boost/fiber/fiber.hpp", "libboost-fiber-dev", "boost_fiber"),
     Cpp("onetbb", "tbb", "tbb/task_group.h", "libtbb-dev", "tbb"),
     Cpp("threads", "threads", "thread", "g++"),

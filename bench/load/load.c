@@ -158,7 +158,7 @@ static void bind_both(const struct options* o) {
 
 int main(int argc, char** argv) {
     struct options o = {.server_pid = getppid(), .connections = 64, .seconds = 1, .bind = true};
-    if (argc < 3) die("usage: net_load echo|idle|http|mixed|open PORT [--connections N] [--requests N] [--seconds S] [--rate N] [--server PID] [--calls] [--free]");
+    if (argc < 3) die("usage: net_load echo|idle|think|http|mixed|open PORT [--connections N] [--requests N] [--seconds S] [--rate N] [--server PID] [--calls] [--free]");
     o.server.sin_family = AF_INET;
     o.server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     o.server.sin_port = htons((uint16_t)atoi(argv[2]));
@@ -190,6 +190,7 @@ int main(int argc, char** argv) {
     if (o.bind) bind_both(&o);
     if (strcmp(argv[1], "echo") == 0) return echo_load(&o);
     if (strcmp(argv[1], "idle") == 0) return idle_load(&o);
+    if (strcmp(argv[1], "think") == 0) return think_load(&o);
     if (strcmp(argv[1], "http") == 0) return http_load(&o);
     if (strcmp(argv[1], "mixed") == 0) return mixed_load(&o);
     if (strcmp(argv[1], "open") == 0) return open_load(&o);

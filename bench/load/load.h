@@ -20,6 +20,7 @@ struct options {
 int echo_load(const struct options* o);
 int idle_load(const struct options* o);
 int http_load(const struct options* o);
+int think_load(const struct options* o);
 int mixed_load(const struct options* o);
 int open_load(const struct options* o);
 

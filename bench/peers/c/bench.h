@@ -19,5 +19,6 @@ int listen_on_loopback(int* port);
 /* Runs bench/load's program with these words behind its kind and port, and passes its metrics on. Returns when it has ended. */
 void run_load(const char* kind, int port, const char* const* words);
 
-void echo(const struct settings* s, int connections);
+/* Echoes under a load of this kind. */
+void echo(const struct settings* s, const char* kind, int connections);
 void pipe_wake(const struct settings* s);

@@ -66,7 +66,7 @@ static void* serve(void* argument) {
     return NULL;
 }
 
-void echo(const struct settings* s, int connections) {
+void echo(const struct settings* s, const char* kind, int connections) {
     int port;
     listener = listen_on_loopback(&port);
     threads = s->procs < threads_max ? s->procs : threads_max;
@@ -82,5 +82,5 @@ void echo(const struct settings* s, int connections) {
     char number[16];
     snprintf(number, sizeof number, "%d", connections);
     const char* words[] = {"--connections", number, "--seconds", s->quick ? "0.1" : s->n != 0 ? "0.5" : "1", threads > 1 ? "--free" : NULL, NULL};
-    run_load("echo", port, words);
+    run_load(kind, port, words);
 }

@@ -66,15 +66,16 @@ void run_load(const char* kind, int port, const char* const* words) {
     if (status != 0) fail("the load has failed");
 }
 
-static void echo_64(const struct settings* s) { echo(s, 64); }
-static void echo_1000(const struct settings* s) { echo(s, 1000); }
-static void grow_echo(const struct settings* s) { echo(s, s->n); }
+static void echo_64(const struct settings* s) { echo(s, "echo", 64); }
+static void echo_1000(const struct settings* s) { echo(s, "echo", 1000); }
+static void echo_think(const struct settings* s) { echo(s, "think", s->quick ? 1000 : 10000); }
+static void grow_echo(const struct settings* s) { echo(s, "echo", s->n); }
 
 int main(int argc, char** argv) {
     static const struct {
         const char* name;
         void (*run)(const struct settings*);
-    } all[] = {{"echo-64", echo_64}, {"echo-1000", echo_1000}, {"grow-echo", grow_echo}, {"pipe-wake", pipe_wake}};
+    } all[] = {{"echo-64", echo_64}, {"echo-1000", echo_1000}, {"echo-think", echo_think}, {"grow-echo", grow_echo}, {"pipe-wake", pipe_wake}};
     struct settings s = {.procs = 1};
     void (*run)(const struct settings*) = NULL;
     for (int i = 1; i < argc; ++i) {

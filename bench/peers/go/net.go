@@ -78,7 +78,7 @@ func serveEcho(listener net.Listener) {
 	}
 }
 
-func echo(connections int) workload {
+func echo(kind string, connections int) workload {
 	return func(s settings, r results) {
 		listener := listenOnLoopback()
 		go serveEcho(listener)
@@ -90,7 +90,7 @@ func echo(connections int) workload {
 		if s.procs > 1 {
 			words = append(words, "--free")
 		}
-		runLoad(r, "echo", listener.Addr(), words...)
+		runLoad(r, kind, listener.Addr(), words...)
 	}
 }
 
@@ -179,8 +179,9 @@ func loadHTTP(s settings, r results, listener net.Listener) {
 }
 
 func init() {
-	workloads["echo-64"] = echo(64)
-	workloads["echo-1000"] = echo(1000)
+	workloads["echo-64"] = echo("echo", 64)
+	workloads["echo-1000"] = echo("echo", 1000)
+	workloads["echo-think"] = func(s settings, r results) { echo("think", s.scaled(10_000))(s, r) }
 	workloads["echo-syscalls"] = echoSyscalls
 	workloads["echo-10m"] = echo10m
 	workloads["idle-connections"] = idleConnections

@@ -9,12 +9,16 @@ mod blocking;
 mod chan;
 mod forkjoin;
 mod hogs;
+#[cfg(feature = "hyper")]
+mod http;
 mod measure;
 mod memory;
 mod net;
 mod sched;
+mod service;
 mod sync;
 mod timer;
+mod work;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -105,10 +109,14 @@ fn workloads() -> Vec<Workload> {
         forkjoin::WORKLOADS,
         hogs::WORKLOADS,
         memory::WORKLOADS,
+        #[cfg(feature = "hyper")]
+        http::WORKLOADS,
         net::WORKLOADS,
         sched::WORKLOADS,
+        service::WORKLOADS,
         sync::WORKLOADS,
         timer::WORKLOADS,
+        work::WORKLOADS,
     ]
     .concat();
     all.sort_by_key(|(name, _)| *name);

@@ -16,20 +16,21 @@ use crate::measure::{ns, percentile, SplitMix64};
 use crate::{fail, Bench, Workload};
 
 pub const WORKLOADS: &[Workload] = &[
-    ("echo-64", |b| echo(b, "64")),
-    ("echo-1000", |b| echo(b, "1000")),
+    ("echo-64", |b| echo(b, "echo", "64")),
+    ("echo-1000", |b| echo(b, "echo", "1000")),
+    ("echo-think", echo_think),
     ("echo-syscalls", echo_syscalls),
     ("echo-10m", echo_10m),
     ("idle-connections", idle_connections),
     ("pipe-wake", pipe_wake),
 ];
 
-fn check<T>(result: io::Result<T>) -> T {
+pub fn check<T>(result: io::Result<T>) -> T {
     result.unwrap_or_else(|error| fail(error))
 }
 
 /// Runs bench/load's program with these words behind its kind and port, and passes its metrics on.
-fn run_load(b: &Bench, kind: &str, port: u16, words: &[&str]) {
+pub fn run_load(b: &Bench, kind: &str, port: u16, words: &[&str]) {
     let program = std::env::var("DUNLIN_BENCH_LOAD").unwrap_or_else(|_| "build/bench-peers/net_load".to_string());
     let done = Command::new(&program)
         .args([kind, &port.to_string()])
@@ -72,11 +73,17 @@ fn raise_descriptor_limit() {
     }
 }
 
+/// On a free port.
+pub fn listen(b: &Bench) -> (TcpListener, u16) {
+    let listener = check(b.runtime.block_on(TcpListener::bind("127.0.0.1:0")));
+    let port = check(listener.local_addr()).port();
+    (listener, port)
+}
+
 /// Accepts connections and sends back what comes in, a task for each, while the load runs.
 fn echo_under(b: &Bench, kind: &str, words: &[&str]) {
     raise_descriptor_limit();
-    let listener = check(b.runtime.block_on(TcpListener::bind("127.0.0.1:0")));
-    let port = check(listener.local_addr()).port();
+    let (listener, port) = listen(b);
     b.runtime.spawn(async move {
         loop {
             let (connection, _) = check(listener.accept().await);
@@ -86,10 +93,14 @@ fn echo_under(b: &Bench, kind: &str, words: &[&str]) {
     run_load(b, kind, port, words);
 }
 
-fn echo(b: &Bench, connections: &str) {
+fn echo(b: &Bench, kind: &str, connections: &str) {
     let words = ["--connections", connections, "--seconds", if b.quick { "0.1" } else { "1" }, "--free"];
     // Several workers on one CPU would never run at once.
-    echo_under(b, "echo", if b.procs > 1 { &words } else { &words[..4] });
+    echo_under(b, kind, if b.procs > 1 { &words } else { &words[..4] });
+}
+
+fn echo_think(b: &Bench) {
+    echo(b, "think", &b.scaled(10_000).to_string());
 }
 
 fn echo_syscalls(b: &Bench) {

@@ -1,6 +1,8 @@
 //! What the scheduler's own steps cost: yield, spawn, join, wake. Twin: bench/sched_bench.cpp.
 
 use std::future::Future;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::measure::{ns, ns_per_operation, percentile, status_bytes};
+use crate::net::check;
 use crate::{expect, fail, join, Bench, Workload};
 
 pub const WORKLOADS: &[Workload] = &[
@@ -18,6 +21,8 @@ pub const WORKLOADS: &[Workload] = &[
     ("spawn-join-wg", spawn_join), // a task is its own wait group
     ("spawn-million", spawn_million),
     ("spawn-million-current-thread P=1", spawn_million_current_thread),
+    ("spawn-million-lightest", |b| if b.procs == 1 { spawn_million_current_thread(b) } else { spawn_million(b) }),
+    ("start-up P=1", start_up),
     ("spawn-million-handles", spawn_million_handles),
     ("spawn-million-set", spawn_million_set),
     ("wake-idle", wake_idle),
@@ -134,4 +139,20 @@ fn wake_idle(b: &Bench) {
     }
     b.add("p50", percentile(&mut delays_us, 0.50), "us");
     b.add("p99", percentile(&mut delays_us, 0.99), "us");
+}
+
+/// Starts the program that only makes a runtime and runs an empty task, again and again: the time until it has ended.
+fn start_up(b: &Bench) {
+    let program = check(std::env::current_exe()).with_file_name("rust_empty");
+    let run_us = |program: &Path| {
+        let start = Instant::now();
+        match Command::new(program).status() {
+            Ok(status) if status.success() => ns(start.elapsed()) / 1e3,
+            other => fail(format_args!("start-up: {}: {other:?}", program.display())),
+        }
+    };
+    run_us(&program); // from now on the file is in memory
+    let mut lives_us: Vec<f64> = (0..b.scaled(300)).map(|_| run_us(&program)).collect();
+    b.add("time", percentile(&mut lives_us, 0.5), "us");
+    b.add("size", check(std::fs::metadata(&program)).len() as f64 / 1e3, "kB");
 }
