@@ -102,7 +102,7 @@ namespace {
 constinit contention_table blocked, unlocked;
 constinit platform::atomic<std::int64_t> block_rate_ns{0};    // 0: off
 constinit platform::atomic<std::uint32_t> mutex_fraction{0};  // 0: off
-constinit std::atomic<bool> wait_histograms{false};
+constinit platform::atomic<bool> wait_histograms{false};
 std::mutex changes_of_histograms;
 
 // True with the probability part / of. No switch happens in here: the variable is the thread's.

@@ -7,8 +7,9 @@
 // Tests      tests/runtime/contention_test.cpp
 #pragma once
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -54,8 +55,8 @@ private:
 
 // Waits by what was waited for, and how long: one of several shards, since threads count at the same time.
 struct park_times {
-    std::array<std::atomic<std::uint64_t>, sched::wait_limits_ns.size() + 1> by_length;
-    std::atomic<std::uint64_t> total_ns;
+    std::array<platform::atomic<std::uint64_t>, sched::wait_limits_ns.size() + 1> by_length;
+    platform::atomic<std::uint64_t> total_ns;
 };
 inline constexpr std::size_t park_time_shards = 8;
 DUNLIN_HIDDEN extern park_times park_times_of[park_time_shards][sched::wait_reason_count];

@@ -164,7 +164,8 @@ void read_debug_settings() {
         } else if (key == "page" && equals != item.npos && keep_page_address(item.substr(equals + 1))) {
         } else {
             platform::complain("DUNLIN_DEBUG", item,
-                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, dumpformat=text or json, page=HOST:PORT, deadlock)");
+                "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, "
+                "dumpformat=text or json, page=HOST:PORT, deadlock)");
         }
     }
     sched::set_reporter(print);
