@@ -432,7 +432,8 @@ WORKLOADS = (
     Workload(
         "http-hello",
         "`wrk` with 64 connections against `examples/http_server.cpp`; time per request (1 / rate). Both read each request "
-        "with a library (Boost.Beast, Go's `http.ReadRequest`) and write an answer that is made once",
+        "with a library (Boost.Beast, Go's `http.ReadRequest`) and write an answer that is made once; fasthttp and hyper make "
+        "each answer from its parts",
         network(Target(1.05, "go", (1,))),
         procs=(1,),
         needs=("wrk",),
