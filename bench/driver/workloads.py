@@ -137,7 +137,8 @@ WORKLOADS = (
     ),
     Workload(
         "skynet-tg",
-        "a tree with ten branches per node and a million leaves, summed; one task_group per node; Go: one WaitGroup",
+        "a tree with ten branches per node and a million leaves, summed; one task_group per node, whose `go_n` starts all ten; "
+        "Go: one WaitGroup",
         (time_ms(go_part(20, (1,))),),
     ),
     Workload(
