@@ -405,7 +405,7 @@ WORKLOADS = (
     Workload(
         "echo-think",
         "10,000 connections (or as many as there may be descriptors) that each send such a message, wait for it, and think for "
-        "0 to 500 ms before the next one: the server's CPU time for each message, and from when the thinking ended until it "
+        "0 to 1000 ms before the next one: the server's CPU time for each message, and from when the thinking ended until it "
         "is back; `late`: how late the load itself was (p99)",
         (Metric("cpu", "us"), *latency(), Metric("late", "us"), Metric("connections", "connections")),
     ),
