@@ -1,6 +1,7 @@
 // forkjoin_bench.cpp - divide and conquer with a goroutine per call. Twin: peers/go/forkjoin.go.
 // The shapes are those of the public suite github.com/tzcnt/runtime-benchmarks; `suite-*` has its sizes too.
 
+#include <cstddef>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
@@ -37,8 +38,7 @@ long skynet(long number, long leaves) {
     long results[skynet_branches];
     const long part = leaves / skynet_branches;
     dunlin::task_group group;
-    for (long i = 0; i < skynet_branches; ++i)
-        group.go([&results, i, number, part] { results[i] = skynet(number + i * part, part); });
+    group.go_n(skynet_branches, [&results, number, part](std::size_t i) { results[i] = skynet(number + static_cast<long>(i) * part, part); });
     group.wait();
     long sum = 0;
     for (const long result : results) sum += result;

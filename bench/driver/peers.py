@@ -256,6 +256,7 @@ class Tokio:
         source = ["--config", 'source.crates-io.replace-with="here"', "--config", f'source.here.directory="{self.crates}"']
         command = ["cargo", "build", "--release", "--offline", *source, "--target-dir", self.target]
         build_step(command, self.source, {"RUSTFLAGS": ""})
+        build_step(["strip", self.program.with_name("rust_empty")])  # as the others' that start-up runs
 
     def programs(self):
         return [Program(self.program)] if self.program.is_file() else []

@@ -3,6 +3,7 @@ import shutil
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from driver import peers, runner
 
@@ -63,6 +64,39 @@ class Missing(unittest.TestCase):
         peer = peers.Cpp("nothing", "nothing", "no/such/header.hpp", "libnothing-dev")
         self.assertIn("libnothing-dev", peer._missing_header(peer.header, peer.package))
         self.assertIsNone(peer._missing_header("vector", "g++"))
+
+
+class Fetched(unittest.TestCase):
+    """Peers that are downloaded are left out until someone asks for them, and say how."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        programs = mock.patch.object(peers.shutil, "which", return_value="/usr/bin/something")
+        programs.start()
+        self.addCleanup(programs.stop)
+
+    def test_without_current_crates_the_peer_names_the_command(self):
+        with mock.patch.object(peers.TokioNow, "crates", self.folder / "crates"):
+            for peer in (peers.TokioNow(), peers.TokioNowOtherForms(), peers.TokioNowParkingLot()):
+                self.assertIn("./dev bench fetch", peer.missing())
+
+    def test_crates_that_lack_one_are_not_taken(self):
+        for crate in ("tokio-1.54.1", "async-channel-2.5.0", "parking_lot-0.12.5", "hyper-util-0.1.21", "http-body-util-0.1.5"):
+            (self.folder / crate).mkdir()
+        with mock.patch.object(peers.TokioNow, "crates", self.folder):
+            self.assertIn("librust-hyper-dev", peers.TokioNow().missing())
+            (self.folder / "hyper-1.12.0").mkdir()
+            self.assertIsNone(peers.TokioNow().missing())
+
+    def test_fasthttp_is_the_fetched_one_or_the_distributions(self):
+        here = {"modules": self.folder / "go.mod", "distribution": self.folder}
+        with mock.patch.multiple(peers.Fasthttp, **here):
+            self.assertIn("./dev bench fetch", peers.Fasthttp().missing())
+            here["modules"].write_text("require github.com/valyala/fasthttp v1.78.0\n")
+            self.assertIsNone(peers.Fasthttp().missing())
+            self.assertIn("fasthttp v1.78.0", peers.Fasthttp().version())
 
 
 if __name__ == "__main__":

@@ -137,7 +137,8 @@ WORKLOADS = (
     ),
     Workload(
         "skynet-tg",
-        "a tree with ten branches per node and a million leaves, summed; one task_group per node; Go: one WaitGroup",
+        "a tree with ten branches per node and a million leaves, summed; one task_group per node, whose `go_n` starts all ten; "
+        "Go: one WaitGroup",
         (time_ms(go_part(20, (1,))),),
     ),
     Workload(
@@ -404,7 +405,7 @@ WORKLOADS = (
     Workload(
         "echo-think",
         "10,000 connections (or as many as there may be descriptors) that each send such a message, wait for it, and think for "
-        "0 to 500 ms before the next one: the server's CPU time for each message, and from when the thinking ended until it "
+        "0 to 1000 ms before the next one: the server's CPU time for each message, and from when the thinking ended until it "
         "is back; `late`: how late the load itself was (p99)",
         (Metric("cpu", "us"), *latency(), Metric("late", "us"), Metric("connections", "connections")),
     ),
@@ -432,7 +433,8 @@ WORKLOADS = (
     Workload(
         "http-hello",
         "`wrk` with 64 connections against `examples/http_server.cpp`; time per request (1 / rate). Both read each request "
-        "with a library (Boost.Beast, Go's `http.ReadRequest`) and write an answer that is made once",
+        "with a library (Boost.Beast, Go's `http.ReadRequest`) and write an answer that is made once; fasthttp and hyper make "
+        "each answer from its parts",
         network(Target(1.05, "go", (1,))),
         procs=(1,),
         needs=("wrk",),

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,14 +13,12 @@ use crate::{expect, join, Bench, Workload};
 pub const WORKLOADS: &[Workload] =
     &[("tree", tree), ("bounded-pool", bounded_pool), ("actors", actors), ("scatter", scatter)];
 
-/// The compiler does not know it, or it would make one step of several.
-static FACTOR: AtomicU64 = AtomicU64::new(6364136223846793005);
+static FACTOR: u64 = 6364136223846793005;
 
-/// Computes without a call. Each step needs the one before. Never inlined: a loop whose length is known becomes another one.
-#[inline(never)]
+/// Computes without a call. Each step needs the one before; the compiler is not told the factor, with which it makes one
+/// step of several.
 pub fn compute(mut x: u64, steps: u64) -> u64 {
-    let factor = FACTOR.load(Relaxed);
-    let steps = unsafe { std::ptr::read_volatile(&steps) };
+    let factor = unsafe { std::ptr::read_volatile(&FACTOR) };
     for _ in 0..steps {
         x = x.wrapping_mul(factor).wrapping_add(1442695040888963407);
     }
