@@ -4,8 +4,8 @@
 //            back (the child that the waiter spawned last stands at the tail). Go's ring (head by CAS, tail by its
 //            owner) cannot give up its tail: a thief that has read the old tail may take what the owner has just taken
 //            back.
-// Data       One 64-bit word says everything:   version:47 | size:9 | head:8     and 256 slots (8 in the simulation, where
-//            the ring comes round at once, as the version does: platform/wrap.h).
+// Data       One 64-bit word says everything:   version:47 | size:9 | head:8     and 256 slots.
+//            In builds that check, the version wraps soon (platform/wrap.h).
 //            The queue's contents are slots[head .. head+size). Each operation is one CAS on the word; slots are
 //            written before the CAS that makes them visible and read before the CAS that claims them.
 // Why it     A claim succeeds only if the word is unchanged since it was read. The contents of [head, head+size) change
@@ -34,7 +34,7 @@ namespace dunlin::inline v0_1::sched {
 struct goroutine;
 
 class alignas(platform::false_sharing_range) run_queue {
-    static constexpr unsigned head_bits = platform::small_rings ? 3 : 8;
+    static constexpr unsigned head_bits = 8;
 
 public:
     static constexpr std::uint32_t capacity = 1u << head_bits;
