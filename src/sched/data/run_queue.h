@@ -138,7 +138,8 @@ private:
     static constexpr std::uint32_t head(std::uint64_t w) noexcept { return w & (capacity - 1); }
     static constexpr std::uint32_t size(std::uint64_t w) noexcept { return (w >> size_shift) & (2 * capacity - 1); }
     static constexpr std::uint64_t without_oldest(std::uint64_t w, std::uint32_t count) noexcept {
-        return ((w & ~std::uint64_t{capacity - 1}) | ((head(w) + count) & (capacity - 1))) - one_more * count + one_version;
+        const std::uint64_t moved = (w & ~std::uint64_t{capacity - 1}) | ((head(w) + count) & (capacity - 1));
+        return moved - one_more * count + one_version;
     }
 
     platform::atomic<std::uint64_t> word_{platform::counter_start<std::uint64_t>(64 - version_shift) << version_shift};
