@@ -639,7 +639,8 @@ struct scheduler {
     machine_list preempted DUNLIN_GUARDED_BY(lock);  // whose goroutines wait inside a signal handler (preempt.h)
     platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
     owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
-    machine_list frozen DUNLIN_GUARDED_BY(lock);  // whose run() has returned, and that stand still; oldest first (frozen.h)
+    // Whose run() has returned, and that stand still; the oldest first (frozen.h).
+    machine_list frozen DUNLIN_GUARDED_BY(lock);
     platform::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
     platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
     goroutine* free_goroutines DUNLIN_GUARDED_BY(lock) = nullptr;
