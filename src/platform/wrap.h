@@ -1,7 +1,7 @@
 // wrap.h - where counters begin that wrap around.
 //
 // They are only compared for being the same, so they may; but none does within the life of a test. So in builds that
-// check (check.h, and the simulation's) they begin some steps before it; in the simulation rings are short (small_rings), too.
+// check (check.h) they begin some steps before it.
 #pragma once
 
 #include <concepts>
@@ -11,24 +11,15 @@
 
 namespace dunlin::inline v0_1::platform {
 
-#if DUNLIN_CHECKING || defined(DUNLIN_SIM)
-inline constexpr bool counters_wrap_soon = true;
-#else
-inline constexpr bool counters_wrap_soon = false;
-#endif
-
-#if defined(DUNLIN_SIM)
-inline constexpr bool small_rings = true;
-#else
-inline constexpr bool small_rings = false;
-#endif
+inline constexpr bool counters_wrap_soon = DUNLIN_CHECKING != 0;
 
 // Of a counter with so many bits.
 template <std::unsigned_integral T>
 constexpr T counter_start(unsigned bits = std::numeric_limits<T>::digits) noexcept {
+    constexpr unsigned digits = std::numeric_limits<T>::digits;
     constexpr T steps_before = 40;
     if (!counters_wrap_soon) return 0;
-    return static_cast<T>((std::numeric_limits<T>::max() >> (static_cast<unsigned>(std::numeric_limits<T>::digits) - bits)) - steps_before);
+    return static_cast<T>((std::numeric_limits<T>::max() >> (digits - bits)) - steps_before);
 }
 
 }  // namespace dunlin::platform

@@ -194,7 +194,8 @@ private:
     bool short_is_drained_ = false;         // constant while open
     bool pollable_ = false;                 // constant while open
     bool fd_closed_ = false;                // lock
-    std::uint16_t use_number_ = platform::counter_start<std::uint16_t>();  // lock: how often the record has been used, for the tag
+    // Lock: how often the record has been used, for the tag.
+    std::uint16_t use_number_ = platform::counter_start<std::uint16_t>();
     platform::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: the last to let go gives the
                                                  // record back
     park::wait_queue closers_;              // lock: in close()

@@ -131,6 +131,20 @@ TEST_F(LockCheckDeathTest, K1_TryLockIsNoWayAround) {
         "out of order \\(K1\\)");
 }
 
+TEST_F(LockCheckDeathTest, WhatALockGuardsIsTouchedWithoutIt) {
+    scheduler_.lock();
+    scheduler_.assert_held();
+    scheduler_.unlock();
+    EXPECT_DEATH(scheduler_.assert_held(), "rank 'scheduler' must be held here");
+    // Held, but not by this thread.
+    EXPECT_DEATH(
+        {
+            std::jthread([&] { retake_.lock(); }).join();
+            retake_.assert_held();
+        },
+        "rank 'retake' must be held here");
+}
+
 TEST_F(LockCheckDeathTest, K2_ALockIsTakenWhereTheMonitorMayStopTheThread) {
     EXPECT_DEATH(
         {

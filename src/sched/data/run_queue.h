@@ -4,8 +4,8 @@
 //            back (the child that the waiter spawned last stands at the tail). Go's ring (head by CAS, tail by its
 //            owner) cannot give up its tail: a thief that has read the old tail may take what the owner has just taken
 //            back.
-// Data       One 64-bit word says everything:   version:47 | size:9 | head:8     and 256 slots (8 in the simulation, where
-//            the ring comes round at once, as the version does: platform/wrap.h).
+// Data       One 64-bit word says everything:   version:47 | size:9 | head:8     and 256 slots.
+//            In builds that check, the version wraps soon (platform/wrap.h).
 //            The queue's contents are slots[head .. head+size). Each operation is one CAS on the word; slots are
 //            written before the CAS that makes them visible and read before the CAS that claims them.
 // Why it     A claim succeeds only if the word is unchanged since it was read. The contents of [head, head+size) change
@@ -34,7 +34,7 @@ namespace dunlin::inline v0_1::sched {
 struct goroutine;
 
 class alignas(platform::false_sharing_range) run_queue {
-    static constexpr unsigned head_bits = platform::small_rings ? 3 : 8;
+    static constexpr unsigned head_bits = 8;
 
 public:
     static constexpr std::uint32_t capacity = 1u << head_bits;
@@ -138,7 +138,8 @@ private:
     static constexpr std::uint32_t head(std::uint64_t w) noexcept { return w & (capacity - 1); }
     static constexpr std::uint32_t size(std::uint64_t w) noexcept { return (w >> size_shift) & (2 * capacity - 1); }
     static constexpr std::uint64_t without_oldest(std::uint64_t w, std::uint32_t count) noexcept {
-        return ((w & ~std::uint64_t{capacity - 1}) | ((head(w) + count) & (capacity - 1))) - one_more * count + one_version;
+        const std::uint64_t moved = (w & ~std::uint64_t{capacity - 1}) | ((head(w) + count) & (capacity - 1));
+        return moved - one_more * count + one_version;
     }
 
     platform::atomic<std::uint64_t> word_{platform::counter_start<std::uint64_t>(64 - version_shift) << version_shift};

@@ -243,7 +243,8 @@ public:
     void push_front(goroutine* g) noexcept;
     goroutine* pop_front() noexcept;
     void pop_front(goroutine** out, std::size_t count) noexcept;              // there are so many
-    goroutine* exchange(goroutine* g) noexcept;                               // g to the tail; the one that was the oldest before, or null
+    // g to the tail, and off comes the one that was the oldest before; null: there was none.
+    goroutine* exchange(goroutine* g) noexcept;
 
 private:
     static constexpr std::size_t block_items = 511;
@@ -652,7 +653,8 @@ struct scheduler {
     machine_list preempted DUNLIN_GUARDED_BY(lock);  // whose goroutines wait inside a signal handler (preempt.h)
     platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
     owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
-    machine_list frozen DUNLIN_GUARDED_BY(lock);  // whose run() has returned, and that stand still; the oldest first (frozen.h)
+    // Whose run() has returned, and that stand still; the oldest first (frozen.h).
+    machine_list frozen DUNLIN_GUARDED_BY(lock);
     platform::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
     platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
     goroutine* free_goroutines DUNLIN_GUARDED_BY(lock) = nullptr;
@@ -670,13 +672,15 @@ struct scheduler {
     owned<std::uint32_t> takers_coming;         // lock; others have a look
 
     // World stop (processor.cpp).
-    platform::atomic<std::uint32_t> world_word{platform::counter_start<std::uint32_t>()};  // raised when the world starts again
+    // Raised when the world starts again.
+    platform::atomic<std::uint32_t> world_word{platform::counter_start<std::uint32_t>()};
     platform::ranked_lock<platform::lock_rank::world> world;                 // held by the thread that stops the world
     hand_off_counters hand_offs;
     bool main_exited DUNLIN_GUARDED_BY(lock) = false;  // main ended by exit_goroutine()
     bool inside_run DUNLIN_GUARDED_BY(lock) = false;  // a thread waits inside run()
     bool main_returned DUNLIN_GUARDED_BY(lock) = false;  // and will not wait much longer
-    bool deadlock_suspected DUNLIN_GUARDED_BY(lock) = false;  // only a foreign thread spoke against it; the monitor looks again
+    // Only a foreign thread spoke against it; the monitor looks again.
+    bool deadlock_suspected DUNLIN_GUARDED_BY(lock) = false;
     bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
     platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
 
@@ -689,7 +693,9 @@ struct scheduler {
 
     // For threads without the lock: is it worth taking it?
     std::size_t global_size() const noexcept DUNLIN_NOT_ANALYSED { return global.size(); }
-    std::size_t global_size_after_announcing() const noexcept DUNLIN_NOT_ANALYSED { return global.size_after_announcing(); }
+    std::size_t global_size_after_announcing() const noexcept DUNLIN_NOT_ANALYSED {
+        return global.size_after_announcing();
+    }
 
     processor* processor_at(std::uint32_t i) const noexcept { return processors[i].load(std::memory_order_acquire); }
 };

@@ -37,8 +37,8 @@
 //    first and runs an "unlock function" there; we go from goroutine to goroutine directly, and locks are released
 //    before the switch: docs/decisions/002-leaving.md.)
 //
-// 2. Stacks. A goroutine has none until it first runs. dunlin_goroutine_loop() stands at the base of every stack and runs one
-//    new goroutine after the other, so a million short goroutines use one stack per machine. A goroutine that parks
+// 2. Stacks. A goroutine has none until it first runs. dunlin_goroutine_loop() stands at the base of every stack and
+//    runs one new goroutine after the other, so a million short goroutines use one stack per machine. One that parks
 //    takes the stack along, loop and all; its machine continues elsewhere: on the next goroutine's stack, or with a new
 //    loop on another stack. When the parked one has ended, the loop below it goes on, or gives its stack back and
 //    leaves without saving anything, since there is nothing to come back to.

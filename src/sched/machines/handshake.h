@@ -47,7 +47,8 @@ machine* enter_slow(machine* m) noexcept;
 
 // Fatal, in checking builds, unless m's thread is inside the runtime.
 inline void assert_inside([[maybe_unused]] const machine* m) noexcept {
-    DUNLIN_DCHECK(m->in_runtime.load(std::memory_order_relaxed) != 0, "a machine does inside the runtime's work without having entered it (handshake.h, E1)");
+    DUNLIN_DCHECK(m->in_runtime.load(std::memory_order_relaxed) != 0,
+                  "a machine does inside the runtime's work without having entered it (handshake.h, E1)");
 }
 
 // The same unless the caller may touch p's queues (H1): it is on the machine that has p, inside the runtime, or p has
@@ -57,7 +58,8 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
         const machine* m = p->owner.load(std::memory_order_relaxed);
         return m == nullptr || (m == current_machine() && m->in_runtime.load(std::memory_order_relaxed) != 0);
     };
-    DUNLIN_DCHECK(its_machine_is_here(), "a processor's queues are touched by a thread that does not have it (handshake.h, H1)");
+    DUNLIN_DCHECK(its_machine_is_here(),
+                  "a processor's queues are touched by a thread that does not have it (handshake.h, H1)");
 }
 
 // From here to leave() the machine's processor cannot be taken. `m` must be this thread's machine, running a goroutine.

@@ -31,7 +31,8 @@ namespace {
 
 constexpr std::int64_t retry_ns = 50'000;
 
-// While the world is stopped. Processors are made when they are first wanted and never freed: stale pointers to them are looked at.
+// While the world is stopped. Processors are made when they are first wanted and never freed: stale pointers to them
+// are looked at.
 void make_processors(std::uint32_t n) {
     scheduler& s = the_scheduler;
     for (std::uint32_t i = s.procs_made.load(std::memory_order_relaxed); i < n; ++i) {
