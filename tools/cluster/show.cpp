@@ -137,7 +137,16 @@ private:
         try {
             faults.get();
             sender.get();
+            auto given_up = dunlin::clock::now() + 60s;
+            std::uint32_t before = 0;
             for (int idle = 0; !all_done(ctx); dunlin::sleep_for(50ms, ctx)) {
+                if (std::exchange(before, ledger_.count()) != ledger_.count()) given_up = dunlin::clock::now() + 60s;
+                if (dunlin::clock::now() > given_up) {
+                    const std::string dead = ask("STREAM.INFO.jobs-dead", ctx);
+                    const std::size_t at = dead.find("\"messages\":");
+                    picture_.note("nothing was done for a minute; dead letters: " + (at == dead.npos ? "none" : dead.substr(at + 11, dead.find(',', at) - at - 11)));
+                    break;
+                }
                 // Stranded: the stream has jobs that its consumer does not know of any more (nats-server 2.9, after a change of leaders). A consumer that
                 // is made anew begins with all that is in the stream.
                 idle = idle_ ? idle + 1 : 0;
@@ -270,14 +279,19 @@ private:
             for (std::size_t at = 0; (at = info.find("\"current\":true", at)) != info.npos; ++at) ++current;
             return !leader_of(info).empty() && current >= 2 && info.find("\"offline\":true") == info.npos;
         };
+        // The one that is late, where there is a majority without it.
+        const auto late = [](const std::string& info) -> std::string {
+            const std::size_t at = info.find("\",\"current\":false");
+            if (leader_of(info).empty() || at == info.npos || info.find("\"current\":true") == info.npos) return {};
+            const std::size_t from = info.rfind('"', at - 1) + 1;
+            return info.substr(from, at - from);
+        };
         for (;;) {
-            const std::string stream = ask("STREAM.INFO.jobs", ctx);
-            if (good(stream) && good(ask("CONSUMER.INFO.jobs.workers", ctx))) return;
-            const std::size_t late = stream.find("\",\"current\":false");
-            if (dunlin::clock::now() > until && !leader_of(stream).empty() && late != stream.npos && stream.find("\"current\":true") != stream.npos) {
-                const std::size_t from = stream.rfind('"', late - 1) + 1;
-                behind_ = stream.substr(from, late - from);
-                return picture_.note(behind_ + " does not catch up; it goes on with the two others");
+            const std::string stream = ask("STREAM.INFO.jobs", ctx), consumer = ask("CONSUMER.INFO.jobs.workers", ctx);
+            if (good(stream) && good(consumer)) return;
+            if (dunlin::clock::now() > until) {
+                behind_ = late(stream).empty() ? late(consumer) : late(stream);
+                if (!behind_.empty()) return picture_.note(behind_ + " does not catch up; it goes on with the two others");
             }
             dunlin::sleep_for(100ms, ctx);
         }
