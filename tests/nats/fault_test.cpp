@@ -46,11 +46,15 @@ private:
     pid_t pid_;
 };
 
-// Sends `count` jobs while `fault` happens, and works on all of them; returns how often each was done.
+// Sends `count` jobs and works on all of them; `fault` happens when some are done, and half are sent only then. Returns how often each was done.
 std::map<std::string, int> work_through(nats::queue<std::string>& jobs, int count, const std::function<void()>& fault) {
     dunlin::wait_group all;
+    const dunlin::chan<std::monostate> some_done(1), happened;
     all.go([&] {
-        for (int i = 0; i < count; ++i) jobs.send_async(std::to_string(i), nats::once_by("job-" + std::to_string(i)));
+        for (int i = 0; i < count; ++i) {
+            if (i == count / 2) happened.recv();
+            jobs.send_async(std::to_string(i), nats::once_by("job-" + std::to_string(i)));
+        }
         for (const auto& u : jobs.flush()) ADD_FAILURE() << u.id << ": " << u.words;
     });
     std::mutex mutex;
@@ -67,12 +71,14 @@ std::map<std::string, int> work_through(nats::queue<std::string>& jobs, int coun
                 }
                 std::lock_guard guard(mutex);
                 ++done[job];
+                if (done.size() >= static_cast<std::size_t>(count) / 8) some_done.try_send(std::monostate());
                 if (done.size() == static_cast<std::size_t>(count)) consumer.stop();
             }
         });
     }
-    dunlin::sleep_for(100ms);
+    some_done.recv();
     fault();
+    happened.close();
     all.wait();
     return done;
 }

@@ -137,7 +137,16 @@ private:
         try {
             faults.get();
             sender.get();
+            auto given_up = dunlin::clock::now() + 60s;
+            std::uint32_t before = 0;
             for (int idle = 0; !all_done(ctx); dunlin::sleep_for(50ms, ctx)) {
+                if (std::exchange(before, ledger_.count()) != ledger_.count()) given_up = dunlin::clock::now() + 60s;
+                if (dunlin::clock::now() > given_up) {
+                    const std::string dead = ask("STREAM.INFO.jobs-dead", ctx);
+                    const std::size_t at = dead.find("\"messages\":");
+                    picture_.note("nothing was done for a minute; dead letters: " + (at == dead.npos ? "none" : dead.substr(at + 11, dead.find(',', at) - at - 11)));
+                    break;
+                }
                 // Stranded: the stream has jobs that its consumer does not know of any more (nats-server 2.9, after a change of leaders). A consumer that
                 // is made anew begins with all that is in the stream.
                 idle = idle_ ? idle + 1 : 0;
@@ -247,7 +256,7 @@ private:
             all[i].act(ctx);
         }
         settle(ctx);
-        picture_.note("all replicas have caught up");
+        if (behind_.empty()) picture_.note("all replicas have caught up");
     }
 
     std::string ask(const std::string& what, const dunlin::context& ctx) {
@@ -260,14 +269,32 @@ private:
         }
         return {};
     }
-    // Until stream and consumer have a leader, and two others that have caught up.
+    // Until stream and consumer have a leader, and two others that have caught up. A server whose disk was wiped may never catch up (nats-server 2.9:
+    // "last sequence mismatch", again and again): after a while it goes on without that one, which is the next to be killed, as two are a majority.
     void settle(const dunlin::context& ctx) {
+        const auto until = dunlin::clock::now() + 20s;
+        behind_.clear();
         const auto good = [](const std::string& info) {
             int current = 0;
             for (std::size_t at = 0; (at = info.find("\"current\":true", at)) != info.npos; ++at) ++current;
             return !leader_of(info).empty() && current >= 2 && info.find("\"offline\":true") == info.npos;
         };
-        while (!good(ask("STREAM.INFO.jobs", ctx)) || !good(ask("CONSUMER.INFO.jobs.workers", ctx))) dunlin::sleep_for(100ms, ctx);
+        // The one that is late, where there is a majority without it.
+        const auto late = [](const std::string& info) -> std::string {
+            const std::size_t at = info.find("\",\"current\":false");
+            if (leader_of(info).empty() || at == info.npos || info.find("\"current\":true") == info.npos) return {};
+            const std::size_t from = info.rfind('"', at - 1) + 1;
+            return info.substr(from, at - from);
+        };
+        for (;;) {
+            const std::string stream = ask("STREAM.INFO.jobs", ctx), consumer = ask("CONSUMER.INFO.jobs.workers", ctx);
+            if (good(stream) && good(consumer)) return;
+            if (dunlin::clock::now() > until) {
+                behind_ = late(stream).empty() ? late(consumer) : late(stream);
+                if (!behind_.empty()) return picture_.note(behind_ + " does not catch up; it goes on with the two others");
+            }
+            dunlin::sleep_for(100ms, ctx);
+        }
     }
     nats_server& leading(const dunlin::context& ctx) {
         for (;;) {
@@ -277,6 +304,7 @@ private:
     }
     nats_server& following(const dunlin::context& ctx) {
         const nats_server& first = leading(ctx);
+        if (!behind_.empty() && first.name() != behind_) return servers_.named(behind_);
         const std::size_t from = random_() % 2;
         for (std::size_t i = from;; ++i) {
             if (nats_server& s = servers_[i % 3]; &s != &first) return s;
@@ -380,6 +408,7 @@ private:
     std::optional<nats::queue<job>> queue_;
     std::uint64_t left_ = 0;  // in the stream, when all_done() looked
     bool idle_ = false;       // and nothing of it with the consumer
+    std::string behind_;      // the server that settle() has given up, if any
     std::atomic<std::size_t> begun_{0};
     std::atomic<int> spared_{-1};  // the worker that is frozen
 };
