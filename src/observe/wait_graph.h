@@ -7,7 +7,7 @@
 //            There is none to the holders of a shared_mutex, which does not note them, to those that may release a
 //            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain thread,
 //            or from one.
-// Circles    All edges mean "needs", so whoever stands in a circle of them cannot go on, unless one of its waits has a
+// Circles    All edges mean "needs", so those that stand in a circle of them cannot go on, unless one of its waits has a
 //            limit, or another goroutine unlocks a mutex that one of them holds.
 // Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two graphs
 //            are made, one after the other: an edge that is in both of them, from a wait that began at the same moment,
