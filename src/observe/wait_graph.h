@@ -17,7 +17,7 @@
 //            Only a hand-over could name a waiter as the owner of what it waits for, and that takes it off the lot first.
 // Cost       A look at each descriptor and at each waiter in the lot, twice: 0.1 us a goroutine. Made only when the
 //            monitor has seen that one has waited for long (sched/monitor/monitor.cpp).
-// Tests      tests/runtime/circles_test.cpp, tests/leaks/
+// Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp
 #pragma once
 
 #include <cstdint>
