@@ -73,6 +73,7 @@ platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the m
 // by a wait that was not there before.
 struct long_waits {
     std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
+    bool settled = false;                    // nothing has been executed since a look at whose waits there was nothing new
     std::int64_t last_ns = 0;
     std::uint32_t ticks = 0;                 // of all processors, at the last look
     std::uint64_t reported = 0;              // which ones, at the last report
@@ -259,18 +260,18 @@ bool may_begin_to_wait(const goroutine& g) noexcept {
 }
 
 // A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has been
-// looked at when it was long, there is none.
+// looked at when it was long, looks are rare; without a waiter there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
     const std::uint32_t ticks = ticks_of_all();
-    if (w.next_ns == 0) {
-        if (ticks != w.ticks) w.next_ns = std::max(now, w.last_ns + long_ns);
-        return;
+    if ((w.next_ns == 0 || w.settled) && ticks != w.ticks) {
+        w.settled = false;
+        w.next_ns = std::max(now + 1, w.last_ns + long_ns);
     }
-    if (now < w.next_ns) return;
+    if (w.next_ns == 0 || now < w.next_ns) return;
     const bool executed = std::exchange(w.ticks, ticks) != ticks;
     std::uint64_t which = 0;  // of those that have waited for long, in any order
-    std::size_t young = 0;
+    std::size_t young = 0, old = 0;
     bool unsettled = false;
     for_each_descriptor([&](const goroutine& g) {
         unsettled = unsettled || may_begin_to_wait(g);
@@ -282,6 +283,7 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
             ++young;
             return;
         }
+        ++old;
         std::uint64_t wait = (reinterpret_cast<std::uintptr_t>(&g) ^ static_cast<std::uint64_t>(since_ns)) * 0x9e3779b97f4a7c15;
         which += wait ^ wait >> 32;
     });
@@ -296,7 +298,8 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
         want_report(report_long_waits);
     }
     w.last_ns = now;
-    w.next_ns = executed || unsettled || young != 0 || which != w.reported ? now + long_ns : 0;
+    w.settled = !executed && !unsettled && young == 0 && which == w.reported;
+    w.next_ns = !w.settled ? now + long_ns : old != 0 ? now + report_pauses * long_ns : 0;
 }
 
 // True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
