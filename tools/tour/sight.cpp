@@ -139,7 +139,7 @@ void show_leak() {
     std::vector<dunlin::runtime::leak> lost;
     dunlin::run([&] {
         dunlin::chan<int> answers;
-        const dunlin::chan<int> nil = nullptr;
+        const auto nil = dunlin::chan<int>::nil();
         dunlin::wait_group group;
         dunlin::testing::no_leaks guard({.grace = 50ms});
         group.go({.name = "forgotten"}, [answers] { answers.recv(); });
@@ -191,13 +191,14 @@ void show_hot_lock(const options& o) {
     });
     // "DELAY COUNT @ addresses", and the stack, innermost first, up to an empty line.
     std::istringstream lines(profile.str());
-    std::uint64_t all = 0, index = 0, delay = 0, count = 0;
+    std::uint64_t all = 0, index = 0, delay = 0;
     bool of_index = false;
     for (std::string line; std::getline(lines, line);) {
         std::istringstream words(line);
+        std::uint64_t first = 0, count = 0;
         std::string at;
-        if (words >> delay >> count >> at && at == "@") {
-            all += delay;
+        if (words >> first >> count >> at && at == "@") {
+            all += delay = first;
             of_index = false;
         } else if (has(line, "update_the_index") && !of_index) {
             index += delay;
