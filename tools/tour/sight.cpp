@@ -1,5 +1,5 @@
 // sight.cpp - part 16: four faults that end no program, each found by the tool that is meant for it.
-#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -159,18 +159,27 @@ void show_leak() {
 
 struct counter {
     dunlin::mutex lock;
-    std::uint64_t value = 0;
+    std::atomic<std::uint64_t> value{0};
 };
 
-[[gnu::noinline]] void update_the_index(counter& c) {
-    const std::lock_guard guard(c.lock);
-    dunlin::sleep_for(200us);
-    ++c.value;
+// What comes behind the unlock keeps it from being a jump, after which the function would not be on the stack.
+[[gnu::noinline]] std::uint64_t update_the_index(counter& c) {
+    {
+        const std::lock_guard guard(c.lock);
+        dunlin::sleep_for(200us);
+        ++c.value;
+    }
+    asm volatile("" ::: "memory");
+    return c.value;
 }
 
-[[gnu::noinline]] void update_the_cache(counter& c) {
-    const std::lock_guard guard(c.lock);
-    ++c.value;
+[[gnu::noinline]] std::uint64_t update_the_cache(counter& c) {
+    {
+        const std::lock_guard guard(c.lock);
+        ++c.value;
+    }
+    asm volatile("" ::: "memory");
+    return c.value;
 }
 
 void show_hot_lock(const options& o) {
