@@ -66,7 +66,8 @@ const token = new URLSearchParams(location.search).get("token");
 const at = (path, more) => {
   const query = new URLSearchParams(more);
   if (token) query.set("token", token);
-  return path + (query.toString() ? "?" + query : "");
+  const text = query.toString().replaceAll("+", "%20");
+  return path + (text ? "?" + text : "");
 };
 const el = (name, text, kind) => {
   const e = document.createElement(name);
@@ -101,7 +102,7 @@ function describe(g) {
 
 // ---- the flight recorder: tools/trace/dunlin_trace.py has the same numbers
 
-const run = 4, park = 5, yielded = 6, queued = 7, preempted = 8, end = 10, called = 11, callEnded = 12, taken = 13,
+const run = 4, park = 5, yielded = 6, queued = 7, preempted = 8, resumed = 9, end = 10, called = 11, callEnded = 12, taken = 13,
   released = 14, withText = new Set([20, 21, 23, 26]), nameOf = 20, none = 0xffff;
 
 // {from, until, ns: per tick, slices: [{p, g, from, until, calls}], names}, or null.
@@ -151,6 +152,8 @@ function read(buffer) {
     if (e.what === 1) continue;
     if (e.what === run) {
       if (s && e.detail === 1) below.set(e.g, s.g);  // on the stack of the one that waits for it
+      close(e.source, e.time), begin(e.source, e.p, e.g, e.time, false);
+    } else if (e.what === resumed) {
       close(e.source, e.time), begin(e.source, e.p, e.g, e.time, false);
     } else if (e.what === called || e.what === callEnded) {
       close(e.source, e.time), begin(e.source, e.p, e.g, e.time, e.what === called);
@@ -204,19 +207,21 @@ function drawLanes(trace, dump) {
     last.set(s.p, s);
   }
   for (const p of dump.processors.slice(0, shownLanes)) {
-    const lane = lanes.children[p.id], c = lane.children[1].getContext("2d"), s = last.get(p.id);
-    const now = s && s.until === trace.until ? s.g : s ? 0 : p.goroutine;
-    if (now && !s) {  // without an event in all that time: it has not left
-      busy.set(now, (busy.get(now) || 0) + (length || 1));
-      c.globalAlpha = 1, c.fillStyle = colour(now), c.fillRect(0, 0, 1200, 22);
-    }
-    lane.children[2].textContent = now ? who(now, trace && trace.names) : "idle";
+    const lane = lanes.children[p.id], s = last.get(p.id);
+    const now = s && s.until === trace.until ? who(s.g, trace.names) : "";
+    lane.children[2].textContent = now || (p.queue ? "" : s ? "idle" : "no event");
   }
-  const hogs = [...busy].filter(([, ticks]) => ticks > (length || 1) / 10).sort((a, b) => b[1] - a[1]).slice(0, 8);
+  // One that computes may have been given its processor without an event: the dump has seen it.
+  for (const [g, about] of dumped) {
+    const computes = (about.state === "running" && !about.reason || about.state === "preempted") && g !== dump.current;
+    if (computes && !busy.has(g)) busy.set(g, 0);
+  }
+  const some = ([g, ticks]) => ticks > length / 10 || dumped.has(g) && /running|preempted/.test(dumped.get(g).state);
+  const hogs = [...busy].filter(some).sort((a, b) => b[1] - a[1]).slice(0, 8);
   $("hogs").replaceChildren(...hogs.map(([g, ticks]) => {
     const row = el("tr"), about = dumped.get(g), cell = el("td", who(g, trace && trace.names));
     if (about && about.stack.length) cell.append(" in ", el("code", about.stack[0].function));
-    row.append(el("td", (100 * ticks / (length || 1)).toFixed(0) + " %", "n"), cell);
+    row.append(el("td", (ticks ? (100 * ticks / length).toFixed(0) + " %" : ""), "n"), cell);
     return row;
   }));
 }

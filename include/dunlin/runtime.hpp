@@ -147,8 +147,8 @@ DUNLIN_API bool set_wait_histograms(bool on);
 DUNLIN_API void dump(std::ostream& out);
 
 /// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "processors": [...],
-/// "groups": [...], "groups_left_out": N, "goroutines_left_out": N}`. A processor has `id`, `queue` (how many wait
-/// there) and, if one executes there, `goroutine`. A group, of those that are alike, has `count`, `ids` (a hundred at
+/// "groups": [...], "groups_left_out": N, "goroutines_left_out": N}`. A processor has `id` and
+/// `queue` (how many wait there). A group, of those that are alike, has `count`, `ids` (a hundred at
 /// most), `state`, `created_at` and `stack` (an array of `{"pc", "function", "at"}`, innermost first, empty if it is
 /// not known), and where there is one `name`, `labels`, `reason`, `shortest_wait_ns`, `longest_wait_ns`, `waits_at`,
 /// `object` (the mutex that is waited for), `holder` (the goroutine that has it), `locked_to_thread`, `in_place`,

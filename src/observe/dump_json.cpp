@@ -120,18 +120,14 @@ void write_group_as_json(page& to, const alike::member& first, const sched::samp
     out << '}';
 }
 
-// Which goroutine each processor runs; the world is stopped.
+// How much waits at each processor; the world is stopped.
 void write_processors(platform::text_writer& out) noexcept {
     key(out, "processors");
     out << '[';
     const std::uint32_t count = sched::the_scheduler.max_procs.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < count; ++i) {
         const sched::processor* p = sched::the_scheduler.processor_at(i);
-        const sched::machine* m = p->owner.load(std::memory_order_acquire);
-        const sched::goroutine* g = m != nullptr ? m->current.load(std::memory_order_acquire) : nullptr;
-        out << (i == 0 ? "" : ", ") << "{\"id\": " << i << ", \"queue\": " << p->queue.size();
-        if (g != nullptr) out << ", \"goroutine\": " << g->id;
-        out << '}';
+        out << (i == 0 ? "" : ", ") << "{\"id\": " << i << ", \"queue\": " << p->queue.size() << '}';
     }
     out << ']';
 }

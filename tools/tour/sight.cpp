@@ -1,5 +1,5 @@
 // sight.cpp - part 16: four faults that end no program, each found by the tool that is meant for it.
-#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -139,7 +139,7 @@ void show_leak() {
     std::vector<dunlin::runtime::leak> lost;
     dunlin::run([&] {
         dunlin::chan<int> answers;
-        const dunlin::chan<int> nil = nullptr;
+        const auto nil = dunlin::chan<int>::nil();
         dunlin::wait_group group;
         dunlin::testing::no_leaks guard({.grace = 50ms});
         group.go({.name = "forgotten"}, [answers] { answers.recv(); });
@@ -159,18 +159,27 @@ void show_leak() {
 
 struct counter {
     dunlin::mutex lock;
-    std::uint64_t value = 0;
+    std::atomic<std::uint64_t> value{0};
 };
 
-[[gnu::noinline]] void update_the_index(counter& c) {
-    const std::lock_guard guard(c.lock);
-    dunlin::sleep_for(200us);
-    ++c.value;
+// What comes behind the unlock keeps it from being a jump, after which the function would not be on the stack.
+[[gnu::noinline]] std::uint64_t update_the_index(counter& c) {
+    {
+        const std::lock_guard guard(c.lock);
+        dunlin::sleep_for(200us);
+        ++c.value;
+    }
+    asm volatile("" ::: "memory");
+    return c.value;
 }
 
-[[gnu::noinline]] void update_the_cache(counter& c) {
-    const std::lock_guard guard(c.lock);
-    ++c.value;
+[[gnu::noinline]] std::uint64_t update_the_cache(counter& c) {
+    {
+        const std::lock_guard guard(c.lock);
+        ++c.value;
+    }
+    asm volatile("" ::: "memory");
+    return c.value;
 }
 
 void show_hot_lock(const options& o) {
@@ -191,13 +200,14 @@ void show_hot_lock(const options& o) {
     });
     // "DELAY COUNT @ addresses", and the stack, innermost first, up to an empty line.
     std::istringstream lines(profile.str());
-    std::uint64_t all = 0, index = 0, delay = 0, count = 0;
+    std::uint64_t all = 0, index = 0, delay = 0;
     bool of_index = false;
     for (std::string line; std::getline(lines, line);) {
         std::istringstream words(line);
+        std::uint64_t first = 0, count = 0;
         std::string at;
-        if (words >> delay >> count >> at && at == "@") {
-            all += delay;
+        if (words >> first >> count >> at && at == "@") {
+            all += delay = first;
             of_index = false;
         } else if (has(line, "update_the_index") && !of_index) {
             index += delay;
