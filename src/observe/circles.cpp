@@ -1,7 +1,8 @@
 // circles.cpp - goroutines that wait for each other in a circle are reported, once, and the program goes on.
 //
-// When       the monitor has seen that goroutines have waited for a second for a mutex or for the end of others, and that
-//            they are not those of the last report (sched/monitor/monitor.cpp). With DUNLIN_DEBUG=deadlock: for 10 ms.
+// When       the monitor has seen that goroutines have waited for a second for a mutex or for the end of others, and
+//            that they are not those of the last report (sched/monitor/monitor.cpp). With DUNLIN_DEBUG=deadlock: for
+//            10 ms.
 // Once       A wait is the same as long as it began at the same moment. A circle with a wait that was reported is not
 //            reported again.
 // Tests      tests/runtime/circles_test.cpp
@@ -64,7 +65,9 @@ void write_link(platform::text_writer& out, const void* with) noexcept {
     switch (l.from.how) {
     case wait_graph::kind::mutex: out << " (mutex " << l.from.object << ')'; return;
     case wait_graph::kind::join: out << ", for the end of goroutine " << l.to.g->id; return;
-    case wait_graph::kind::in_place: out << ", for the end of goroutine " << l.to.g->id << ", which runs on its stack"; return;
+    case wait_graph::kind::in_place:
+        out << ", for the end of goroutine " << l.to.g->id << ", which runs on its stack";
+        return;
     case wait_graph::kind::group:
         out << ", for the end of ";
         if (&l.from == &l.to) {
@@ -92,13 +95,14 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
     if (!real || known) return;
     if (!samples) samples.emplace();
     if (only_mutexes) {
-        to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: a deadlock, if none of "
-                     "them gives up\n\n";
+        to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: "
+                     "a deadlock, if none of them gives up\n\n";
     } else if (length == 1) {
-        to.text() << "dunlin: this goroutine waits for its own end, a circle of one: a deadlock, if it does not give up\n\n";
+        to.text() << "dunlin: this goroutine waits for its own end, a circle of one: "
+                     "a deadlock, if it does not give up\n\n";
     } else {
-        to.text() << "dunlin: these goroutines wait for one another, for mutexes and for their ends, in a circle: a deadlock, if none of "
-                     "them gives up\n\n";
+        to.text() << "dunlin: these goroutines wait for one another, for mutexes and for their ends, in a circle: "
+                     "a deadlock, if none of them gives up\n\n";
     }
     std::uint32_t written = 0;
     for_each_of(graph, first, last, [&](const node& n, const node& next) {
@@ -107,7 +111,9 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
         const link l{graph, n, next};
         write_one(to, *n.g, *samples, {write_link, &l});
     });
-    if (written > written_of_a_circle) to.text() << "... and " << written - written_of_a_circle << " more of this circle\n\n";
+    if (written > written_of_a_circle) {
+        to.text() << "... and " << written - written_of_a_circle << " more of this circle\n\n";
+    }
 }
 
 void write_circles(page& to) noexcept {

@@ -98,7 +98,7 @@ void wait_graph::link(node& n) noexcept {
     }
     case wait_reason::task_join:
         n.how = kind::join;
-        // With a limit it stands in the lot, at the address of the child's `join`. Its task keeps the child's descriptor.
+        // With a limit it stands in the lot, at the address of the child's `join`. Its task keeps that descriptor.
         if (n.object != nullptr) n.to = by_id_.find(park::child_of(n.object)->id);
         return;
     default: return;

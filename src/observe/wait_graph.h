@@ -5,16 +5,17 @@
 //              the goroutine whose end it waits for (task, jthread, async), also the one that it runs in place
 //              each member of the wait_group or task_group that it waits for: who was started by go() of that group
 //            There is none to the holders of a shared_mutex, which does not note them, to those that may release a
-//            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain thread,
-//            or from one.
-// Circles    All edges mean "needs", so those that stand in a circle of them cannot go on, unless one of its waits has a
-//            limit, or another goroutine unlocks a mutex that one of them holds.
-// Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two graphs
-//            are made, one after the other: an edge that is in both of them, from a wait that began at the same moment,
-//            was there at each moment between the two, since both its ends waited all the time. A circle of such edges
-//            was one at one moment, and nothing in it can change it. In detail: a waiter that stands in the lot in both
-//            graphs stood there all the time, for coming back to it takes running; a holder that waits does not unlock.
-//            Only a hand-over could name a waiter as the owner of what it waits for, and that takes it off the lot first.
+//            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain
+//            thread, or from one.
+// Circles    All edges mean "needs", so those that stand in a circle of them cannot go on, unless one of its waits has
+//            a limit, or another goroutine unlocks a mutex that one of them holds.
+// Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two
+//            graphs are made, one after the other: an edge that is in both of them, from a wait that began at the same
+//            moment, was there at each moment between the two, since both its ends waited all the time. A circle of
+//            such edges was one at one moment, and nothing in it can change it. In detail: a waiter that stands in the
+//            lot in both graphs stood there all the time, for coming back to it takes running; a holder that waits does
+//            not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and that takes it off
+//            the lot first.
 // Cost       A look at each descriptor and at each waiter in the lot, twice: 0.1 us a goroutine. Made only when the
 //            monitor has seen that one has waited for long (sched/monitor/monitor.cpp).
 // Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp

@@ -26,9 +26,14 @@ public:
     caught_stderr(const caught_stderr&) = delete;
     caught_stderr& operator=(const caught_stderr&) = delete;
 
-    // All that came, when `text` is in it. The watchdog ends it if it never is.
-    const std::string& until(const std::string& text) {
-        while (all_.find(text) == all_.npos) read_some(-1);
+    // All that came, when `text` is in it, so many times. The watchdog ends it if it never is.
+    const std::string& until(const std::string& text, std::size_t times = 1) {
+        const auto found = [&] {
+            std::size_t n = 0;
+            for (std::size_t at = all_.find(text); at != all_.npos; at = all_.find(text, at + 1)) ++n;
+            return n;
+        };
+        while (found() < times) read_some(-1);
         return all_;
     }
     // What comes for so long.
