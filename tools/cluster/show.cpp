@@ -144,8 +144,8 @@ private:
                 if (dunlin::clock::now() > given_up) {
                     const std::string dead = ask("STREAM.INFO.jobs-dead", ctx);
                     const std::size_t at = dead.find("\"messages\":");
-                    picture_.note("nothing was done for a minute; dead letters: " +
-                                  (at == dead.npos ? "none" : dead.substr(at + 11, dead.find(',', at) - at - 11)));
+                    const std::string count = at == dead.npos ? "none" : dead.substr(at + 11, dead.find(',', at) - at - 11);
+                    picture_.note("nothing was done for a minute; dead letters: " + count);
                     break;
                 }
                 // Stranded: the stream has jobs that its consumer does not know of any more (nats-server 2.9, after a change of leaders). A consumer that
