@@ -29,7 +29,7 @@ void begin(const char* address) noexcept {
         debug::serve_options options;
         if (const char* token = std::getenv("DUNLIN_PAGE_TOKEN")) options.token = token;
         page().emplace(debug::serve(address, options));
-        say(address, "the page of this program is " + page()->url());
+        say(address, "the page of this program is at " + page()->url());
     } catch (const std::exception& e) {
         say(address, std::string("there is no page: ") + e.what());
     }

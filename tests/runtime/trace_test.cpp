@@ -115,6 +115,23 @@ TEST(trace, may_begin_and_end_a_thousand_times_while_goroutines_go_on) {
     }
 }
 
+// What the smaller one kept is given up, and not looked for in the larger one's room.
+TEST(trace, a_recorder_may_be_larger_than_the_one_before) {
+    dunlin::run([] {
+        const auto work = [] {
+            for (int i = 0; i < 20'000; ++i) dunlin::spawn([] {}).get();
+        };
+        for (std::size_t bytes = std::size_t{1} << 18; bytes <= std::size_t{1} << 25; bytes *= 2) {
+            dunlin::trace::start_recorder({.bytes = bytes});
+            work();
+            std::ostringstream out;
+            dunlin::trace::write_recorder(out);
+            EXPECT_TRUE(out.str().starts_with("DUNTRACE"));
+            dunlin::trace::stop_recorder();
+        }
+    });
+}
+
 TEST(trace, runs_once_at_a_time) {
     const trace_file file;
     const auto busy = [](auto f) {

@@ -21,9 +21,9 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_"
 
 
 class Program:
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, stderr=None, **environment):
         self.process = subprocess.Popen([SCENE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=ENVIRONMENT)
+                                        stderr=stderr, env={**ENVIRONMENT, **environment})
         self.url = self.process.stdout.readline().strip()
 
     def get(self, path, **headers):
@@ -110,6 +110,45 @@ class Page(unittest.TestCase):
             self.assertIn(b"nanoseconds", profile)
         finally:
             program.close()
+
+    def test_the_recorder_runs_while_it_is_asked_for(self):
+        program = Program("1")
+        try:
+            for _ in range(2):
+                self.assertTrue(program.get("/trace").startswith(b"DUNTRACE"))
+            self.assertTrue(program.get("/debug/pprof/trace?seconds=1").startswith(b"DUNTRACE"))
+            self.assertEqual(self.status(program, "/debug/pprof/trace?seconds=0"), 400)
+        finally:
+            program.close()
+
+    def test_beside_a_trace_of_the_programs_own_there_is_no_recorder(self):
+        program = Program("1", DUNLIN_TRACE=os.path.join(self.folder, "trace"))
+        try:
+            self.assertEqual(self.status(program, "/trace"), 409)
+            self.assertEqual(self.status(program, "/debug/pprof/trace"), 409)
+        finally:
+            program.close()
+
+    def test_the_environment_asks_for_a_page(self):
+        with open(os.path.join(self.folder, "stderr"), "w+") as stderr:
+            program = Program("1", stderr=stderr, DUNLIN_DEBUG="page=127.0.0.1:0", DUNLIN_PAGE_TOKEN="a b")
+            try:
+                stderr.seek(0)
+                said = stderr.read()
+                self.assertIn("DUNLIN_DEBUG=page=127.0.0.1:0: the page of this program is at http://127.0.0.1:", said)
+                program.url = said[said.index("http://"):].split()[0]
+                self.assertEqual(self.status(program, "/metrics"), 401)
+                self.assertIn(b"dunlin_goroutines", program.get("/metrics?token=a%20b"))
+            finally:
+                program.close()
+            stderr.seek(0)
+            stderr.truncate()
+            program = Program("1", stderr=stderr, DUNLIN_DEBUG="page=0.0.0.0:0")
+            try:
+                stderr.seek(0)
+                self.assertIn("there is no page: ", stderr.read())  # without a token
+            finally:
+                program.close()
 
     @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
     def test_go_tool_pprof_reads_it_over_http(self):

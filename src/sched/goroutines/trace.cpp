@@ -271,8 +271,15 @@ void make_chunks(std::size_t want) {
     store& s = the_store;
     if (s.room < want) {
         auto room = std::make_unique<chunk*[]>(want);
-        delete[] std::exchange(s.full, room.release());
-        s.room = want;
+        {
+            const unstoppable_section section;
+            const holds_store lock;
+            // Those of the recorder before stand in the room that goes.
+            while (s.first != s.end) put_free(s.full[s.first++ % s.room]);
+            s.first = s.end = 0;
+            room.reset(std::exchange(s.full, room.release()));
+            s.room = want;
+        }
     }
     if (s.chunks >= want) return;
     const std::size_t more = want - s.chunks;
