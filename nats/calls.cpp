@@ -176,7 +176,8 @@ void connection::tick() {
     {
         std::lock_guard guard(mutex_);
         if (!loop_->up() && down_since_ == 0) down_since_ = now;
-        gone = down_since_ != 0 && now - down_since_ > options_.patience.count() * millisecond;
+        // It may be up again, and came_back() on its way.
+        gone = !loop_->up() && down_since_ != 0 && now - down_since_ > options_.patience.count() * millisecond;
         why = last_error_;
         for (auto i = calls_.begin(); i != calls_.end();) {
             call& c = *i->second;

@@ -44,7 +44,7 @@ using nats_clock = support::nats_test;
 TEST_F(nats_clock, AWallClockThatJumpsLosesNoDeliveryAndEndsNoWait) {
     nats_servers servers;
     dunlin::run([&] {
-        auto cluster = nats::connect(servers.urls(), {.timeout = 100ms, .ping = 200ms});
+        auto cluster = nats::connect(servers.urls(), {.timeout = 2s, .ping = 200ms});
         auto jobs = cluster.queue<std::string>("jobs", {.ack_wait = 2s});
         auto consumer = jobs.consume({.in_flight = 2});
         jobs.send("held");
