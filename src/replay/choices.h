@@ -21,8 +21,9 @@ private:
     std::uint64_t value_ = 0x243f6a8885a308d3u;
 };
 
-// What is known of a goroutine: by number, in the order in which they became runnable first.
+// What is known of a goroutine. Their numbers are in the order in which they became runnable first.
 struct candidate {
+    std::uint64_t number = 0;    // 1: f's goroutine; 0: not known
     std::uint64_t priority = 0;  // pct
     bool queued = false;         // it is among those that can run
 };

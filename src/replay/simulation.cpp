@@ -15,6 +15,7 @@
 #include "sched/machines/event_notice.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
+#include "sched/queues/global_queue.h"
 #include "sched/queues/run_queue_prefetch.h"
 #include "timer/timers.h"
 
@@ -119,8 +120,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     runnable_.clear();
     forced_ = nullptr;
     first_id_ = 0;
-    steps_ = 0;
-    yields_ = 0;
+    numbers_ = steps_ = yields_ = 0;
     now_ns_ = begin_ns;
     root_ended_ = false;
     kind_ = failure_kind::none;
@@ -131,7 +131,8 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
 
     machine* m = sched::enter(sched::current_machine());
     m->random = platform::random_source(~seed * 0x9e3779b97f4a7c15u);
-    machine_ = m;
+    machine_ = nullptr;
+    take_machine(m, sched::processor_of(m));
     if (!sched::start_inside_runtime(root_entry, this)) {
         sched::leave(m);
         throw std::bad_alloc();
@@ -185,6 +186,9 @@ void simulation::take_machine(machine* m, processor* p) noexcept {
     }
     p->tick.store(1, std::memory_order_relaxed);  // find_local() and yield() do something of their own at some ticks
     p->next_look = 0;
+    // What is left of a batch of ids and of a magazine, from before, must not decide by which way a goroutine is made:
+    // one enters the runtime once more than the other (make_plain_goroutine()).
+    p->next_id = p->last_id;
     p->slice.store(sched::slice_state::goes_on, std::memory_order_relaxed);
     if (m == machine_) return;
     if (machine_ != nullptr) m->random = machine_->random;
@@ -193,16 +197,23 @@ void simulation::take_machine(machine* m, processor* p) noexcept {
 }
 
 candidate& simulation::known(const goroutine* g) noexcept {
-    const std::uint64_t number = number_of(g);
-    if (number >= known_.size()) known_.resize(number + 1);
-    return known_[number];
+    const std::uint64_t at = g->id - first_id_;
+    if (at >= known_.size()) known_.resize(at + 1);
+    return known_[at];
+}
+
+std::uint64_t simulation::number_of(const goroutine* g) const noexcept {
+    return first_id_ != 0 && g->id >= first_id_ && g->id - first_id_ < known_.size() ? known_[g->id - first_id_].number : 0;
 }
 
 void simulation::add(goroutine* g) noexcept {
     if (g == driver_) return;
     if (first_id_ == 0) first_id_ = g->id;
     candidate& c = known(g);
-    if (c.priority == 0 && choices_.uses_priorities()) c.priority = choices_.new_priority();
+    if (c.number == 0) {
+        c.number = ++numbers_;
+        if (choices_.uses_priorities()) c.priority = choices_.new_priority();
+    }
     c.queued = true;
     runnable_.push_back(g);
 }
@@ -485,7 +496,7 @@ void simulation::describe_waiters(platform::text_writer& out) noexcept {
     sched::for_each_descriptor([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state != goroutine_state::waiting && state != goroutine_state::running) return;
-        if (&g == driver_ || first_id_ == 0 || g.id < first_id_) return;
+        if (&g == driver_ || number_of(&g) == 0) return;
         if (++shown > most) {
             ++left_out;
             return;

@@ -70,7 +70,7 @@ private:
     bool begin_decision() noexcept;
     void end_decision(phase next) noexcept;
     void take_machine(sched::machine* m, sched::processor* p) noexcept;
-    std::uint64_t number_of(const sched::goroutine* g) const noexcept { return g->id >= first_id_ ? g->id - first_id_ + 1 : 0; }
+    std::uint64_t number_of(const sched::goroutine* g) const noexcept;
     candidate& known(const sched::goroutine* g) noexcept;
     void add(sched::goroutine* g) noexcept;
     sched::goroutine* take(std::size_t at) noexcept;
@@ -97,12 +97,12 @@ private:
     choices choices_;
     choice_hash hash_;
     story story_;
-    std::vector<candidate> known_;
+    std::vector<candidate> known_;        // by the goroutine's id
     std::vector<sched::goroutine*> runnable_;
     sched::goroutine* forced_ = nullptr;  // what point() has chosen
     const sched::machine* machine_ = nullptr;
     std::uint64_t first_id_ = 0;          // of f's goroutine
-    std::uint64_t steps_ = 0, yields_ = 0;
+    std::uint64_t numbers_ = 0, steps_ = 0, yields_ = 0;
     std::int64_t now_ns_ = 0, root_ended_ns_ = 0;
     bool root_ended_ = false;
     sim::failure_kind kind_ = sim::failure_kind::none;

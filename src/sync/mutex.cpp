@@ -129,6 +129,7 @@ bool mutex::take_as_woken(bool give_up) noexcept {
 bool mutex::is_held_by_caller() const noexcept { return owner_.load(std::memory_order_relaxed) == caller(); }
 
 void mutex::lock(std::source_location where) {
+    if (DUNLIN_UNLIKELY(sched::steered() != nullptr)) sched::pass_point();  // between two locks there is no other call
     if (DUNLIN_LIKELY(take())) {  // L1
         note_owner(caller());
     } else {
