@@ -82,7 +82,7 @@ enum class failure_kind : std::uint8_t {
     deadlock,        // goroutines wait, and nothing can wake them
     leak,            // f has returned, and goroutines have not ended
     never_ends,      // max_steps, or patience
-    outside_thread,  // a plain thread has made a goroutine runnable
+    outside_thread,  // a plain thread has made a goroutine runnable, or waits for one
     outside_wait,    // for a descriptor: the kernel's answer has no seed
 };
 
@@ -139,10 +139,8 @@ DUNLIN_API result explore(const options& o, void (*f)(void*), void* with);
 template <class F>
 result explore(const options& o, F&& f) {
     static_assert(dunlin::detail::fits_here<F&>, DUNLIN_DOES_NOT_FIT_HERE);
-    using function = std::remove_reference_t<F>;
-    return detail::explore(
-        o, [](void* with) { static_cast<void>(std::invoke(*static_cast<function*>(with))); },
-        const_cast<void*>(static_cast<const void*>(std::addressof(f))));
+    auto* function = std::addressof(f);  // of a function, too
+    return detail::explore(o, [](void* with) { static_cast<void>(std::invoke(**static_cast<decltype(function)*>(with))); }, &function);
 }
 
 /// explore(), for tests: throws sim::failure if an execution fails, which every test framework shows.

@@ -326,7 +326,7 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
     fetch(p);
     if (forced_ != nullptr && kind_ == failure_kind::none) return std::exchange(forced_, nullptr);
     if (outside_.exchange(false, std::memory_order_relaxed)) {
-        fail(failure_kind::outside_thread, "a plain thread has made a goroutine runnable: what threads do has no seed");
+        fail(failure_kind::outside_thread, "a plain thread uses dunlin: it has made a goroutine runnable, or waits for one, and what threads do has no seed");
     }
     const goroutine_state state = self != nullptr ? self->state.load(std::memory_order_relaxed) : goroutine_state::dead;
     goroutine* const yields = state == goroutine_state::runnable && !known(self).queued ? self : nullptr;

@@ -44,7 +44,7 @@ struct steering {
     virtual std::int64_t now_ns(const machine* m) noexcept = 0;
     // The monitor, each round, in real time.
     virtual void watch(std::int64_t now_ns) noexcept = 0;
-    // A plain thread has come to the scheduler.
+    // A plain thread makes a goroutine runnable, or waits for one.
     virtual void from_outside() noexcept = 0;
     // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped here.
     virtual void stop_here(std::string_view what) noexcept = 0;
