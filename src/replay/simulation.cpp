@@ -30,7 +30,7 @@ using sched::processor;
 using sched::the_scheduler;
 using sim::failure_kind;
 
-constexpr std::int64_t begin_ns = 3'600'000'000'000;  // the time of the beginning: never 0, and nobody's time
+constexpr std::int64_t begin_ns = 3'600'000'000'000;  // the time of the beginning: never 0, and no clock's time
 constexpr std::int64_t choice_takes_ns = 200;
 constexpr std::int64_t look_at_clock_takes_ns = 20;   // so that a loop that waits for a time ends
 constexpr std::int64_t asleep_factor = 6;             // a thread that sleeps has so many times the patience
