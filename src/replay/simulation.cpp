@@ -468,14 +468,16 @@ void simulation::stop_here(std::string_view what) noexcept {
 void simulation::watch(std::int64_t now_ns) noexcept {
     if (phase_.load(std::memory_order_relaxed) != phase::running) return;
     const std::uint64_t progress = progress_.load(std::memory_order_relaxed);
-    const std::int64_t cpu_ns = platform::thread_cpu_ns(tid_.load(std::memory_order_relaxed));
+    const pid_t tid = tid_.load(std::memory_order_relaxed);
+    const std::int64_t cpu_ns = platform::thread_cpu_ns(tid);
     if (std::exchange(seen_progress_, progress) != progress) {
         seen_ns_ = now_ns;
         seen_cpu_ns_ = cpu_ns;
         return;
     }
     const bool computes = cpu_ns - seen_cpu_ns_ >= plan_.patience_ns;
-    if (!computes && now_ns - seen_ns_ < asleep_factor * plan_.patience_ns) return;
+    // One that waits for a CPU has not used its patience up.
+    if (!computes && (now_ns - seen_ns_ < asleep_factor * plan_.patience_ns || platform::thread_is_running(tid))) return;
     phase expected = phase::running;
     if (!phase_.compare_exchange_strong(expected, phase::abandoned, std::memory_order_acq_rel)) return;
     fail(failure_kind::never_ends, computes ? "does not end: a goroutine computes, and calls nothing of the runtime"
