@@ -79,6 +79,7 @@ simulation& the_simulation() noexcept {
 
 void simulation::begin(const plan& p) noexcept {
     plan_ = p;
+    patience_ns_.store(p.patience_ns, std::memory_order_relaxed);
     driver_ = sched::current_goroutine();
     machine_ = nullptr;
     phase_.store(phase::idle, std::memory_order_relaxed);
@@ -475,9 +476,10 @@ void simulation::watch(std::int64_t now_ns) noexcept {
         seen_cpu_ns_ = cpu_ns;
         return;
     }
-    const bool computes = cpu_ns - seen_cpu_ns_ >= plan_.patience_ns;
+    const std::int64_t patience_ns = patience_ns_.load(std::memory_order_relaxed);
+    const bool computes = cpu_ns - seen_cpu_ns_ >= patience_ns;
     // One that waits for a CPU has not used its patience up.
-    if (!computes && (now_ns - seen_ns_ < asleep_factor * plan_.patience_ns || platform::thread_is_running(tid))) return;
+    if (!computes && (now_ns - seen_ns_ < asleep_factor * patience_ns || platform::thread_is_running(tid))) return;
     phase expected = phase::running;
     if (!phase_.compare_exchange_strong(expected, phase::abandoned, std::memory_order_acq_rel)) return;
     fail(failure_kind::never_ends, computes ? "does not end: a goroutine computes, and calls nothing of the runtime"

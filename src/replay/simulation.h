@@ -112,7 +112,8 @@ private:
 
     platform::atomic<phase> phase_{phase::idle};
     platform::atomic<bool> outside_{false};
-    // For the monitor.
+    // For the monitor, which may still be in watch() of the simulation before.
+    platform::atomic<std::int64_t> patience_ns_{0};
     platform::atomic<std::uint64_t> progress_{0};
     platform::atomic<pid_t> tid_{0};
     std::uint64_t seen_progress_ = 0;
