@@ -34,7 +34,8 @@ platform::atomic<bool> busy{false};
 
 struct only_one {
     only_one() {
-        if (busy.exchange(true, std::memory_order_acquire)) throw std::logic_error("dunlin::sim: another thread is inside check() or explore()");
+        if (busy.exchange(true, std::memory_order_acquire))
+            throw std::logic_error("dunlin::sim: another thread is inside check() or explore()");
     }
     ~only_one() { busy.store(false, std::memory_order_release); }
     only_one(const only_one&) = delete;
@@ -76,7 +77,8 @@ void drive(session& s) {
     s.refused = what_is_in_the_way();
     if (!s.refused.empty()) return;
     simulation& one = the_simulation();
-    one.begin({s.o.max_steps, s.depth, at_least_zero(s.o.longest_delay), at_least_zero(s.o.grace), at_least_zero(s.o.patience)});
+    one.begin({s.o.max_steps, s.depth, at_least_zero(s.o.longest_delay), at_least_zero(s.o.grace),
+        at_least_zero(s.o.patience)});
     struct at_end {
         simulation& one;
         ~at_end() { one.end(); }
@@ -105,7 +107,8 @@ void run_session(session& s) {
         throw;
     }
     restore();
-    if (!s.refused.empty()) throw std::logic_error("dunlin::sim: " + s.refused + ": a simulation begins with nothing (wait for them, or stop them)");
+    if (!s.refused.empty()) throw std::logic_error("dunlin::sim: " + s.refused +
+        ": a simulation begins with nothing (wait for them, or stop them)");
 }
 
 unsigned depth_from_name(std::string_view name, const std::string& where) {
@@ -115,7 +118,8 @@ unsigned depth_from_name(std::string_view name, const std::string& where) {
         const auto d = platform::parse_number(name.substr(4));
         if (d && *d >= 1 && *d <= deepest) return static_cast<unsigned>(*d);
     }
-    throw std::invalid_argument(where + ": unknown strategy \"" + std::string(name) + "\" (there are random, pct, and pct:D with D from 1 to 64)");
+    throw std::invalid_argument(where + ": unknown strategy \"" + std::string(name) +
+        "\" (there are random, pct, and pct:D with D from 1 to 64)");
 }
 
 unsigned depth_for(const sim::options& o) {
@@ -152,7 +156,8 @@ void check_options(const sim::options& o) {
 
 std::string report_of(const session& s, const sim::result& r, const std::string& second) {
     std::string text = "dunlin::sim: seed " + std::to_string(r.seed) + ": " + r.message + '\n';
-    text += "  execution " + std::to_string(s.executions) + ", " + std::to_string(s.last.steps) + " choices, " + platform::duration_text(s.last.took_ns) +
+    text += "  execution " + std::to_string(s.executions) + ", " + std::to_string(s.last.steps) + " choices, " +
+        platform::duration_text(s.last.took_ns) +
             " of virtual time, hash " + hexadecimal(r.hash) + '\n';
     text += "  to run it again: DUNLIN_SIM_SEED=" + std::to_string(r.seed) + ' ' + program_invocation_name + '\n';
     if (!second.empty()) text += "  " + second + '\n';
@@ -167,7 +172,8 @@ std::string run_again(session& s, sim::result& r) {
     run_session(again);
     r.replayed = again.last.hash == s.last.hash && again.last.kind == s.last.kind;
     if (!r.replayed) {
-        return "run a second time from this seed, it made other choices (" + (again.last.kind == failure_kind::none ? "and no failure" : again.last.message) +
+        return "run a second time from this seed, it made other choices (" + (again.last.kind == failure_kind::none ?
+            "and no failure" : again.last.message) +
                "): it depends on something that has no seed (threads, clocks of std, addresses), or on what an execution before it has left behind";
     }
     s.last.details = again.last.details;
@@ -180,7 +186,8 @@ std::string run_again(session& s, sim::result& r) {
 
 namespace sim {
 
-search_strategy::search_strategy(std::string_view name) : depth_(replay::depth_from_name(name, "dunlin::sim::search_strategy")) {}
+search_strategy::search_strategy(std::string_view name) : depth_(replay::depth_from_name(name,
+    "dunlin::sim::search_strategy")) {}
 
 failure::failure(sim::result r) : std::runtime_error(r.report), result_(std::make_shared<const sim::result>(r)) {}
 
@@ -224,7 +231,8 @@ void point() noexcept {
     if (sched::steered() != nullptr) sched::pass_point();
 }
 
-std::uint64_t seed() noexcept { return sched::steered() != nullptr && sched::current_machine() != nullptr ? replay::the_simulation().seed() : 0; }
+std::uint64_t seed() noexcept { return sched::steered() != nullptr && sched::current_machine() != nullptr ?
+    replay::the_simulation().seed() : 0; }
 
 std::uint64_t draw(std::uint64_t bound) {
     if (bound == 0) throw std::invalid_argument("dunlin::sim::draw: nothing is below 0");

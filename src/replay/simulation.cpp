@@ -40,7 +40,8 @@ constexpr std::uint64_t yields_in_vain = 16;
 int clock_of_simulation(clockid_t id, timespec* t) noexcept {
     const machine* m = sched::current_machine();
     sched::steering* s = sched::steered();
-    if (m == nullptr || s == nullptr || id != CLOCK_MONOTONIC || m->p.load(std::memory_order_relaxed) == nullptr) return clock_gettime(id, t);
+    if (m == nullptr || s == nullptr || id != CLOCK_MONOTONIC || m->p.load(std::memory_order_relaxed) == nullptr)
+        return clock_gettime(id, t);
     const std::int64_t now_ns = s->now_ns(m);
     t->tv_sec = now_ns / 1'000'000'000;
     t->tv_nsec = now_ns % 1'000'000'000;
@@ -175,7 +176,8 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
 
 bool simulation::begin_decision() noexcept {
     phase expected = phase::running;
-    return phase_.compare_exchange_strong(expected, phase::deciding, std::memory_order_acquire, std::memory_order_relaxed);
+    return phase_.compare_exchange_strong(expected, phase::deciding, std::memory_order_acquire,
+        std::memory_order_relaxed);
 }
 
 void simulation::end_decision(phase next) noexcept { phase_.store(next, std::memory_order_release); }
@@ -204,7 +206,8 @@ candidate& simulation::known(const goroutine* g) noexcept {
 }
 
 std::uint64_t simulation::number_of(const goroutine* g) const noexcept {
-    return first_id_ != 0 && g->id >= first_id_ && g->id - first_id_ < known_.size() ? known_[g->id - first_id_].number : 0;
+    return first_id_ != 0 && g->id >= first_id_ && g->id - first_id_ < known_.size() ?
+        known_[g->id - first_id_].number : 0;
 }
 
 void simulation::add(goroutine* g) noexcept {
@@ -327,7 +330,8 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
     fetch(p);
     if (forced_ != nullptr && kind_ == failure_kind::none) return std::exchange(forced_, nullptr);
     if (outside_.exchange(false, std::memory_order_relaxed)) {
-        fail(failure_kind::outside_thread, "a plain thread uses dunlin: it has made a goroutine runnable, or waits for one, and what threads do has no seed");
+        fail(failure_kind::outside_thread,
+            "a plain thread uses dunlin: it has made a goroutine runnable, or waits for one, and what threads do has no seed");
     }
     const goroutine_state state = self != nullptr ? self->state.load(std::memory_order_relaxed) : goroutine_state::dead;
     goroutine* const yields = state == goroutine_state::runnable && !known(self).queued ? self : nullptr;
@@ -416,7 +420,8 @@ machine* simulation::point(machine* m) noexcept {
 
 std::int64_t simulation::now_ns(const machine* m) noexcept {
     // A look from inside the runtime takes no time.
-    if (m->in_runtime.load(std::memory_order_relaxed) == 0 && phase_.load(std::memory_order_relaxed) == phase::running) now_ns_ += look_at_clock_takes_ns;
+    if (m->in_runtime.load(std::memory_order_relaxed) == 0 &&
+        phase_.load(std::memory_order_relaxed) == phase::running) now_ns_ += look_at_clock_takes_ns;
     return now_ns_;
 }
 
@@ -510,7 +515,8 @@ void simulation::describe_waiters(platform::text_writer& out) noexcept {
         if (g.extra != nullptr && !g.extra->name.empty()) out << " \"" << std::string_view(g.extra->name) << '"';
         out << (waits ? " waits (" : " computes");
         if (waits) out << sched::name(g.reason.load(std::memory_order_relaxed)) << ')';
-        if (waits && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0 && !(g.flags & goroutine::in_place)) {
+        if (waits && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0 &&
+            !(g.flags & goroutine::in_place)) {
             std::string place;
             {
                 platform::text_writer into(place);
