@@ -52,6 +52,8 @@ function(dunlin_source_files out)
     file(GLOB_RECURSE assembly CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.S")
     if(NOT DUNLIN_SIM)
         list(FILTER sources EXCLUDE REGEX "/src/sim/")
+    else()
+        list(FILTER sources EXCLUDE REGEX "/src/replay/") # the simulation for users needs the ordinary build
     endif()
     list(FILTER assembly INCLUDE REGEX "_${DUNLIN_CPU}\\.S$")
     set(${out} ${sources} ${assembly} PARENT_SCOPE)

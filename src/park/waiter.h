@@ -32,6 +32,7 @@
 #include "platform/clock.h"
 #include "platform/futex.h"
 #include "platform/usable.h"
+#include "sched/data/steering.h"
 #include "sched/goroutines/goroutine.h"
 
 namespace dunlin::inline v0_1::park {
@@ -80,6 +81,7 @@ public:
             sched::park(machine_);
         } else {
             platform::check_usable();
+            if (sched::steering* s = sched::steered()) s->from_outside();
             while (word_.load(std::memory_order_acquire) == 0) platform::futex_wait(word_, 0);
         }
     }
@@ -156,6 +158,7 @@ public:
 private:
     bool wait_on_thread_uncounted(std::int64_t deadline_ns) noexcept {
         platform::check_usable();
+        if (sched::steering* s = sched::steered()) s->from_outside();
         while (word_.load(std::memory_order_acquire) == 0) {
             if (!platform::futex_wait_until(word_, 0, deadline_ns)) return word_.load(std::memory_order_acquire) != 0;
         }

@@ -1,20 +1,28 @@
 // clock.h - the one clock: CLOCK_MONOTONIC in nanoseconds. It does not advance while the machine is suspended.
 #pragma once
 
+#include <dunlin/detail/atomic.hpp>
+
 #include <cstdint>
 #include <ctime>
 
+#include "platform/cpu.h"
 #include "platform/simulated.h"
 
 namespace dunlin::inline v0_1::platform {
 
 inline constexpr std::int64_t time_max = INT64_MAX;
 
+// Where now_ns() has the time from: clock_gettime(), or a simulation's for users (sched/data/steering.h). Through a
+// pointer it costs no more than through the linker's. Relaxed: either of the two is right for a thread that sees it late.
+using clock_source = int (*)(clockid_t, timespec*) noexcept;
+DUNLIN_HIDDEN extern platform::atomic<clock_source> monotonic_clock;
+
 // Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
 inline std::int64_t now_ns() noexcept {
     if (simulation* s = simulation_here()) return s->now_ns();
     timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    monotonic_clock.load(std::memory_order_relaxed)(CLOCK_MONOTONIC, &t);
     return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 

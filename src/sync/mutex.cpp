@@ -47,6 +47,8 @@
 #include "platform/simulated.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
+#include "sched/data/steering.h"
+#include "sched/machines/handshake.h"
 #include "sched/preempt/crash.h"
 #include "sync/lot_wait.h"
 #include "sync/mutex_holder.h"
@@ -73,6 +75,16 @@ inline std::uint64_t caller() noexcept {
     return platform::thread_mark() | (std::uint64_t{1} << 63);
 }
 
+// In a simulation for users another goroutine may have the mutex before this one wants it again.
+struct steered_point {
+    steered_point() noexcept = default;
+    ~steered_point() {
+        if (sched::steered() != nullptr) sched::pass_point();
+    }
+    steered_point(const steered_point&) = delete;
+    steered_point& operator=(const steered_point&) = delete;
+};
+
 // L4. The bucket is locked.
 inline void look_at_unlocks(lot_bucket& b) noexcept {
     b.idle_looks = 0;
@@ -83,6 +95,7 @@ inline void look_at_unlocks(lot_bucket& b) noexcept {
 
 // The bucket is locked, and an unlock has found no waiter.
 inline void found_nobody(lot_bucket& b) noexcept {
+    if (sched::steered() != nullptr) return;  // all stay watched (sched/data/steering.h)
     if (++b.idle_looks < patience) return;
     b.idle_looks = 0;
     if (!b.any(park::lot_kind::mutex)) b.watched.store(0, std::memory_order_relaxed);
@@ -116,6 +129,7 @@ bool mutex::take_as_woken(bool give_up) noexcept {
 bool mutex::is_held_by_caller() const noexcept { return owner_.load(std::memory_order_relaxed) == caller(); }
 
 void mutex::lock(std::source_location where) {
+    if (DUNLIN_UNLIKELY(sched::steered() != nullptr)) sched::pass_point();  // between two locks there is no other call
     if (DUNLIN_LIKELY(take())) {  // L1
         note_owner(caller());
     } else {
@@ -146,6 +160,7 @@ void mutex::unlock() {
 }
 
 [[gnu::noinline]] void mutex::unlock_watched() noexcept {
+    const steered_point when_it_is_free;
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if (somebody_is_woken(word)) {
         owner_.store(0, std::memory_order_relaxed);

@@ -472,7 +472,8 @@ struct thread_call {
 // The handshake, see handshake.h.
 struct machine_handshake {
     platform::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
-    platform::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock
+    platform::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock.
+                                                // 2: steering.h; itself, from 0 and back to it by compare-and-swap
     platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
 };
 

@@ -24,6 +24,7 @@
 
 #include "platform/clock.h"
 #include "sched/data/bells.h"
+#include "sched/data/steering.h"
 #include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
@@ -74,6 +75,11 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     blocking_entry entry;
     machine* m = current_machine();
     if (m == nullptr) return entry;
+    if (steering* s = steered()) [[unlikely]] {
+        s->begin_call();
+        entry.began_ns = blocking_entry::steered;
+        return entry;
+    }
     m = enter(m);
     processor* p = processor_of(m);
     goroutine* self = m->current.load(std::memory_order_relaxed);
@@ -104,6 +110,10 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
     if (m == nullptr) return;
     // Before it queues for a processor, which may take long: others are in this place meanwhile.
     if (DUNLIN_UNLIKELY(entry.began_ns != 0)) {
+        if (entry.began_ns == blocking_entry::steered) {
+            if (steering* s = steered()) s->end_call();
+            return;
+        }
         if (entry.began_ns & blocking_entry::learns) learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
     } else if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) {
         learn_from_monitor(score);

@@ -57,6 +57,7 @@
 #include "platform/usable.h"
 #include "sched/data/bells.h"
 #include "sched/data/hooks.h"
+#include "sched/data/steering.h"
 #include "sched/data/trace.h"
 #include "sched/goroutines/switch.h"
 #include "sched/machines/processor.h"
@@ -184,7 +185,12 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
+<<<<<<< HEAD
     if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g);
+=======
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
+    if (steering* s = steered()) s->from_outside();
+>>>>>>> i20
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
@@ -318,6 +324,7 @@ void ready(goroutine* g) noexcept {
     machine* m = current_machine();
     if (m == nullptr) {
         platform::check_alone();
+        if (steering* s = steered()) s->from_outside();
         goroutine_list one;
         one.push_back(g);
         ready_all(one);

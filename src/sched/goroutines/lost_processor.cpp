@@ -6,6 +6,7 @@
 // in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
+#include "sched/data/steering.h"
 #include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
@@ -71,6 +72,13 @@ bool others_lack_a_thread() noexcept {
 
 [[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    // A taker has stored 1 over it before its barrier, as for enter() (steering.h).
+    if (m->taken.load(std::memory_order_acquire) == steered_taken) {
+        if (steering* simulation = steered()) return simulation->point(m);
+        std::uint32_t before = steered_taken;  // left over from one that has ended
+        m->taken.compare_exchange_strong(before, 0, std::memory_order_acq_rel);
+        if (before == steered_taken) return m;
+    }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     for (;;) {
         // The taker may be about to give up (T3), or waits for us to come out: it holds the lock until it knows.

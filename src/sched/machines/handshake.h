@@ -76,6 +76,12 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
     m->in_runtime.store(0, std::memory_order_release);                      // L1, pairs with the acquire of T3
 }
 
+// Into the runtime and out again, where the caller is not inside: a simulation may switch it away (steering.h).
+inline void pass_point() noexcept {
+    machine* m = current_machine();
+    if (m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0) leave(enter(m));
+}
+
 // The processor of a machine that is inside the runtime.
 inline processor* processor_of(machine* m) noexcept { return m->p.load(std::memory_order_relaxed); }
 

@@ -31,6 +31,7 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
+#include "sched/data/steering.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/deadlock.h"
@@ -394,6 +395,12 @@ void one_round(rounds& r) noexcept {
     o.now_ns = platform::now_ns();
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     const std::uint32_t calls = monitor_bell.call_word.load(std::memory_order_acquire);
+    if (steering* simulation = steered()) {
+        simulation->watch(o.now_ns);
+        r = {.keep = r.keep};
+        platform::futex_wait_until(monitor_bell.call_word, calls, o.now_ns + longest_ns);
+        return;
+    }
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
     look_at_poller(r, o);
     look_at_processors(o);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cxxabi.h>
 #include <exception>
+#include <string>
 #include <typeinfo>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "platform/lock_check.h"
 #include "platform/thread.h"
 #include "sched/data/hooks.h"
+#include "sched/data/steering.h"
 #include "sched/goroutines/goroutine.h"
 #include "stack/trace.h"
 
@@ -89,7 +91,12 @@ void claim_report() noexcept {
     if (machine* m = current_machine()) m->unstoppable = m->unstoppable + 1;
     platform::end_lock_checks();
     std::uintptr_t none = 0;
-    if (!reporter.compare_exchange_strong(none, caller()) && none != caller()) let_reports_finish();
+    const bool first = reporter.compare_exchange_strong(none, caller());
+    if (!first && none != caller()) let_reports_finish();
+    const steering* s = first ? steered() : nullptr;
+    if (s == nullptr) return;
+    platform::text_writer out(STDERR_FILENO);
+    s->print(out);
 }
 
 bool reports_itself() noexcept { return reporter.load(std::memory_order_relaxed) == caller(); }
@@ -114,6 +121,7 @@ void let_reports_finish() noexcept {
 }
 
 void report_misuse(std::string_view what) noexcept {
+    if (steering* s = steered()) s->stop_here(what);
     claim_report();
     {
         platform::text_writer out(STDERR_FILENO);
@@ -156,6 +164,14 @@ namespace dunlin::inline v0_1::stack {
 // No frame of the goroutine wants the exception; its stack is as it was when it was thrown (stack/invoke.cpp).
 extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
     using namespace dunlin::sched;
+    if (steering* s = steered()) {
+        std::string what("uncaught exception: ");
+        {
+            platform::text_writer out(what);
+            print_exception(out);
+        }
+        s->stop_here(what);
+    }
     claim_report();
     const goroutine* g = current_goroutine();
     {

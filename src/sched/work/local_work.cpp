@@ -6,6 +6,7 @@
 #include "platform/membarrier.h"
 #include "sched/data/current.h"
 #include "sched/data/event_source.h"
+#include "sched/data/steering.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
@@ -57,6 +58,7 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
 
 [[gnu::noinline]] bool look_at_events(processor* p, bool chooses) noexcept {
     if (the_scheduler.stopping.load(std::memory_order_relaxed)) return false;
+    if (steered() != nullptr) return true;
     p->events_due.store(false, std::memory_order_relaxed);
     event_source* events = the_scheduler.events;
     const std::int64_t deadline = events->next_deadline(p);
@@ -84,6 +86,7 @@ goroutine* find_local(machine* m, processor* p) noexcept {
     const std::uint64_t executed = p->counts.switches.get();
     p->counts.switches.add();
     if (DUNLIN_UNLIKELY(executed >= p->next_look || p->events_due.load(std::memory_order_relaxed))) {
+        if (steering* s = steered()) return s->choose(m, p);
         look_at_turns(p, m);
         p->next_look = executed + (has_short_turns(p) ? look_at_events_every : 1);
         if (!look_at_events(p, true)) return nullptr;

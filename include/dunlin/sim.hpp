@@ -1,0 +1,179 @@
+// sim.hpp - a concurrent program, run thousands of times in other orders and in virtual time; one that fails is run
+// again from its seed.
+#pragma once
+
+#include <dunlin/config.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <dunlin/detail/spawn.hpp>
+
+namespace dunlin::inline v0_1::sim {
+
+/// How the orders are drawn.
+///
+/// random    at each choice any goroutine that can run, by odds that differ from seed to seed (from "only where it must
+///           wait" to "at every second call").
+/// pct{d}    each goroutine has a drawn priority, the highest that can run does, and at d - 1 drawn moments the one that
+///           runs becomes the lowest (Burckhardt et al., 2010: a fault that needs d moments in the right order is found
+///           with a probability that does not shrink with the number of steps between them).
+class search_strategy {
+public:
+    constexpr search_strategy() noexcept = default;
+    /// "random", "pct" or "pct:3". Throws std::invalid_argument.
+    DUNLIN_API explicit search_strategy(std::string_view name);
+
+    /// 0: random.
+    constexpr unsigned depth() const noexcept { return depth_; }
+
+protected:
+    constexpr explicit search_strategy(unsigned depth) noexcept : depth_(depth) {}
+
+private:
+    unsigned depth_ = 0;
+};
+
+inline constexpr search_strategy random{};
+
+/// d from 1 to 64; check() throws std::invalid_argument for others.
+class pct : public search_strategy {
+public:
+    constexpr explicit pct(unsigned d) noexcept : search_strategy(d == 0 ? ~0u : d) {}
+};
+
+/// What check() does. The environment goes before it: DUNLIN_SIM_SEED=N runs that seed alone, DUNLIN_SIM_STRATEGY=pct:3
+/// names the strategy.
+struct options {
+    /// So many executions, with the seeds first_seed, first_seed + 1, ...
+    std::uint64_t seeds = 1000;
+    std::uint64_t first_seed = 1;
+    search_strategy strategy = random;
+    /// An execution that makes more choices than this is said not to end.
+    std::uint64_t max_steps = 100'000;
+    /// A goroutine that can run may have to wait so long, as on a busy machine; and a call of blocking() may last so
+    /// long before and after what it calls. Zero: nothing takes time but sleeping.
+    std::chrono::nanoseconds longest_delay = std::chrono::milliseconds(1);
+    /// So long, in virtual time, have goroutines that f leaves behind to end by themselves; then they are a leak.
+    std::chrono::nanoseconds grace = std::chrono::minutes(1);
+    /// Real time: a goroutine that computes, or whose thread sleeps in the kernel, for longer than this is said not to
+    /// end (a CPU's time for the one, six times as long for the other).
+    std::chrono::nanoseconds patience = std::chrono::seconds(10);
+    /// Asked after each execution: has an assertion of the test framework failed? `.failed = testing::Test::HasFailure`
+    /// for GoogleTest. What throws (REQUIRE of Catch2 and doctest) needs none.
+    std::function<bool()> failed = nullptr;
+};
+
+/// Why an execution failed.
+enum class failure_kind : std::uint8_t {
+    none,
+    exception,       // left f, or a goroutine
+    requirement,     // require()
+    assertion,       // options::failed
+    misuse,          // of an object of dunlin's: unlock of an unlocked mutex, ...
+    deadlock,        // goroutines wait, and nothing can wake them
+    leak,            // f has returned, and goroutines have not ended
+    never_ends,      // max_steps, or patience
+    outside_thread,  // a plain thread has made a goroutine runnable, or waits for one
+    outside_wait,    // for a descriptor: the kernel's answer has no seed
+};
+
+/// Of an exploration.
+struct result {
+    failure_kind kind = failure_kind::none;  ///< none: all executions were right
+    std::uint64_t seed = 0;                  ///< of the one that failed; else of the last
+    std::uint64_t executions = 0;
+    std::uint64_t steps = 0;                 ///< choices of all executions
+    /// Of all choices: of the execution that failed, else of all of them. The same seeds and the same program give the
+    /// same number on every machine.
+    std::uint64_t hash = 0;
+    /// The execution was run a second time from its seed, and made the same choices. Not tried where it did not end.
+    bool replayed = false;
+    std::string message;                     ///< one line
+    std::string report;                      ///< all there is to say: seed, how to replay it, who waits, the last choices
+
+    bool ok() const noexcept { return kind == failure_kind::none; }
+};
+
+/// What check() throws: what() is the report.
+class DUNLIN_API failure : public std::runtime_error {
+public:
+    explicit failure(result r);
+    const result& of() const noexcept { return *result_; }
+
+private:
+    std::shared_ptr<const result> result_;
+};
+
+namespace detail {
+DUNLIN_API result explore(const options& o, void (*f)(void*), void* with);
+[[noreturn]] DUNLIN_API void fail(result r);
+}
+
+/// Runs f() once for each seed, as the main goroutine of a run() of its own, on the real runtime with one processor;
+/// ends with the first execution that fails, runs that again to see that it is repeatable, and says what happened.
+///
+/// Order     Each choice of the runtime comes from the seed: which goroutine runs next, where one is switched away
+///           (at calls of this library: channels, locks, spawns, ...), which ready case of a select is taken.
+/// Time      dunlin::clock, sleeps, timers, deadlines and contexts go by virtual time. It jumps to the next deadline
+///           when nothing can run: an hour of sleep takes none. blocking(f) calls f at once, and lasts a drawn time.
+/// Outside   What is not dunlin's has no seed: std::chrono clocks, std::thread, random devices, addresses as keys. A
+///           plain thread that makes a goroutine runnable, and a wait for a descriptor, end the check. What f leaves
+///           behind in static variables is there in the next execution: make what is tested inside f.
+/// Failure   An exception that leaves f or a goroutine, a deadlock, goroutines left behind, too many choices, misuse,
+///           require(), options::failed. The goroutines of that execution stop where they stand, as at the end of
+///           run(): their stacks are not unwound.
+/// Blocks    The calling thread, until all seeds are done.
+/// Throws    std::logic_error in a goroutine, inside of another check(), and while goroutines or timers exist already or
+///           another thread is inside run(); std::invalid_argument for options, or an environment, that make no sense.
+/// Call from A plain thread outside of run().
+/// Cost      Some microseconds for each execution, and some 100 ns for each choice.
+template <class F>
+result explore(const options& o, F&& f) {
+    static_assert(dunlin::detail::fits_here<F&>, DUNLIN_DOES_NOT_FIT_HERE);
+    auto* function = std::addressof(f);  // of a function, too
+    return detail::explore(o, [](void* with) { static_cast<void>(std::invoke(**static_cast<decltype(function)*>(with))); }, &function);
+}
+
+/// explore(), for tests: throws sim::failure if an execution fails, which every test framework shows.
+///
+/// Throws    As explore(), and sim::failure.
+template <class F>
+result check(const options& o, F&& f) {
+    result r = explore(o, f);
+    if (!r.ok()) detail::fail(std::move(r));
+    return r;
+}
+template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, options>)
+result check(F&& f) {
+    return check(options{}, f);
+}
+
+/// Ends the execution as failed unless `holds`. In a goroutine of a simulation it does not return then.
+///
+/// Throws    std::logic_error with `what` if it does not hold and there is no simulation.
+DUNLIN_API void require(bool holds, std::string_view what = "a requirement does not hold",
+    std::source_location where = std::source_location::current());
+
+/// The goroutine may be switched away here: for code that shares atomic variables or counts on nothing happening in
+/// between. Nothing outside of a simulation.
+DUNLIN_API void point() noexcept;
+
+/// Is the caller in a simulation? The seed of this execution; 0: it is not. For what a program draws by itself.
+DUNLIN_API std::uint64_t seed() noexcept;
+
+/// A drawn number below `bound`, which counts as a choice: in a simulation from the seed. `bound` is not 0.
+///
+/// Throws    std::logic_error outside of a simulation, std::invalid_argument for 0.
+DUNLIN_API std::uint64_t draw(std::uint64_t bound);
+
+}  // namespace dunlin::sim

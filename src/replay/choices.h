@@ -1,0 +1,70 @@
+// choices.h - what is drawn in one execution of a simulation for users, from its seed; and the hash of what came out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "platform/random.h"
+
+namespace dunlin::inline v0_1::replay {
+
+// Of everything that was decided, in order.
+class choice_hash {
+public:
+    void add(std::uint64_t value) noexcept {
+        value_ = (value_ ^ value) * 0x9e3779b97f4a7c15u;
+        value_ ^= value_ >> 29;
+    }
+    std::uint64_t value() const noexcept { return value_; }
+
+private:
+    std::uint64_t value_ = 0x243f6a8885a308d3u;
+};
+
+// What is known of a goroutine. Their numbers are in the order in which they became runnable first.
+struct candidate {
+    std::uint64_t number = 0;    // 1: f's goroutine; 0: not known
+    std::uint64_t priority = 0;  // pct
+    bool queued = false;         // it is among those that can run
+};
+
+class choices {
+public:
+    // depth: of pct; 0: random.
+    void begin(std::uint64_t seed, unsigned depth, std::int64_t longest_delay_ns);
+
+    std::uint64_t below(std::uint64_t bound) noexcept;  // bound > 0
+    bool uses_priorities() const noexcept { return depth_ != 0; }
+
+    // pct: of a goroutine that is new; of one that gives way; of the one that runs at step `step`, if it is to lose its
+    // own there (0: not).
+    std::uint64_t new_priority() noexcept { return source_.next() | high; }
+    std::uint64_t lowest_priority() noexcept { return --lowest_; }
+    bool is_change_point(std::uint64_t step) noexcept;
+
+    // random: is the goroutine that runs switched away? Which of `count` that can run, the oldest first, does?
+    bool switches_away() noexcept { return of_256(switch_odds_); }
+    std::size_t which(std::size_t count) noexcept;
+
+    // How long all that can run have to wait before the next does; mostly 0.
+    std::int64_t delay_ns() noexcept;
+    // How long a call of blocking() lasts, on one side of what it calls.
+    std::int64_t call_ns() noexcept { return drawn_time(); }
+
+private:
+    static constexpr std::uint64_t high = std::uint64_t{1} << 63;
+
+    bool of_256(unsigned odds) noexcept { return odds != 0 && (source_.next() >> 56) < odds; }
+    std::int64_t drawn_time() noexcept;
+
+    platform::random_source source_;
+    unsigned depth_ = 0;
+    std::vector<std::uint64_t> change_points_;  // steps
+    std::uint64_t lowest_ = high;
+    unsigned switch_odds_ = 0;                   // of 256
+    unsigned delay_odds_ = 0;
+    unsigned newest_odds_ = 0, oldest_odds_ = 0;
+    std::int64_t longest_delay_ns_ = 0;
+};
+
+}  // namespace dunlin::replay

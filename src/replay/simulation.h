@@ -1,0 +1,126 @@
+// simulation.h - one execution after the other, each decided by its seed: sched/data/steering.h, for users
+// (<dunlin/sim.hpp>).
+//
+// Who        The driver, which is the main goroutine of a run(), starts f in a goroutine of its own and parks. From there
+//            to the end of the execution the machine that has the one processor decides, in choose() and point(); then
+//            it readies the driver. The set of goroutines that can run is kept here; what the runtime puts into its
+//            queues is fetched at each decision.
+// Phases     idle, deciding, running: by the machine; abandoned: by the monitor, from running only, and then nothing
+//            here decides any more. The change from one to the other by compare-and-swap is what keeps the two apart.
+// Failed     The goroutines of that execution stay where they are: in no queue, waiting, or computing. The end of run()
+//            freezes them (retire.cpp).
+// Tests      tests/replay/
+#pragma once
+
+#include <dunlin/sim.hpp>
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "replay/choices.h"
+#include "replay/story.h"
+#include "sched/data/steering.h"
+
+namespace dunlin::inline v0_1::replay {
+
+// What an execution has come to.
+struct outcome {
+    sim::failure_kind kind = sim::failure_kind::none;
+    std::string message, details;
+    std::uint64_t hash = 0, steps = 0;
+    std::int64_t took_ns = 0;  // virtual
+};
+
+class simulation final : public sched::steering {
+public:
+    struct plan {
+        std::uint64_t max_steps = 0;
+        unsigned depth = 0;
+        std::int64_t longest_delay_ns = 0, grace_ns = 0, patience_ns = 0;
+    };
+
+    // By the driver, around its executions.
+    void begin(const plan& p) noexcept;
+    void end() noexcept;
+    // One execution of f(with). Of the last choices frames are kept from step `story_from` on, if it is to be told.
+    outcome execute(std::uint64_t seed, void (*f)(void*), void* with, bool tell, std::uint64_t story_from);
+
+    std::uint64_t seed() const noexcept { return seed_; }
+    // By the goroutine that runs.
+    std::uint64_t draw(std::uint64_t bound) noexcept;
+    void stop_here(sim::failure_kind kind, std::string_view what) noexcept;
+
+    sched::goroutine* choose(sched::machine* m, sched::processor* p) noexcept override;
+    sched::machine* point(sched::machine* m) noexcept override;
+    void begin_call() noexcept override { sleep_in_call(); }
+    void end_call() noexcept override { sleep_in_call(); }
+    std::int64_t now_ns(const sched::machine* m) noexcept override;
+    void watch(std::int64_t now_ns) noexcept override;
+    void from_outside() noexcept override { outside_.store(true, std::memory_order_relaxed); }
+    void stop_here(std::string_view what) noexcept override;
+    void print(platform::text_writer& out) const noexcept override;
+
+private:
+    enum class phase : std::uint32_t { idle, running, deciding, abandoned };
+
+    static void root_entry(void* raw);
+    bool begin_decision() noexcept;
+    void end_decision(phase next) noexcept;
+    void take_machine(sched::machine* m, sched::processor* p) noexcept;
+    std::uint64_t number_of(const sched::goroutine* g) const noexcept;
+    candidate& known(const sched::goroutine* g) noexcept;
+    void add(sched::goroutine* g) noexcept;
+    sched::goroutine* take(std::size_t at) noexcept;
+    void fetch(sched::processor* p) noexcept;
+    void fire_due() noexcept;
+    sched::goroutine* decide(sched::machine* m, sched::processor* p) noexcept;
+    bool wait_for_time() noexcept;
+    bool count_step() noexcept;
+    std::size_t pick(const sched::goroutine* yields) noexcept;
+    bool leaves_for(sched::goroutine* self, std::size_t& next) noexcept;
+    sched::goroutine* finish() noexcept;
+    void fail(sim::failure_kind kind, std::string_view what) noexcept;
+    void tell(const sched::goroutine* who, leaving how, const sched::goroutine* next, std::int64_t jumped_ns) noexcept;
+    void sleep_in_call() noexcept;
+    void describe_waiters(platform::text_writer& out) noexcept;
+
+    plan plan_;
+    std::uint64_t seed_ = 0;
+    void (*f_)(void*) = nullptr;
+    void* with_ = nullptr;
+    sched::goroutine* driver_ = nullptr;
+
+    // The machine that has the processor, and the driver while no execution goes on.
+    choices choices_;
+    choice_hash hash_;
+    story story_;
+    std::vector<candidate> known_;        // by the goroutine's id
+    std::vector<sched::goroutine*> runnable_;
+    sched::goroutine* forced_ = nullptr;  // what point() has chosen
+    const sched::machine* machine_ = nullptr;
+    std::uint64_t first_id_ = 0;          // of f's goroutine
+    std::uint64_t numbers_ = 0, steps_ = 0, yields_ = 0;
+    std::int64_t now_ns_ = 0, root_ended_ns_ = 0;
+    bool root_ended_ = false;
+    sim::failure_kind kind_ = sim::failure_kind::none;
+    std::uint64_t failed_in_ = 0;         // its number; 0: none
+    std::string message_;
+    stack::trace failed_at_;
+
+    platform::atomic<phase> phase_{phase::idle};
+    platform::atomic<bool> outside_{false};
+    // For the monitor, which may still be in watch() of the simulation before.
+    platform::atomic<std::int64_t> patience_ns_{0};
+    platform::atomic<std::uint64_t> progress_{0};
+    platform::atomic<pid_t> tid_{0};
+    std::uint64_t seen_progress_ = 0;
+    std::int64_t seen_ns_ = 0, seen_cpu_ns_ = 0;
+};
+
+// There is one, never destroyed: a goroutine that was abandoned, and plain threads, may still come to it.
+simulation& the_simulation() noexcept;
+
+}  // namespace dunlin::replay

@@ -1,0 +1,67 @@
+// steering.h - a simulation for users (src/replay) takes the decisions of the one processor: what runs next, where a
+// goroutine is switched away, what time it is.
+//
+// Problem    The ordinary build has to be steerable, and must not pay for it where nothing is steered.
+// Way        What is asked on slow paths only is asked there. The fast paths fail a condition of theirs that they have
+//            anyway, while a simulation is on:
+//              find_local()  next_look stays 0, so each choice comes to the branch that looks at timers, and from there
+//                            to choose();
+//              enter()       `taken` is steered_taken, so each call of the runtime comes to enter_slow(), and from
+//                            there to point();
+//              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
+//              now_ns()      calls clock_gettime() through a pointer, which is another one then.
+//            `taken` keeps its meaning for takers (handshake.h): they store 1 over it, and the machine sees that;
+//            it is made steered_taken again from 0 only, by compare-and-swap.
+// Others     The monitor does nothing but watch(): no hand-off, no preemption, no look at timers. There is one
+//            processor. Machines that are idle stay so.
+// End        the goroutine that has begun it takes the pointer away; or the monitor, when a goroutine does not come to
+//            the runtime any more (watch()): then everything goes on as without, and the monitor has that one stopped.
+// Tests      tests/replay/
+#pragma once
+
+#include <dunlin/detail/atomic.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+#include "platform/simulated.h"
+#include "platform/text.h"
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+inline constexpr std::uint32_t steered_taken = 2;  // a value of machine_handshake::taken
+
+struct steering {
+    // By m, inside the runtime, about to run another goroutine or to look for one. Null: the goroutine that yields goes
+    // on; or nothing is steered any more.
+    virtual goroutine* choose(machine* m, processor* p) noexcept = 0;
+    // By a goroutine that has just entered the runtime. The machine that it is on then.
+    virtual machine* point(machine* m) noexcept = 0;
+    // Around a call of blocking(); outside the runtime.
+    virtual void begin_call() noexcept = 0;
+    virtual void end_call() noexcept = 0;
+    // Of a thread with a processor.
+    virtual std::int64_t now_ns(const machine* m) noexcept = 0;
+    // The monitor, each round, in real time.
+    virtual void watch(std::int64_t now_ns) noexcept = 0;
+    // A plain thread makes a goroutine runnable, or waits for one.
+    virtual void from_outside() noexcept = 0;
+    // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped here.
+    virtual void stop_here(std::string_view what) noexcept = 0;
+    // A report that ends the process: which simulation it was.
+    virtual void print(platform::text_writer& out) const noexcept = 0;
+
+protected:
+    ~steering() = default;
+};
+
+// Null: there is none. Release and acquire: what is pointed to was made before.
+DUNLIN_HIDDEN extern platform::atomic<steering*> the_steering;
+// The checking build has a simulation of its own, to which this look would be one more step.
+inline steering* steered() noexcept {
+    if constexpr (platform::may_be_simulated) return nullptr;
+    return the_steering.load(std::memory_order_acquire);
+}
+
+}  // namespace dunlin::sched
