@@ -26,7 +26,7 @@ constexpr std::int64_t sure_after_ns = 100 * ms;  // a lock that is only contend
 constexpr std::int64_t sure_of_unnamed_ns = 1000 * ms;  // the thread that is waited for may be any, and at work
 constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
 constexpr std::int64_t let_go_ns = 2000 * ms;
-constexpr std::int64_t let_unnamed_go_ns = 200 * ms;  // there may be fifteen others that it can be
+constexpr std::int64_t let_unnamed_go_ns = 100 * ms;  // of CPU time: there may be fifteen others that it can be
 constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether others want the owner's CPU
 
 // Found by the monitor, read by the thread maker.
@@ -41,7 +41,6 @@ struct suspicion {
     bool same_wait(const suspicion& other) const noexcept {
         return lock == other.lock && waiter == other.waiter && unnamed == other.unnamed;
     }
-    std::int64_t turn_ns() const noexcept { return unnamed != nullptr ? let_unnamed_go_ns : let_go_ns; }
 };
 
 struct watch {
@@ -280,21 +279,20 @@ void let_owner_go() noexcept {
         call_monitor_for_lost();
         return;
     }
-    owner_cpu_ns = -1;
-    if (gone_on.unnamed == nullptr) {
-        platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
-        owner_cpu_ns = platform::thread_cpu_ns(gone_on.owner->tid);
-    }
+    if (gone_on.unnamed == nullptr) platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
+    owner_cpu_ns = platform::thread_cpu_ns(gone_on.owner->tid);
     order(gone_on.owner, resume_order::without_processor);
-    gone_on_until_ns = platform::now_ns() + gone_on.turn_ns();
+    gone_on_until_ns = platform::now_ns() + let_go_ns;
 }
 
 bool owner_goes_on() noexcept {
     scheduler& s = the_scheduler;
     if (gone_on_until_ns == 0) return false;
     const std::int64_t now_ns = platform::now_ns();
-    if (now_ns < gone_on_until_ns && still_holds(gone_on)) {
-        lower_if_alone(now_ns);
+    const bool unnamed = gone_on.unnamed != nullptr;
+    const bool had_turn = unnamed && platform::thread_cpu_ns(gone_on.owner->tid) - owner_cpu_ns >= let_unnamed_go_ns;
+    if (now_ns < gone_on_until_ns && !had_turn && still_holds(gone_on)) {
+        if (!unnamed) lower_if_alone(now_ns);
         return true;
     }
     gone_on_until_ns = 0;
