@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -142,6 +143,42 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
     return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
 }
 
+#if defined(__GLIBC__)
+namespace {
+
+// A wait of libc's or libstdc++'s without a deadline whose word says what is waited for, but not by whom it is held.
+// Told by what they give to the kernel:
+//   a static    __cxa_guard_acquire() is alone in waiting for a word of this value, not private to the process
+//   call_once   pthread_once() waits for a word whose two lowest bits are 1, in libc, and not through its syscall() as
+//               std::atomic's wait() does
+//   readers     the first writer waits for __wrphase_futex, with 2; before it stands the number of readers, eight each
+struct futex_call {
+    unsigned operation, value;
+    std::uintptr_t code;  // behind the call
+};
+
+const char* what_is_unnamed(const futex_call& call, unsigned word, unsigned readers, int writer) noexcept {
+    constexpr unsigned static_in_progress = 0x100, static_waited_for = 0x10000;
+    constexpr std::uintptr_t syscall_bytes = 64;  // of libc's function, at most
+    if (word != call.value) return nullptr;
+    if (call.operation == FUTEX_WAIT && word == (static_in_progress | static_waited_for)) {
+        return "initialises the static variable whose guard is";
+    }
+    const bool in_syscall = call.code - reinterpret_cast<std::uintptr_t>(&::syscall) < syscall_bytes;
+    if (call.operation == FUTEX_WAIT_PRIVATE && (word & 3) == 1 && !in_syscall) {
+        return "is inside std::call_once() with the flag";
+    }
+    constexpr unsigned most_readers = 1 << 20;
+    const bool first_writer = (call.operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET && word == 2 && writer == 0;
+    if (first_writer && readers >= 8 && readers / 8 < most_readers) {
+        return "reads under the read-write lock with the word";
+    }
+    return nullptr;
+}
+
+}  // namespace
+#endif
+
 lock_wait lock_waited_for(pid_t tid) noexcept {
     lock_wait wait;
     if (simulation_here() != nullptr) return wait;
@@ -150,14 +187,26 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return wait;
     char* after = nullptr;
     if (std::strtol(text, &after, 10) != SYS_futex) return wait;
+    unsigned long long argument[8] = {};  // six, the stack pointer, the instruction
+    for (unsigned long long& each : argument) each = std::strtoull(after, &after, 16);
     // The word slept for is the first of a pthread_mutex_t, whose third is its owner; or the third (__wrphase_futex) or
     // fourth (__writers_futex) of a pthread_rwlock_t, whose seventh is its writer: the fifth or fourth from here.
-    int words[5] = {};
-    const void* address = reinterpret_cast<const void*>(std::strtoull(after, nullptr, 16));
-    // Another thing may be there by now, or nothing: the kernel reads it.
-    const iovec here{words, sizeof words}, there{const_cast<void*>(address), sizeof words};
-    const long read = raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&here), 1, syscall_arg(&there), 1, 0);
-    if (read == sizeof words && words[0] != 0) wait = {address, {words[2], words[3], words[4]}};
+    int words[5] = {}, before[2] = {};
+    const auto address = static_cast<std::uintptr_t>(argument[0]);
+    // Another thing may be there by now, or nothing: the kernel reads it. What is before it may be on a page that is
+    // not there: it comes last.
+    const iovec here[] = {{words, sizeof words}, {before, sizeof before}};
+    const iovec there[] = {{reinterpret_cast<void*>(address), sizeof words},
+                           {reinterpret_cast<void*>(address - sizeof before), sizeof before}};
+    const long self = raw_syscall(SYS_getpid);
+    const long read = raw_syscall(SYS_process_vm_readv, self, syscall_arg(here), 2, syscall_arg(there), 2, 0);
+    if (read < static_cast<long>(sizeof words) || words[0] == 0) return wait;
+    wait = {.lock = reinterpret_cast<const void*>(address), .owners = {words[2], words[3], words[4]}};
+    wait.code = static_cast<std::uintptr_t>(argument[7]);
+    const futex_call call{static_cast<unsigned>(argument[1]), static_cast<unsigned>(argument[2]), wait.code};
+    const bool for_ever = argument[3] == 0;
+    const auto word = static_cast<unsigned>(words[0]), readers = static_cast<unsigned>(before[0]);
+    if (for_ever) wait.unnamed = what_is_unnamed(call, word, readers, words[4]);
 #else
     static_cast<void>(tid);
 #endif

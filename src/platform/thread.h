@@ -65,11 +65,14 @@ const void* thread_sleeps_at(pid_t tid) noexcept;
 
 // The lock of libc's for which a thread of this process sleeps in the kernel, and the threads that may hold it: the
 // numbers that stand where a mutex keeps its owner, and a read-write lock its writer. A null lock: the thread does not
-// sleep for one, or it cannot be told (libc is not glibc; the kernel does not say). The readers that hold a read-write
-// lock are not noted anywhere.
+// sleep for one, or it cannot be told (libc is not glibc; the kernel does not say).
 struct lock_wait {
     const void* lock = nullptr;
     std::array<pid_t, 3> owners{};
+    // Set where nothing notes which thread it is: what another thread does that this one waits for, as in "the thread
+    // waits for the one that ...".
+    const char* unnamed = nullptr;
+    std::uintptr_t code = 0;  // where the thread sleeps: the address behind the call
     bool may_be_held_by(pid_t tid) const noexcept { return tid > 0 && std::ranges::find(owners, tid) != owners.end(); }
 };
 lock_wait lock_waited_for(pid_t tid) noexcept;

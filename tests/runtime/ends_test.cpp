@@ -1,11 +1,14 @@
 // What happens at the ends: go() while run() returns, fewer processors, what a run() leaves behind, and runs that wait for it.
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/runtime_test.h"
@@ -190,6 +193,72 @@ TEST_P(Ends, MainReadsBehindAStoppedWriter) {
 TEST_P(Ends, MainWritesBehindAStoppedWriter) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
     wait_for_a_lock_that_is_left<std::shared_mutex, std::unique_lock>(procs());
+}
+
+// Nothing notes which thread it is that main waits for. Leaves goroutines that compute, one of which does what `enter`
+// does first, until main has gone on; main then waits in `wait`.
+template <class Enter, class Wait>
+void wait_for_one_that_is_left(unsigned procs, Enter enter, Wait wait) {
+    static std::atomic<int> computing;
+    static std::atomic<unsigned long> steps;
+    static std::atomic<bool> waits;
+    computing = 0;
+    waits = false;
+    const auto compute = [] {
+        while (!waits) steps.fetch_add(1, std::memory_order_relaxed);  // so that the end of run() stops it
+    };
+    dunlin::run({.max_procs = procs}, [&] {
+        dunlin::go([] {
+            ++computing;
+            for (;;) steps.fetch_add(1, std::memory_order_relaxed);
+        });
+        dunlin::go({.name = "has it"}, [=] {
+            enter([=] {
+                ++computing;
+                compute();
+            });
+        });
+        while (computing != 2) dunlin::sleep_for(1ms);
+    });
+    waits = true;
+    testing::internal::CaptureStderr();
+    wait();
+    const std::string said = testing::internal::GetCapturedStderr();
+    if (said.empty()) return;  // it could not be stopped where it was
+    EXPECT_NE(said.find("waits for the thread that"), std::string::npos) << said;
+    EXPECT_NE(said.find("that stands still since its run() returned"), std::string::npos) << said;
+    EXPECT_NE(said.find("run_options::at_end"), std::string::npos) << said;
+}
+
+TEST_P(Ends, MainWritesBehindAStoppedReader) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static std::shared_mutex m;
+    wait_for_one_that_is_left(procs(), [](auto then) { const std::shared_lock guard(m); then(); }, [] { const std::unique_lock guard(m); });
+}
+
+TEST_P(Ends, MainComesPastAStoppedCallOnce) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static std::once_flag* flag;
+    flag = new std::once_flag;  // for ever: the goroutine that is stopped inside may come out at any time
+    wait_for_one_that_is_left(procs(), [](auto then) { std::call_once(*flag, then); }, [] { std::call_once(*flag, [] {}); });
+}
+
+template <unsigned Procs, class F>
+int initialised_by(F f) {
+    static std::function<void()> first;
+    if (!first) first = f;
+    static const int value = (first(), 42);
+    return value;
+}
+
+TEST_P(Ends, MainComesPastAStoppedInitialisationOfAStatic) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static std::array<bool, 9> done;
+    if (std::exchange(done.at(procs()), true)) GTEST_SKIP() << "initialised by an earlier round";
+    const auto get = [procs = procs()](const std::function<void()>& f) {
+        return procs == 1 ? initialised_by<1>(f) : procs == 2 ? initialised_by<2>(f) : initialised_by<8>(f);
+    };
+    wait_for_one_that_is_left(procs(), [=](auto then) { get(then); }, [=] { EXPECT_EQ(get([] {}), 42); });
 }
 
 TEST_P(Ends, RunWaitsForWhatIsLeftIfAsked) {

@@ -13,6 +13,7 @@
 #include "sched/machines/deadlock.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/crash.h"
+#include "sched/preempt/safe_place.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -22,8 +23,10 @@ constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t frozen_kept = 16;
 constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
 constexpr std::int64_t sure_after_ns = 100 * ms;  // a lock that is only contended has changed its owner by then
+constexpr std::int64_t sure_of_unnamed_ns = 1000 * ms;  // the thread that is waited for may be any, and at work
 constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
 constexpr std::int64_t let_go_ns = 2000 * ms;
+constexpr std::int64_t let_unnamed_go_ns = 100 * ms;  // of CPU time: there may be fifteen others that it can be
 constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether others want the owner's CPU
 
 // Found by the monitor, read by the thread maker.
@@ -31,9 +34,13 @@ struct suspicion {
     machine* owner = nullptr;
     const void* lock = nullptr;
     pid_t waiter = 0;
+    const char* unnamed = nullptr;  // platform::lock_wait; then the owner is one of those that may be it
     std::int64_t since_ns = 0;
 
-    bool same(const suspicion& other) const noexcept { return owner == other.owner && lock == other.lock && waiter == other.waiter; }
+    bool same(const suspicion& other) const noexcept { return owner == other.owner && same_wait(other); }
+    bool same_wait(const suspicion& other) const noexcept {
+        return lock == other.lock && waiter == other.waiter && unnamed == other.unnamed;
+    }
 };
 
 struct watch {
@@ -45,6 +52,7 @@ struct watch {
 };
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by its wish
+std::uint32_t turns_of_wait = 0;        // monitor: that its wait has taken
 platform::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
 machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what another thread waits
                                         // for; its thread does not end
@@ -73,11 +81,17 @@ bool take_off_list(machine* m) noexcept {
     return found;
 }
 
-machine* frozen_holder(const platform::lock_wait& wait) noexcept {
+// Where it is not named each may be it. They have their turns from the youngest on: those that had one in this wait are
+// the youngest by now, `turns` of them.
+machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     machine* m = s.frozen.head;
-    while (m != nullptr && !wait.may_be_held_by(m->tid)) m = m->idle_next;
+    if (wait.unnamed == nullptr) {
+        while (m != nullptr && !wait.may_be_held_by(m->tid)) m = m->idle_next;
+    } else if (m != nullptr) {
+        for (std::uint32_t older = s.frozen.size - 1 - turns % s.frozen.size; older != 0; --older) m = m->idle_next;
+    }
     if (m != nullptr) waited_for = m;
     s.lock.unlock();
     return m;
@@ -85,9 +99,12 @@ machine* frozen_holder(const platform::lock_wait& wait) noexcept {
 
 suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
     if (waiter == 0) return {};
-    const platform::lock_wait wait = platform::lock_waited_for(waiter);
-    machine* owner = wait.lock != nullptr ? frozen_holder(wait) : nullptr;
-    return owner != nullptr ? suspicion{owner, wait.lock, waiter, now_ns} : suspicion{};
+    platform::lock_wait wait = platform::lock_waited_for(waiter);
+    if (may_stop_at(wait.code)) wait.unnamed = nullptr;  // the wait is the program's own, or this library's
+    if (wait.lock == nullptr) return {};
+    suspicion found{nullptr, wait.lock, waiter, wait.unnamed, now_ns};
+    found.owner = frozen_holder(wait, found.same_wait(to_let_go) ? turns_of_wait : 0);
+    return found.owner != nullptr ? found : suspicion{};
 }
 
 suspicion find_suspect(std::int64_t now_ns) noexcept {
@@ -116,17 +133,27 @@ void say_that_it_goes_on(const suspicion& found) noexcept {
     if (found.waiter == the_scheduler.runner.load(std::memory_order_relaxed)) waiter = "the thread that called run()";
     if (found.waiter == platform::raw_syscall(SYS_getpid)) waiter = "the main thread";
     platform::text_writer out(2);
-    out << "dunlin: " << waiter << " waits for the lock at " << found.lock << ", which ";
-    print_who(out, g);
-    out << " held when its run() returned\n    created at ";
+    if (found.unnamed != nullptr) {
+        out << "dunlin: " << waiter << " waits for the thread that " << found.unnamed << " at " << found.lock
+            << ". That may be one that stands still since its run() returned, as ";
+        print_who(out, g);
+    } else {
+        out << "dunlin: " << waiter << " waits for the lock at " << found.lock << ", which ";
+        print_who(out, g);
+        out << " held when its run() returned";
+    }
+    out << "\n    created at ";
     print_where(out, g->created_at);
-    out << "\n    it goes on until it has given the lock back. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
+    out << (found.unnamed != nullptr ? "\n    those go on in turn until the wait ends"
+                                     : "\n    it goes on until it has given the lock back");
+    out << ". What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
            "before main returns\n";
 }
 
 bool still_holds(const suspicion& found) noexcept {
     const platform::lock_wait wait = platform::lock_waited_for(found.waiter);
-    return wait.lock == found.lock && wait.may_be_held_by(found.owner->tid);
+    if (wait.lock != found.lock) return false;
+    return found.unnamed != nullptr ? wait.unnamed == found.unnamed : wait.may_be_held_by(found.owner->tid);
 }
 
 // Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has
@@ -218,7 +245,10 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     if (now_ns < w.next_ns) return w.next_ns;
     const suspicion found = letting_go.load(std::memory_order_acquire) ? suspicion{} : find_suspect(now_ns);
     if (found.owner != nullptr && found.same(w.suspect)) {
-        if (now_ns - w.suspect.since_ns >= sure_after_ns) {
+        // The same wait has ended by itself or lasted through the turn of the one before.
+        const bool first = found.unnamed != nullptr && !found.same_wait(to_let_go);
+        if (now_ns - w.suspect.since_ns >= (first ? sure_of_unnamed_ns : sure_after_ns)) {
+            turns_of_wait = found.same_wait(to_let_go) ? turns_of_wait + 1 : 1;
             to_let_go = found;
             letting_go.store(true, std::memory_order_relaxed);
             want_owner_let_go();
@@ -235,14 +265,15 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
 
 void let_owner_go() noexcept {
     scheduler& s = the_scheduler;
+    const bool said = to_let_go.unnamed != nullptr && to_let_go.same_wait(gone_on);
     gone_on = to_let_go;
-    say_that_it_goes_on(gone_on);
+    if (!said) say_that_it_goes_on(gone_on);
     s.lock.lock();
     const bool there = take_off_list(gone_on.owner);
     if (there) {
         gone_on.owner->frozen.store(false, std::memory_order_relaxed);
         gone_on.owner->freeze_asked.store(false, std::memory_order_relaxed);
-        gone_on.owner->lowered = true;
+        gone_on.owner->lowered = gone_on.unnamed == nullptr;
     }
     s.lock.unlock();
     if (!there) {
@@ -250,7 +281,7 @@ void let_owner_go() noexcept {
         call_monitor_for_lost();
         return;
     }
-    platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
+    if (gone_on.unnamed == nullptr) platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
     owner_cpu_ns = platform::thread_cpu_ns(gone_on.owner->tid);
     order(gone_on.owner, resume_order::without_processor);
     gone_on_until_ns = platform::now_ns() + let_go_ns;
@@ -260,8 +291,10 @@ bool owner_goes_on() noexcept {
     scheduler& s = the_scheduler;
     if (gone_on_until_ns == 0) return false;
     const std::int64_t now_ns = platform::now_ns();
-    if (now_ns < gone_on_until_ns && still_holds(gone_on)) {
-        lower_if_alone(now_ns);
+    const bool unnamed = gone_on.unnamed != nullptr;
+    const bool had_turn = unnamed && platform::thread_cpu_ns(gone_on.owner->tid) - owner_cpu_ns >= let_unnamed_go_ns;
+    if (now_ns < gone_on_until_ns && !had_turn && still_holds(gone_on)) {
+        if (!unnamed) lower_if_alone(now_ns);
         return true;
     }
     gone_on_until_ns = 0;

@@ -18,8 +18,10 @@
 //            unlock with that. An owner's thread keeps both, so it ends with its goroutine. Of more than `most_looks`
 //            goroutines each look sees the next ones, so that every one has its turn.
 // Orders     A thread that stands still sleeps on resume_word (types.h), as a preempted one does.
-// Not seen   Readers that hold a read-write lock, and a function-local static that is being initialised: nothing says
-//            which thread that is.
+// Unnamed    Nothing notes which threads read under a read-write lock, initialise a function-local static or are inside
+//            std::call_once(). Where a thread waits for one of those, those kept go on in turn, the youngest first, a
+//            tenth of a second of CPU time each, until the wait ends: their CPU and priority stay as they are, and it is said once,
+//            after a second. One that waits behind another waiter of a read-write lock is not seen.
 // Tests      tests/runtime/ends_test.cpp, tests/runtime/leftovers_test.cpp
 #pragma once
 
