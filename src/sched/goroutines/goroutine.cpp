@@ -185,12 +185,8 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
-<<<<<<< HEAD
     if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g);
-=======
-    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_runnable_outside(g);
     if (steering* s = steered()) s->from_outside();
->>>>>>> i20
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
