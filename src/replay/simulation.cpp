@@ -233,10 +233,9 @@ goroutine* simulation::take(std::size_t at) noexcept {
 void simulation::fetch(processor* p) noexcept {
     sched::scheduler& s = the_scheduler;
     while (goroutine* g = p->queue.pop_and_prefetch()) add(g);
-    if (s.global_size.load(std::memory_order_relaxed) != 0) {
+    if (s.global_size() != 0) {
         s.lock.lock();
         while (goroutine* g = s.global.pop_front()) add(g);
-        s.global_size.store(0, std::memory_order_relaxed);
         s.lock.unlock();
     }
     if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
