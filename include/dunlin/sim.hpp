@@ -93,7 +93,7 @@ struct result {
     std::uint64_t executions = 0;
     std::uint64_t steps = 0;                 ///< choices of all executions
     /// Of all choices: of the execution that failed, else of all of them. The same seeds and the same program give the
-    /// same number on every machine.
+    /// same number each time.
     std::uint64_t hash = 0;
     /// The execution was run a second time from its seed, and made the same choices. Not tried where it did not end.
     bool replayed = false;
