@@ -24,6 +24,7 @@ FRAMES = {
         "const std::string address = free_address(); auto clients = dunlin::spawn([=] { be_clients(address); });"
         "dunlin::go([address] {", "}); clients.get();", {'":8080"': "address", "30s": "300ms"}),
     "run_options{.stack_size = dunlin::dense_stack_size}": ("auto o = dunlin::", "; check(o.stack_size == 239 * 1024);", {}),
+    "runtime::stats().waits_while_idle": ("const auto waits = dunlin::", "; check(waits.quantile_ns(0.5) <= waits.quantile_ns(1));", {}),
     "run_options{.at_end = dunlin::leftovers::wait}": ("auto o = dunlin::", "; check(o.at_end != dunlin::leftovers::stop);", {}),
     # docs/debugging.md
     "dunlin::runtime::set_block_profile_rate(10us);": (
