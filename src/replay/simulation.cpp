@@ -156,7 +156,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     o.hash = hash_.value();
     o.steps = steps_;
     o.took_ns = now_ns_ - begin_ns;
-    if (kind_ == failure_kind::none) return o;
+    if (kind_ == failure_kind::none && !tell_it) return o;
     o.message = message_;
     platform::text_writer out(o.details);
     if (failed_at_.size != 0) {
@@ -164,7 +164,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
         out.flush();
         stack::print_trace(out, failed_at_);
     }
-    describe_waiters(out);
+    if (kind_ != failure_kind::none) describe_waiters(out);  // else options::failed is what fails, if anything does
     if (!story_.empty()) {
         out << "  the last choices (g1 runs the function itself; times are virtual):\n";
         story_.print(out);

@@ -223,6 +223,7 @@ TEST_F(sim_check, AnAssertionOfTheTestFrameworkIsAFailure) {
     const sim::result r = sim::explore({.failed = [&] { return failed; }}, [&] { failed = sim::seed() == 5; });
     EXPECT_EQ(r.kind, kind::assertion);
     EXPECT_EQ(r.seed, 5u);
+    EXPECT_NE(r.report.find("the last choices"), std::string::npos) << r.report;
 }
 
 TEST_F(sim_check, APlainThreadThatUsesTheRuntimeIsAFailure) {
