@@ -180,7 +180,7 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
     const std::string bucket, keys;
     const std::shared_ptr<inflow> flow;
     std::string inbox;
-    natsSubscription* subscription = nullptr;
+    std::shared_ptr<interest> subscription;
 
     std::mutex mutex;
     std::string consumer;

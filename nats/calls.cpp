@@ -15,10 +15,14 @@ void check_not_done(const context& ctx, const char* what) {
     if (ctx.is_done()) dunlin::detail::throw_cancelled(ctx, what);
 }
 
-nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
+void check_subject(const char* what, const std::string& subject) {
     if (subject.empty() || subject.find_first_of(std::string_view(" \t\r\n\0", 5)) != subject.npos) {
-        throw error(errc::refused, "publish", subject, "not a subject");
+        throw error(errc::refused, what, subject, "not a subject");
     }
+}
+
+nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
+    check_subject("publish", subject);
     if (data.size() > INT32_MAX) throw error(errc::payload_too_large, "publish", subject, std::to_string(data.size()) + " bytes");
     natsMsg* raw = nullptr;
     const char* answer_to = reply.empty() ? nullptr : reply.c_str();
@@ -26,15 +30,6 @@ nats::message make_message(const std::string& subject, const std::string& reply,
     nats::message m(raw);
     for (const auto& [name, value] : h) failure_of(natsMsgHeader_Add(raw, name.c_str(), value.c_str())).check("publish", subject);
     return m;
-}
-
-failure connection::publish(const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried) {
-    const nats::message m = make_message(subject, reply, data, h);
-    return undisturbed([&] {
-        if (!hurried) return failure_of(natsConnection_PublishMsg(nc_, m.native_handle()));
-        event_loop::hurry now(*loop_, nc_);
-        return failure_of(natsConnection_PublishMsg(nc_, m.native_handle()));
-    });
 }
 
 void connection::start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns) {
@@ -58,19 +53,15 @@ void connection::start(const std::shared_ptr<call>& c, const std::string& subjec
 
 // What cannot be sent now is sent by tick() or came_back().
 void connection::send(call& c, bool first) noexcept {
-    if (!loop_->up()) return;
+    const std::shared_ptr<wire> w = line();
+    if (!w) return;
     if (!first && c.sent.load()) resent.fetch_add(1, std::memory_order_relaxed);
     c.sent.store(true);
     c.sent_ns.store(now_ns());
-    const failure f = undisturbed([&] {
-        if (!c.hurried) return failure_of(natsConnection_PublishMsg(nc_, c.request.native_handle()));
-        event_loop::hurry now(*loop_, nc_);
-        return failure_of(natsConnection_PublishMsg(nc_, c.request.native_handle()));
-    });
+    const failure f = put(c.request.native_handle(), c.hurried, *w);
     if (!f) return;
     locked(mutex_, [&] { c.last = f; });
-    if (f.is(errc::connection_lost)) return c.sent.store(false);
-    if (f.is(errc::closed)) return;  // close() finishes it, with why
+    if (f.is(errc::connection_lost)) return c.sent.store(false);  // the next wire takes it; or close() finishes it, with why
     if (const auto mine = out(c.number)) mine->finished({{}, f});
 }
 
@@ -170,6 +161,7 @@ void connection::is_it_alive(std::int64_t now) {
 void connection::tick() {
     const std::int64_t now = now_ns();
     is_it_alive(now);
+    reconnect();
     std::vector<std::shared_ptr<call>> late, waiting;
     std::string why;
     bool gone = false;

@@ -1,23 +1,30 @@
-// connection.h - one connection, and the questions asked over it.
+// connection.h - a connection to a cluster, through all the servers that come and go, and the questions asked over it.
 //
-// Data      natsConnection       libnats' own, driven by a thread of ours (`drive`, loop.h) in place of its reading and
-//                                flushing threads.
+// Data      wire                 libnats' own connection to one server, driven by a thread of ours (loop.h) in place of
+//                                its reading and flushing threads. When it breaks another one is made (reconnect.cpp);
+//                                between them there is none.
+//           interests            what is subscribed to, anew on each wire (interest.h).
+//           kept                 what was published while there was no wire, in order.
 //           calls                questions that wait for an answer, by the number at the end of their reply subject:
-//                                <inbox>.<number>. One subscription, <inbox>.*, has all answers.
-//           members              what is looked at every 50 ms (consumers), and told when the connection comes and
-//                                goes.
+//                                <inbox>.<number>. One interest, <inbox>.*, has all answers.
+//           members              what is looked at every 50 ms (consumers), and told when there is a wire again.
 // Protocol  start() records the call, then sends it. answer() (libnats' delivery thread), tick() (our thread) and
 //           abandon() (its owner) take it out of the table under the lock; the one that has taken it out calls
 //           finished(), and no other does. So it is called once.
 //           "No responders" from a stream is an election or a stream that is not there: STREAM.INFO tells which.
-//           A call that may be sent twice is sent again when there was no answer for `attempt`, or the connection came
-//           back; what may not be is sent once.
-// Locks     mutex_ is held in undisturbed() and on our threads, never around a call into libnats, and never while
-//           something is woken.
+//           A call that may be sent twice is sent again when there was no answer for `attempt`, or there is a wire
+//           again; what may not be is sent once.
+// Wires     A new wire is shown to senders (`wire_`) once all interests are subscribed on it and all that was kept is
+//           sent: both are looked for under line_lock_, in the step that shows it. So no interest is forgotten, and what
+//           one thread publishes stays in order.
+//           libnats calls on_closed() once for each wire, perhaps before it is shown: `last_closed_` tells.
+// Locks     mutex_ (calls, members) and line_lock_ (wire, interests, kept) are held in undisturbed() and on our threads,
+//           never one within the other, never around a call into libnats, and never while something is woken.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,7 +41,9 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/nats/cluster.hpp>
 
+#include "dial.h"
 #include "failure.h"
+#include "interest.h"
 #include "loop.h"
 #include "undisturbed.h"
 
@@ -83,19 +92,20 @@ public:
     virtual void wait_left() {}
 };
 
-// Takes what a subscription of libnats' gets. On its delivery thread: may not wait.
-class sink {
+// libnats' connection to one server.
+class wire {
 public:
-    virtual ~sink() = default;
-    virtual void arrived(nats::message m) = 0;
-    virtual void over() {}  // nothing more arrives
+    wire(natsConnection* nc, std::uint64_t number) noexcept : nc_(nc), number_(number) {}
+    ~wire();
+    wire(const wire&) = delete;
+    wire& operator=(const wire&) = delete;
+
+    natsConnection* native() const noexcept { return nc_; }
+    std::uint64_t number() const noexcept { return number_; }
 
 private:
-    friend class connection;
-    // Of drain() and libnats' last word, the one that comes second releases the subscription.
-    platform::atomic<int> ends_{0};
-    natsSubscription* drained_ = nullptr;
-    std::shared_ptr<event_loop> graves_;
+    natsConnection* const nc_;
+    const std::uint64_t number_;  // from 1, in the order in which they are made
 };
 
 class connection : public std::enable_shared_from_this<connection> {
@@ -107,8 +117,10 @@ public:
     connection& operator=(const connection&) = delete;
 
     const connect_options& options() const noexcept { return options_; }
-    natsConnection* native() const noexcept { return nc_; }
     bool up() const noexcept { return loop_->up(); }
+    // The server's address; empty without one.
+    std::string server() const;
+    std::int64_t max_payload() const noexcept { return max_payload_.load(std::memory_order_relaxed); }
 
     // With the deadline `limit_ns` from now. Fails at once (finished() is called before it returns) if the connection
     // is closed.
@@ -119,21 +131,16 @@ public:
     // JetStream's interface; its answer if that is no error.
     std::string api(const std::string& what, std::string_view json, const context& ctx, failure* fault = nullptr);
 
-    // Without an answer.
+    // Without an answer. Kept until there is a wire, if there is none.
     failure publish(const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried);
 
-    // Messages go to `to` until the subscription is ended by unsubscribe(); `to` lives as long as one may come.
-    natsSubscription* subscribe(const std::string& subject, const std::string& group, std::shared_ptr<sink> to);
-    void unsubscribe(natsSubscription* s) noexcept;
-    // Ends it too, but what the server has sent until it knows still arrives; over() is called then. Rule: where a
-    // message that is lost costs something (a job, a request) its subscription is drained, not dropped. `to` is what it
-    // was made with.
-    void drain(natsSubscription* s, const std::shared_ptr<sink>& to) noexcept;
+    // Messages go to `to` until it is unsubscribed; `to` lives as long as one may come. Rule: where a message that is
+    // lost costs something (a job, a request) the interest is drained, not dropped.
+    std::shared_ptr<interest> subscribe(const std::string& subject, const std::string& group, std::shared_ptr<sink> to);
+    void unsubscribe(const std::shared_ptr<interest>& i) noexcept;
+    void drain(const std::shared_ptr<interest>& i) noexcept;
     // Returns when the server has acted upon all that was sent before.
     void round_trip(const char* what, const context& ctx);
-    // Takes over a subscription's closing, made by libnats with take() and a `new std::shared_ptr<sink>` as closure.
-    static void take(natsConnection*, natsSubscription*, natsMsg* m, void* closure);
-    static void drop(void* closure);
 
     void join(const std::shared_ptr<member>& m);
 
@@ -160,16 +167,26 @@ private:
     void looked_for(const std::string& stream, const failure& f);
     std::vector<std::shared_ptr<member>> members();
     std::shared_ptr<call> out(std::uint64_t number);
-    static void on_disconnected(natsConnection*, void* closure);
-    static void on_reconnected(natsConnection*, void* closure);
-    static void on_closed(natsConnection*, void* closure);
+    // ---- wires
+    struct told;  // what libnats' callbacks know of a wire
+    static void on_closed(natsConnection* nc, void* closure);
     static void on_error(natsConnection*, natsSubscription*, natsStatus s, void* closure);
+    attempt dial_one(const std::vector<std::string>& urls, std::uint64_t& number);
+    void closed_by_libnats(natsConnection* nc, std::uint64_t number);
+    // False: it is closed already.
+    bool show(const std::shared_ptr<wire>& w);
+    // If there is no wire, and none is being made: on a thread of its own.
+    void reconnect() noexcept;
+    void redial();
+    std::shared_ptr<wire> line() const;
+    failure put(natsMsg* m, bool hurried, const wire& w) noexcept;
+    bool keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f);
+    void forget(const std::shared_ptr<interest>& i) noexcept;
 
     connect_options options_;
     std::string unique_;
     std::shared_ptr<event_loop> loop_;
-    natsConnection* nc_ = nullptr;
-    natsSubscription* answers_ = nullptr;
+    platform::atomic<std::int64_t> max_payload_{0};
     platform::atomic<unsigned> inboxes_{0};
     platform::atomic<std::uint64_t> next_number_{1};
 
@@ -181,8 +198,23 @@ private:
     std::int64_t down_since_ = 0;  // 0: connected
     std::int64_t asked_ns_ = 0;    // whether the server lives; of the loop's thread
     std::string last_error_;
+
+    mutable std::mutex line_lock_;
+    std::shared_ptr<wire> wire_;
+    bool shut_ = false;                  // no wire any more
+    std::uint64_t last_closed_ = 0;      // the number of the wire that was closed last
+    statistics of_closed_{};             // counts of the wires before
+    std::unordered_set<std::shared_ptr<interest>> interests_;
+    std::deque<nats::message> kept_;
+    std::size_t kept_bytes_ = 0;
+    std::vector<std::string> addresses_;  // given, then discovered
+    std::size_t current_ = 0;             // the one of them that was connected to last
+    platform::atomic<bool> dialling_{false};
+    platform::atomic<std::uint64_t> wires_{0}, reconnects_{0};
 };
 
+// Throws errc::refused.
+void check_subject(const char* what, const std::string& subject);
 nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h);
 // What a context leaves, `otherwise` if it has no deadline.
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise);

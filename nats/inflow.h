@@ -28,7 +28,7 @@ struct inflow final : sink {
     const std::shared_ptr<connection> link;
     const subscribe_options options;
     const chan<nats::message> ready;
-    natsSubscription* subscription = nullptr;
+    std::shared_ptr<interest> subscription;
     platform::atomic<std::uint64_t> dropped{0};
 
     mutable std::mutex mutex;

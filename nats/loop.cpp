@@ -30,7 +30,7 @@ event_loop::~event_loop() {
 }
 
 void event_loop::configure(natsOptions* o, bool encrypted) {
-    encrypted_ = encrypted;
+    encrypted_.store(encrypted);
     natsOptions_SetEventLoop(o, this, attach, read, write, detach);
 }
 
@@ -105,12 +105,12 @@ void event_loop::write_what_waits(natsConnection* nc) noexcept {
     if (wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
 }
 
-// By a sender.
-void event_loop::write_now(natsConnection* nc) noexcept {
+// By a sender. Inside, what is attached stays so.
+void event_loop::write_now() noexcept {
     urgent_.store(true, std::memory_order_seq_cst);
     if (!inside_.try_lock()) return;
     writer_.store(std::this_thread::get_id());
-    write_what_waits(nc);
+    if (natsConnection* nc = nc_.load(); nc != nullptr) write_what_waits(nc);
     writer_.store({});
     inside_.unlock();
 }
@@ -173,20 +173,24 @@ natsStatus event_loop::write(void* self, bool add) {
 natsStatus event_loop::detach(void* self) {
     auto* l = static_cast<event_loop*>(self);
     l->take_back();
-    l->nc_.store(nullptr);
-    l->stop();
+    l->wants_write_.store(false);
     const std::thread::id self_id = std::this_thread::get_id();
-    if (l->thread_.load() != self_id && l->writer_.load() != self_id) std::lock_guard guard(l->inside_);
+    if (l->thread_.load() == self_id || l->writer_.load() == self_id) {
+        l->nc_.store(nullptr);
+    } else {
+        std::lock_guard guard(l->inside_);
+        l->nc_.store(nullptr);  // under it: free() says that the thread is outside, too
+    }
     return NATS_OK;
 }
 
-event_loop::hurry::hurry(event_loop& l, natsConnection* nc) noexcept : loop_(l), nc_(nc) { hurried = &l; }
+event_loop::hurry::hurry(event_loop& l) noexcept : loop_(l) { hurried = &l; }
 event_loop::hurry::~hurry() {
     if (loop_.up() && loop_.wants_write_.load(std::memory_order_seq_cst)) {
-        if (loop_.encrypted_) {
+        if (loop_.encrypted_.load()) {
             loop_.urgent_.store(true, std::memory_order_seq_cst);
         } else {
-            loop_.write_now(nc_);
+            loop_.write_now();
         }
     }
     hurried = nullptr;

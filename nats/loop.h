@@ -27,8 +27,8 @@
 //           is kept here, by a clock that does not jump; connection::tick() asks, and when nothing comes give_up() shuts
 //           the socket down, which libnats takes for its end. Rule: the fd is libnats' to close, and it takes it back
 //           (read(), detach()) before; both happen under socket_lock_, and no call into libnats does.
-//           detach() is the last call, without libnats' lock: it waits until the thread is outside libnats, unless it
-//           is that thread.
+//           detach() is the last call for a natsConnection, without libnats' lock: it waits until the thread is outside
+//           libnats, unless it is that thread. Rule: the next one is dialled when the one before is detached (free()).
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,8 @@ public:
     void start(std::weak_ptr<connection> c);
     void stop() noexcept;
 
+    // Nothing is attached.
+    bool free() const noexcept { return nc_.load() == nullptr; }
     bool up() const noexcept { return fd_.load(std::memory_order_acquire) >= 0; }
     void wake() noexcept;
     // By now_ns(): when something was read last, or the socket was connected.
@@ -67,20 +69,19 @@ public:
     // While it lives, what this thread publishes does not wake the loop; at its end it is written here.
     class hurry {
     public:
-        hurry(event_loop& l, natsConnection* nc) noexcept;
+        explicit hurry(event_loop& l) noexcept;
         ~hurry();
         hurry(const hurry&) = delete;
         hurry& operator=(const hurry&) = delete;
 
     private:
         event_loop& loop_;
-        natsConnection* nc_;
     };
 
 private:
     void run(const std::weak_ptr<connection>& c);
     void write_what_waits(natsConnection* nc) noexcept;
-    void write_now(natsConnection* nc) noexcept;
+    void write_now() noexcept;
     void empty_graves() noexcept;
     static natsStatus attach(void** self, void* loop, natsConnection* nc, natsSock fd);
     static natsStatus read(void* self, bool add);
@@ -101,7 +102,7 @@ private:
     platform::atomic<bool> urgent_{false};        // what waits is to be written at once
     std::mutex graves_lock_;
     std::vector<natsSubscription*> graves_;
-    bool encrypted_ = false;
+    platform::atomic<bool> encrypted_{false};
     int wake_fd_ = -1;
 };
 

@@ -54,7 +54,7 @@ void puller::begin() {
     link_->join(shared_from_this());
 }
 
-puller::~puller() { link_->drain(subscription_, intake_); }
+puller::~puller() { link_->drain(subscription_); }
 
 void puller::want(int receivers) noexcept {
     locked(mutex_, [&] { waiting_ += receivers; });
@@ -163,7 +163,7 @@ void puller::stop(const failure& why) noexcept {
         return true;
     });
     if (!first) return;
-    link_->drain(locked(mutex_, [&] { return std::exchange(subscription_, nullptr); }), intake_);
+    link_->drain(locked(mutex_, [&] { return std::exchange(subscription_, nullptr); }));
     ready_.close();
     while (auto h = ready_.try_recv()) {
         hand_back(**h, std::chrono::nanoseconds(0));

@@ -93,7 +93,7 @@ private:
     const queue_options settings_;
     const consume_options options_;
     const chan<std::shared_ptr<held>> ready_;
-    natsSubscription* subscription_ = nullptr;
+    std::shared_ptr<interest> subscription_;
     std::shared_ptr<intake> intake_;
     std::string inbox_;
 

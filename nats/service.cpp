@@ -95,14 +95,14 @@ struct service final : std::enable_shared_from_this<service> {
 
     // What the server has sent already is taken too.
     void refuse_more() {
-        natsSubscription* s = nullptr;
+        std::shared_ptr<interest> s;
         locked(mutex, [&] { s = std::exchange(requests, nullptr); });
-        link->drain(s, intake);
+        link->drain(s);
         no_more.recv();
     }
 
     void end(bool cancel_all) {
-        natsSubscription *a = nullptr, *b = nullptr;
+        std::shared_ptr<interest> a, b;
         locked(mutex, [&] {
             over = true;
             cancelled = cancelled || cancel_all;
@@ -129,7 +129,7 @@ struct service final : std::enable_shared_from_this<service> {
     const chan<std::monostate> idle{1};
     const chan<std::monostate> no_more;  // closed when no more requests can arrive
     std::shared_ptr<sink> intake;
-    natsSubscription *requests = nullptr, *cancels = nullptr;
+    std::shared_ptr<interest> requests, cancels;
 
     std::mutex mutex;
     std::deque<message> waiting;

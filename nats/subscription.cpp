@@ -49,7 +49,7 @@ void inflow::taken() {
 }
 
 void inflow::end(const failure& f) noexcept {
-    natsSubscription* mine = nullptr;
+    std::shared_ptr<interest> mine;
     locked(mutex, [&] {
         if (over) return;
         over = true;
@@ -71,7 +71,7 @@ void inflow_access::check(inflow& f) {
 
 subscription cluster::subscribe(const std::string& subject, const subscribe_options& o) const {
     auto flow = std::make_shared<detail::inflow>(connection_, o);
-    natsSubscription* s = connection_->subscribe(subject, o.group, flow);
+    const auto s = connection_->subscribe(subject, o.group, flow);
     detail::locked(flow->mutex, [&] { flow->subscription = s; });
     // The member lives as long as the flow.
     using both = std::pair<std::shared_ptr<detail::inflow>, std::shared_ptr<detail::inflow_member>>;

@@ -1,0 +1,100 @@
+// interest.cpp - see interest.h.
+#include "interest.h"
+
+#include <utility>
+
+#include <dunlin/nats/message.hpp>
+
+namespace dunlin::inline v0_1::nats::detail {
+
+struct interest::subscription {
+    subscription(std::shared_ptr<interest> i, std::uint64_t number, std::shared_ptr<event_loop> l)
+        : about(std::move(i)), at(number), loop(std::move(l)) {}
+    ~subscription() {
+        if (native != nullptr) loop->bury(native);
+    }
+    subscription(const subscription&) = delete;
+    subscription& operator=(const subscription&) = delete;
+
+    const std::shared_ptr<interest> about;
+    const std::uint64_t at;
+    const std::shared_ptr<event_loop> loop;
+    natsSubscription* native = nullptr;
+};
+
+void interest::take(natsConnection*, natsSubscription*, natsMsg* m, void* closure) {
+    (*static_cast<std::shared_ptr<subscription>*>(closure))->about->to_->arrived(nats::message(m));
+}
+
+void interest::drop(void* closure) {
+    const std::unique_ptr<std::shared_ptr<subscription>> last(static_cast<std::shared_ptr<subscription>*>(closure));
+    interest& i = *(*last)->about;
+    bool over = false;
+    {
+        std::lock_guard guard(i.mutex_);
+        if (i.now_ == *last) {
+            i.now_ = nullptr;
+            over = i.ended_;
+        }
+    }
+    if (over) i.to_->over();
+}
+
+failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std::shared_ptr<event_loop>& loop) {
+    const auto made = std::make_shared<subscription>(shared_from_this(), number, loop);
+    std::shared_ptr<subscription> before;
+    {
+        // Before it is made: libnats may drop it at once.
+        std::lock_guard guard(mutex_);
+        if (ended_ || (now_ && now_->at >= number)) return {};
+        before = std::exchange(now_, made);
+    }
+    auto closure = std::make_unique<std::shared_ptr<subscription>>(made);
+    natsSubscription* s = nullptr;
+    failure f = failure_of(group_.empty() ? natsConnection_Subscribe(&s, nc, subject_.c_str(), take, closure.get())
+                                          : natsConnection_QueueSubscribe(&s, nc, subject_.c_str(), group_.c_str(), take, closure.get()));
+    bool late = false;
+    {
+        std::lock_guard guard(mutex_);
+        made->native = s;
+        late = ended_;
+    }
+    if (!f) {
+        natsSubscription_SetPendingLimits(s, -1, -1);  // the sinks take all at once, and have limits of their own
+        f = failure_of(natsSubscription_SetOnCompleteCB(s, drop, closure.get()));
+    }
+    if (f) {
+        drop(new std::shared_ptr<subscription>(made));
+        // Closed before it had its drop(): a message may be with the sink this moment, so its closure stays for good.
+        if (s != nullptr) static_cast<void>(closure.release());
+        return f;
+    }
+    static_cast<void>(closure.release());
+    if (late) natsSubscription_Unsubscribe(s);  // end() has not seen it
+    return {};
+}
+
+void interest::end(natsStatus (*how)(natsSubscription*)) noexcept {
+    std::shared_ptr<subscription> mine;
+    natsSubscription* native = nullptr;
+    {
+        std::lock_guard guard(mutex_);
+        if (std::exchange(ended_, true)) return;
+        mine = now_;
+        if (mine) native = mine->native;
+    }
+    if (!mine) return to_->over();
+    if (native != nullptr) how(native);
+}
+
+void interest::unsubscribe() noexcept { end(natsSubscription_Unsubscribe); }
+void interest::drain() noexcept {
+    end([](natsSubscription* s) { return natsSubscription_DrainTimeout(s, 5'000); });
+}
+
+std::uint64_t interest::at() const noexcept {
+    std::lock_guard guard(mutex_);
+    return now_ ? now_->at : 0;
+}
+
+}  // namespace dunlin::nats::detail

@@ -1,0 +1,253 @@
+// reconnect.cpp - wires: how they are made, shown, lost and made again. connection.h has the protocol.
+#include <algorithm>
+#include <csignal>
+#include <pthread.h>
+#include <random>
+#include <thread>
+
+#include "connection.h"
+
+namespace dunlin::inline v0_1::nats::detail {
+
+wire::~wire() {
+    undisturbed([&] { natsConnection_Destroy(nc_); });
+}
+
+// From a dial to on_closed(), which frees it.
+struct connection::told {
+    std::weak_ptr<connection> owner;
+    std::uint64_t number;
+};
+
+// In undisturbed(). Blocks the thread.
+attempt connection::dial_one(const std::vector<std::string>& urls, std::uint64_t& number) {
+    number = wires_.fetch_add(1) + 1;
+    auto closure = std::make_unique<told>(told{weak_from_this(), number});
+    attempt a = dial(urls, options_, *loop_, {on_closed, on_error, closure.get()});
+    if (!a.fault) static_cast<void>(closure.release());
+    return a;
+}
+
+// ---- what libnats tells, on a thread of its own ----------------------------------------------------------------------
+
+void connection::on_closed(natsConnection* nc, void* closure) {
+    const std::unique_ptr<told> last(static_cast<told*>(closure));
+    if (const auto c = last->owner.lock()) c->closed_by_libnats(nc, last->number);
+}
+
+void connection::on_error(natsConnection* nc, natsSubscription*, natsStatus s, void* closure) {
+    const auto c = static_cast<told*>(closure)->owner.lock();
+    if (!c) return;
+    const char* words = nullptr;
+    natsConnection_GetLastError(nc, &words);
+    const std::string text = words != nullptr ? words : "";
+    if (s == NATS_NOT_PERMITTED || text.find("ermissions Violation") != text.npos) c->fail_permission(text);
+}
+
+namespace {
+
+void add_counts(statistics& to, natsConnection* nc) {
+    natsStatistics* raw = nullptr;
+    if (natsStatistics_Create(&raw) != NATS_OK) return;
+    statistics more{};
+    if (natsConnection_GetStats(nc, raw) == NATS_OK) {
+        natsStatistics_GetCounts(raw, &more.messages_in, &more.bytes_in, &more.messages_out, &more.bytes_out, nullptr);
+    }
+    natsStatistics_Destroy(raw);
+    to.messages_in += more.messages_in;
+    to.bytes_in += more.bytes_in;
+    to.messages_out += more.messages_out;
+    to.bytes_out += more.bytes_out;
+}
+
+}  // namespace
+
+void connection::closed_by_libnats(natsConnection* nc, std::uint64_t number) {
+    const char* words = nullptr;
+    const natsStatus s = natsConnection_GetLastError(nc, &words);
+    const std::string text = words != nullptr && *words != '\0' ? words : natsStatus_GetText(s);
+    statistics counts{};
+    add_counts(counts, nc);
+    std::vector<std::string> known;
+    {
+        std::lock_guard guard(line_lock_);
+        known = addresses_;
+    }
+    const std::vector<std::string> fresh = discovered(nc, known);
+    std::shared_ptr<wire> old;
+    {
+        std::lock_guard guard(line_lock_);
+        last_closed_ = std::max(last_closed_, number);
+        if (wire_ && wire_->number() <= last_closed_) old.swap(wire_);
+        of_closed_.messages_in += counts.messages_in;
+        of_closed_.bytes_in += counts.bytes_in;
+        of_closed_.messages_out += counts.messages_out;
+        of_closed_.bytes_out += counts.bytes_out;
+        addresses_.insert(addresses_.end(), fresh.begin(), fresh.end());
+    }
+    {
+        std::lock_guard guard(mutex_);
+        last_error_ = text;
+        if (down_since_ == 0) down_since_ = now_ns();
+    }
+    reconnect();
+}
+
+// ---- the next wire ---------------------------------------------------------------------------------------------------
+
+// In undisturbed(). False: it is closed already, or the connection is.
+bool connection::show(const std::shared_ptr<wire>& w) {
+    max_payload_.store(natsConnection_GetMaxPayload(w->native()), std::memory_order_relaxed);
+    char url[512] = "";
+    natsConnection_GetConnectedUrl(w->native(), url, sizeof url);
+    std::unordered_set<std::shared_ptr<interest>> tried;
+    for (;;) {
+        std::vector<std::shared_ptr<interest>> fresh;
+        std::deque<nats::message> kept;
+        {
+            std::lock_guard guard(line_lock_);
+            if (shut_ || w->number() <= last_closed_) return false;
+            for (const auto& i : interests_) {
+                if (i->at() != w->number() && !tried.contains(i)) fresh.push_back(i);
+            }
+            if (fresh.empty()) kept.swap(kept_);
+            if (fresh.empty() && kept.empty()) {
+                wire_ = w;
+                current_ = index_of(addresses_, url);
+                break;
+            }
+        }
+        for (const auto& i : fresh) {
+            tried.insert(i);
+            static_cast<void>(i->subscribe(w->native(), w->number(), loop_));
+        }
+        while (!kept.empty() && !put(kept.front().native_handle(), false, *w).is(errc::connection_lost)) kept.pop_front();
+        std::lock_guard guard(line_lock_);
+        if (!kept.empty()) {  // closed again: they wait for the next one
+            kept_.insert(kept_.begin(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
+            return false;
+        }
+        kept_bytes_ = 0;
+        for (const nats::message& m : kept_) kept_bytes_ += m.data().size() + 64;
+    }
+    {
+        std::lock_guard guard(mutex_);
+        down_since_ = 0;
+    }
+    loop_->wake();
+    return true;
+}
+
+void connection::reconnect() noexcept {
+    {
+        std::lock_guard guard(line_lock_);
+        if (shut_ || wire_) return;
+    }
+    if (closed() || dialling_.exchange(true)) return;
+    // Signals are for the program's own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([self = shared_from_this()]() mutable {
+            pthread_setname_np(pthread_self(), "dunlin-redial");
+            self->redial();
+            self->dialling_.store(false);
+            self.reset();
+            nats_ReleaseThreadMemory();
+        }).detach();
+    } catch (const std::exception&) {
+        dialling_.store(false);  // no thread can be had: tick() tries again
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// On a thread of its own, until there is a wire or the connection is closed. The server after the last one is tried
+// first. One that has refused the credentials twice is left out; when all have, it is closed for good.
+void connection::redial() {
+    std::minstd_rand random(static_cast<std::uint32_t>(now_ns()));
+    std::unordered_map<std::string, int> refusals;
+    failure refusal;
+    for (;;) {
+        std::vector<std::string> urls;
+        std::size_t from = 0;
+        {
+            std::lock_guard guard(line_lock_);
+            urls = addresses_;
+            from = current_ + 1;
+        }
+        bool all_refuse = true;
+        for (std::size_t i = 0; i < urls.size(); ++i) {
+            const std::string& url = urls[(from + i) % urls.size()];
+            if (refusals[url] >= 2) continue;
+            while (!loop_->free() && !closed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (closed()) return;
+            std::uint64_t number = 0;
+            const attempt a = dial_one({url}, number);
+            if (!a.fault) {
+                const auto w = std::make_shared<wire>(a.made, number);
+                if (show(w)) {
+                    reconnects_.fetch_add(1);
+                    return came_back();
+                }
+                if (closed()) return;
+            }
+            if (a.fault.is(errc::credentials)) {
+                refusal = a.fault;
+                all_refuse = ++refusals[url] >= 2 && all_refuse;
+            } else {
+                all_refuse = false;
+            }
+            if (a.fault) {
+                std::lock_guard guard(mutex_);
+                last_error_ = printable(url) + ": " + a.fault.words;
+            }
+        }
+        if (all_refuse) return close({errc::credentials, refusal.words});
+        const std::int64_t wait = std::max<std::int64_t>(options_.reconnect_wait.count(), 1);
+        for (std::int64_t left = wait + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait / 2 + 1)); left > 0; left -= 10) {
+            if (closed()) return;
+            std::this_thread::sleep_for(std::chrono::milliseconds(std::min<std::int64_t>(left, 10)));
+        }
+    }
+}
+
+void connection::came_back() {
+    std::vector<std::shared_ptr<call>> calls;
+    {
+        std::lock_guard guard(mutex_);
+        for (auto& [number, c] : calls_) {
+            if (c->again || !c->sent.load()) calls.push_back(c);
+        }
+    }
+    for (const auto& c : calls) send(*c, false);
+    for (const auto& m : members()) m->came_back();
+}
+
+// ---- what is to be seen of them --------------------------------------------------------------------------------------
+
+std::string connection::server() const {
+    char url[512] = "";
+    if (const auto w = line(); w && up()) undisturbed([&] { natsConnection_GetConnectedUrl(w->native(), url, sizeof url); });
+    return url;
+}
+
+statistics connection::stats() const {
+    std::shared_ptr<wire> w;
+    statistics all = locked(line_lock_, [&] {
+        w = wire_;
+        return of_closed_;
+    });
+    if (w) undisturbed([&] { add_counts(all, w->native()); });
+    all.reconnects = reconnects_.load();
+    all.resent = resent.load();
+    all.redelivered = redelivered.load();
+    all.lost = lost.load();
+    all.handed_back = handed_back.load();
+    all.rejected = rejected.load();
+    all.dropped = dropped.load();
+    all.connected = up();
+    return all;
+}
+
+}  // namespace dunlin::nats::detail

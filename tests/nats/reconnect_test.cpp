@@ -1,0 +1,301 @@
+// What a connection that breaks, and is made again, leaves as it was. Between client and server stands a relay that cuts where it is told.
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include <poll.h>
+
+#include "nats/servers.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using nats_reconnect = support::nats_test;
+using support::code_of;
+using support::nats_servers;
+namespace nats = dunlin::nats;
+
+// Passes bytes on to `port`. Each connection is cut when so many have come from the server; while it is shut none is made.
+class relay {
+public:
+    explicit relay(int port) : to_(port), port_(support::free_port()), listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        const sockaddr_in a = fleet::on_loopback(port_);
+        const int yes = 1;
+        setsockopt(listening_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        if (bind(listening_, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || listen(listening_, 16) != 0) throw std::runtime_error("bind");
+        thread_ = std::thread([this] { run(); });
+    }
+    ~relay() {
+        over_.store(true);
+        thread_.join();
+        close(listening_);
+    }
+    relay(const relay&) = delete;
+    relay& operator=(const relay&) = delete;
+
+    std::string url() const { return "nats://127.0.0.1:" + std::to_string(port_); }
+    // From the next connection on; 0: never.
+    void cut_after(std::size_t bytes) { limit_.store(bytes); }
+    // Each one after a number of bytes that is drawn, up to this one.
+    void cut_anywhere_below(std::size_t bytes) { random_below_.store(bytes); }
+    void shut(bool yes) { shut_.store(yes); }
+
+private:
+    struct pair {
+        int client, server;
+        std::size_t left;  // 0: for ever
+    };
+
+    void run() {
+        std::minstd_rand random(7);
+        std::vector<pair> pairs;
+        std::vector<char> buffer(4096);
+        while (!over_.load()) {
+            std::vector<pollfd> fds{{listening_, POLLIN, 0}};
+            for (const pair& p : pairs) fds.push_back({p.client, POLLIN, 0}), fds.push_back({p.server, POLLIN, 0});
+            poll(fds.data(), fds.size(), 5);
+            std::vector<pair> live;
+            for (std::size_t i = 0; i < pairs.size(); ++i) {
+                pair p = pairs[i];
+                bool good = !shut_.load();
+                if (good && fds[1 + 2 * i].revents != 0) good = pass(p.client, p.server, buffer, buffer.size());
+                if (good && fds[2 + 2 * i].revents != 0) {
+                    const std::size_t most = p.left == 0 ? buffer.size() : std::min(buffer.size(), p.left);
+                    const std::size_t n = pass(p.server, p.client, buffer, most);
+                    good = n > 0 && (p.left == 0 || (p.left -= n) > 0);
+                }
+                if (good) {
+                    live.push_back(p);
+                } else {
+                    close(p.client), close(p.server);
+                }
+            }
+            pairs = std::move(live);
+            if (fds[0].revents == 0) continue;
+            pair p{accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC), socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), limit_.load()};
+            if (const std::size_t below = random_below_.load(); below > 0) p.left = 1 + random() % below;
+            const sockaddr_in a = fleet::on_loopback(to_);
+            if (!shut_.load() && connect(p.server, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0) {
+                pairs.push_back(p);
+            } else {
+                close(p.client), close(p.server);
+            }
+        }
+        for (const pair& p : pairs) close(p.client), close(p.server);
+    }
+    // The bytes passed on; 0: the end of one of them.
+    static std::size_t pass(int from, int to, std::vector<char>& buffer, std::size_t most) {
+        const ssize_t n = recv(from, buffer.data(), most, 0);
+        for (ssize_t done = 0; done < n;) {
+            const ssize_t m = ::send(to, buffer.data() + done, static_cast<std::size_t>(n - done), MSG_NOSIGNAL);
+            if (m <= 0) return 0;
+            done += m;
+        }
+        return n > 0 ? static_cast<std::size_t>(n) : 0;
+    }
+
+    const int to_, port_, listening_;
+    std::atomic<std::size_t> limit_{0}, random_below_{0};
+    std::atomic<bool> over_{false}, shut_{false};
+    std::thread thread_;
+};
+
+int port_of(nats_servers& s) { return std::stoi(s[0].url().substr(s[0].url().rfind(':') + 1)); }
+
+// A text that tells when a byte of it is another's.
+std::string filled(int number, std::size_t size) {
+    std::string text = std::to_string(number) + ":";
+    while (text.size() < size) text += static_cast<char>('a' + (text.size() * 7 + static_cast<std::size_t>(number)) % 26);
+    return text;
+}
+
+void wait_until(const auto& so) {
+    while (!so()) dunlin::sleep_for(2ms);
+}
+
+// libnats' own reconnection goes on reading within the message at which the connection broke.
+TEST_F(nats_reconnect, AConnectionThatBreaksWithinAMessageLeavesNothingOfItToTheNext) {
+    nats_servers servers;
+    relay between(port_of(servers));
+    dunlin::run([&] {
+        constexpr int count = 12;
+        constexpr std::size_t size = 100'000;
+        auto sender = nats::connect(servers.urls());
+        const nats::queue_options settings{.ack_wait = 500ms, .max_deliveries = 0};
+        auto filling = sender.queue<std::string>("jobs", settings);
+        for (int i = 0; i < count; ++i) filling.send(filled(i, size));
+        between.cut_after(250'000);
+        auto worker = nats::connect(between.url(), {.reconnect_wait = 5ms});
+        auto jobs = worker.queue<std::string>("jobs", settings);
+        std::set<int> seen;
+        auto consumer = jobs.consume({.in_flight = 4});
+        while (seen.size() < count) {
+            auto d = consumer.recv();
+            const int number = std::stoi(**d);
+            EXPECT_EQ(**d, filled(number, size));
+            d->done();
+            seen.insert(number);
+        }
+        consumer.stop();
+        EXPECT_GE(worker.stats().reconnects, 4u);
+        EXPECT_LT(worker.stats().reconnects, 50u);
+        worker.close();
+        sender.close();
+    });
+}
+
+TEST_F(nats_reconnect, WhatIsPublishedMeanwhileIsSentInOrder) {
+    nats_servers servers;
+    relay between(port_of(servers));
+    dunlin::run([&] {
+        auto listener = nats::connect(servers.urls()), speaker = nats::connect(between.url(), {.reconnect_wait = 5ms});
+        auto heard = listener.subscribe("news", {.buffer = 10'000});
+        for (int round = 0; round < 5; ++round) {
+            int next = 0;
+            for (; next < 200; ++next) speaker.publish("news", std::to_string(next));
+            speaker.flush();
+            between.shut(true);
+            wait_until([&] { return !speaker.stats().connected; });
+            for (; next < 400; ++next) speaker.publish("news", std::to_string(next));
+            between.shut(false);
+            for (; next < 600; ++next) speaker.publish("news", std::to_string(next));
+            // What was on its way when it broke may be lost, and nothing else.
+            for (int i = 0; i < 200; ++i) ASSERT_EQ(heard.recv()->data(), std::to_string(i));
+            speaker.flush();
+            speaker.publish("news", "over");
+            int last = 199, count = 0;
+            for (std::string text; (text = heard.recv()->data()) != "over"; ++count) {
+                ASSERT_GT(std::stoi(text), last);
+                last = std::stoi(text);
+            }
+            EXPECT_EQ(count, 400);
+        }
+        EXPECT_EQ(speaker.stats().reconnects, 5u);
+        EXPECT_GE(speaker.stats().messages_out, 3'000u);  // of all the connections there were
+        speaker.close();
+        listener.close();
+    });
+}
+
+TEST_F(nats_reconnect, EightMegabytesAreKeptAndNoMore) {
+    nats_servers servers;
+    relay between(port_of(servers));
+    dunlin::run([&] {
+        auto speaker = nats::connect(between.url(), {.reconnect_wait = 5ms});
+        between.shut(true);
+        wait_until([&] { return !speaker.stats().connected; });
+        const std::string megabyte(1'000'000, 'x');
+        for (int i = 0; i < 8; ++i) speaker.publish("news", megabyte);
+        EXPECT_EQ(code_of([&] { speaker.publish("news", megabyte); }), nats::errc::connection_lost);
+        EXPECT_EQ(code_of([&] { speaker.publish("news", std::string(9'000'000, 'x')); }), nats::errc::payload_too_large);
+        between.shut(false);
+        speaker.flush();
+        speaker.publish("news", megabyte);
+        speaker.close();
+    });
+}
+
+TEST_F(nats_reconnect, WhatIsSubscribedEndedOrClosedMeanwhileIsSo) {
+    nats_servers servers;
+    relay between(port_of(servers));
+    dunlin::run([&] {
+        auto other = nats::connect(servers.urls()), mine = nats::connect(between.url(), {.reconnect_wait = 5ms});
+        auto ended = mine.subscribe("ended");
+        auto served = nats::serve(mine, "served", [](const nats::message&, const dunlin::context&) { return "yes"; });
+        between.shut(true);
+        wait_until([&] { return !mine.stats().connected; });
+        auto making = dunlin::spawn([&] { return mine.subscribe("fresh"); });
+        auto asking = dunlin::spawn([&] { return std::string(other.request("served", "").data()); });
+        EXPECT_EQ(code_of([&] { static_cast<void>(asking.get()); }), nats::errc::no_responders);
+        ended.close();
+        EXPECT_FALSE(ended.recv());
+        served.drain();
+        between.shut(false);
+        auto fresh = making.get();
+        other.publish("fresh", "first");
+        EXPECT_EQ(fresh.recv()->data(), "first");
+        EXPECT_EQ(code_of([&] { other.request("served", ""); }), nats::errc::no_responders);
+        between.shut(true);
+        wait_until([&] { return !mine.stats().connected; });
+        auto waiting = dunlin::spawn([&] { return code_of([&] { mine.flush(); }); });
+        dunlin::sleep_for(5ms);
+        mine.close();
+        EXPECT_EQ(waiting.get(), nats::errc::closed);
+        EXPECT_FALSE(fresh.recv());
+        EXPECT_EQ(code_of([&] { mine.publish("fresh", ""); }), nats::errc::closed);
+        EXPECT_EQ(code_of([&] { static_cast<void>(mine.subscribe("later")); }), nats::errc::closed);
+        other.close();
+    });
+}
+
+// Cut anywhere, again and again, while jobs are sent and done, requests answered, and subscriptions come and go.
+TEST_F(nats_reconnect, CutAnywhereStress) {
+    nats_servers servers;
+    relay between(port_of(servers));
+    dunlin::run([&] {
+        constexpr int count = support::sanitized ? 150 : 600;
+        auto link = nats::connect(between.url(), {.reconnect_wait = 1ms});
+        auto jobs = link.queue<std::string>("jobs", {.ack_wait = 500ms, .max_deliveries = 0});
+        auto served = nats::serve(link, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
+        between.cut_anywhere_below(20'000);
+        between.shut(true);
+        wait_until([&] { return !link.stats().connected; });
+        between.shut(false);
+        std::mutex mutex;
+        std::set<int> seen;
+        auto consumer = jobs.consume({.in_flight = 32});
+        std::atomic<bool> over{false};
+        dunlin::wait_group workers, others;
+        for (int w = 0; w < 16; ++w) {
+            workers.go([&] {
+                while (auto d = consumer.recv()) {
+                    const int number = std::stoi(**d);
+                    EXPECT_EQ(**d, filled(number, 500));
+                    try {
+                        d->done();
+                    } catch (const nats::error&) {
+                        continue;  // it comes again
+                    }
+                    std::lock_guard guard(mutex);
+                    seen.insert(number);
+                    if (seen.size() == count) consumer.stop();
+                }
+            });
+        }
+        others.go([&] {
+            for (int i = 0; !over.load(); ++i) {
+                const auto [soon, cancel] = dunlin::with_timeout(dunlin::context::background(), 50ms);
+                try {
+                    const std::string text = filled(i, 300);
+                    EXPECT_EQ(link.request("echo", text, soon).data(), text);
+                } catch (const nats::error&) {
+                } catch (const dunlin::context_cancelled&) {
+                }
+            }
+        });
+        others.go([&] {
+            while (!over.load()) {
+                try {
+                    auto s = link.subscribe("news");
+                    link.publish("news", "x");
+                    static_cast<void>(s.recv_for(5ms));
+                } catch (const nats::error&) {
+                }
+            }
+        });
+        for (int i = 0; i < count; ++i) jobs.send_async(filled(i, 500), nats::once_by(std::to_string(i)));
+        EXPECT_TRUE(jobs.flush().empty());
+        workers.wait();
+        over.store(true);
+        others.wait();
+        EXPECT_EQ(seen.size(), static_cast<std::size_t>(count));
+        EXPECT_GE(link.stats().reconnects, 5u);
+        std::printf("%llu times connected anew\n", static_cast<unsigned long long>(link.stats().reconnects));
+        link.close();
+    });
+}
+
+}  // namespace
