@@ -33,6 +33,7 @@ struct show_options {
     std::uint32_t jobs = 100'000;
     std::uint32_t seed = 1;
     bool brief = false;  // the faults that take a second each
+    bool purge = false;  // and one that loses jobs
 };
 int show(const show_options& o);
 

@@ -10,9 +10,10 @@
 namespace {
 
 void usage() {
-    std::puts("dunlin_cluster [--jobs N] [--seed N] [--brief]   three servers, four workers, N jobs (100000), and faults;\n"
-              "                                                 --brief: only those that take a second or two\n"
-              "dunlin_cluster --around COMMAND...                COMMAND with NATS_URL set, for which there is a server meanwhile");
+    std::puts("dunlin_cluster [--jobs N] [--seed N] [--brief] [--purge]\n"
+              "                                       three servers, four workers, N jobs (100000), and faults; --brief: only those\n"
+              "                                       that take a second or two; --purge: jobs that are stored are deleted, too\n"
+              "dunlin_cluster --around COMMAND...     COMMAND with NATS_URL set, for which there is a server meanwhile");
 }
 
 // 77: there is no nats-server, which ctest takes for a test that was skipped.
@@ -54,6 +55,8 @@ int main(int argc, char** argv) try {
             o.seed = number(++i);
         } else if (is(i, "--brief")) {
             o.brief = true;
+        } else if (is(i, "--purge")) {
+            o.purge = true;
         } else {
             usage();
             return is(i, "--help") ? 0 : 2;

@@ -1,6 +1,7 @@
 // picture.h - what ./dev cluster shows meanwhile: drawn again and again in a terminal, lines elsewhere.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -38,6 +39,11 @@ public:
         std::lock_guard guard(mutex_);
         servers_[name] = state;
     }
+    // Another one takes its place.
+    void server_replaced(const std::string& before, const std::string& by) const {
+        std::lock_guard guard(mutex_);
+        std::replace(names_.begin(), names_.end(), before, by);
+    }
     void worker(unsigned w, const std::string& state) const {
         std::lock_guard guard(mutex_);
         workers_.at(w) = state;
@@ -71,9 +77,9 @@ public:
         add("[" + std::string(filled, '#') + std::string(40 - filled, '.') + "]  " + std::to_string(static_cast<int>(seconds())) + " s");
         add(counts);
         std::string line = "servers  ";
-        for (const char* name : {"s1", "s2", "s3"}) {
+        for (const std::string& name : names_) {
             const std::string& state = servers_[name];
-            line += std::string(name) + " " + (state.empty() ? "up" : "\x1b[31m" + state + "\x1b[0m") + (leader == name ? " (leader)" : "") + "    ";
+            line += name + " " + (state.empty() ? "up" : "\x1b[31m" + state + "\x1b[0m") + (leader == name ? " (leader)" : "") + "    ";
         }
         add(line);
         for (unsigned w = 0; w < fleet::workers; ++w) {
@@ -102,6 +108,7 @@ private:
     mutable std::atomic<unsigned> deaths_{0};
     mutable std::mutex mutex_;
     mutable std::deque<std::string> notes_;
+    mutable std::array<std::string, 3> names_{"s1", "s2", "s3"};
     mutable std::map<std::string, std::string> servers_;
     mutable std::array<std::string, fleet::workers> workers_;
     double next_line_ = 0;

@@ -137,7 +137,7 @@ inline pid_t start_process(const std::vector<std::string>& words) {
 class nats_server {
 public:
     nats_server(const keeper& k, std::string name, std::filesystem::path folder, int port, const std::string& more)
-        : keeper_(k), name_(std::move(name)), folder_(std::move(folder)), port_(port) {
+        : keeper_(k), name_(std::move(name)), folder_(std::move(folder)), port_(port), more_(more) {
         std::filesystem::create_directories(folder_);
         configure(more);
     }
@@ -148,6 +148,11 @@ public:
     void configure(const std::string& more) const {
         std::ofstream(folder_ / "conf") << "server_name: " << name_ << "\nlisten: 127.0.0.1:" << port_ << "\nmax_payload: 8MB\nmax_pending: 64MB\n"
                                         << "jetstream { store_dir: \"" << (folder_ / "store").string() << "\" }\n" << more;
+    }
+    // From the next start on.
+    void rename(const std::string& name) {
+        name_ = name;
+        configure(more_);
     }
     void start() {
         launch();
@@ -195,6 +200,7 @@ private:
     std::string name_;
     std::filesystem::path folder_;
     int port_;
+    const std::string more_;
     pid_t pid_ = -1;
 };
 

@@ -23,6 +23,8 @@ namespace {
 
 namespace nats = dunlin::nats;
 
+constexpr const char* system_user = "administrator";  // of the servers' own account: may take one out of the cluster
+
 // The workers' processes: the place of each is taken by another one when it has died.
 class crew {
 public:
@@ -153,8 +155,12 @@ private:
                 idle = idle_ ? idle + 1 : 0;
                 if (idle < 60) continue;
                 idle = 0;
-                ask("CONSUMER.DELETE.jobs.workers", ctx);
-                picture_.note("the consumer is made anew, for " + std::to_string(left_) + " jobs that the servers have stranded");
+                if (left_ == 0 && ++empty_ > 2) {
+                    send_again(ctx);
+                } else {
+                    ask("CONSUMER.DELETE.jobs.workers", ctx);
+                    picture_.note("the consumer is made anew, for " + std::to_string(left_) + " jobs that the servers have stranded");
+                }
             }
         } catch (...) {
             stop();
@@ -186,6 +192,18 @@ private:
         picture_.note("all jobs are sent and confirmed");
     }
 
+    // The sender of a job that counts keeps it until its result is there: servers may lose what they have confirmed.
+    void send_again(const dunlin::context& ctx) {
+        std::uint32_t count = 0;
+        for (std::uint32_t i = 0; i < options_.jobs; ++i) {
+            if (ledger_.applied(i)) continue;
+            queue_->send({i}, ctx);
+            ++count;
+        }
+        picture_.note(std::to_string(count) + " jobs that the servers have lost are sent again");
+        sent_again_ += count;
+    }
+
     // ---- what happens
 
     struct entry {
@@ -207,6 +225,12 @@ private:
                  picture_.server(s.name(), "");
              }},
         };
+        if (options_.purge) {
+            all.push_back({"an administrator purges the stream", [=, this](const dunlin::context& ctx) {
+                               pause(200ms, ctx);
+                               ask("STREAM.PURGE.jobs", ctx);
+                           }});
+        }
         if (options_.brief) return all;
         const auto frozen = [=, this](nats_server& s, const dunlin::context& ctx) {
             s.signal(SIGSTOP);
@@ -232,8 +256,7 @@ private:
                            s.wipe();
                            picture_.server(s.name(), "wiped");
                            pause(1s, ctx);
-                           s.start();
-                           picture_.server(s.name(), "");
+                           replace(s, ctx);
                        }});
         all.push_back({"another server is killed, and comes back", [=, this](const dunlin::context& ctx) {
                            nats_server& s = following(ctx);
@@ -260,6 +283,28 @@ private:
         if (behind_.empty()) picture_.note("all replicas have caught up");
     }
 
+    // A server that has lost its disk is another server: it has promised things (votes, jobs that it stored) of which it knows nothing more. So the others
+    // are told that the old one is gone, and it joins under a new name. Under the old one it might vote for a leader that lacks confirmed jobs.
+    void replace(nats_server& s, const dunlin::context& ctx) {
+        auto administrator = nats::connect(servers_.urls(), {.name = "administrator", .user = system_user, .password = system_user});
+        const std::string removal = "{\"peer\":\"" + s.name() + "\"}";
+        for (bool gone = false; !gone; dunlin::sleep_for(50ms, ctx)) {
+            try {
+                const auto [soon, cancel] = dunlin::with_timeout(ctx, 1s);
+                gone = administrator.jetstream("SERVER.REMOVE", removal, soon).find("\"success\":true") != std::string::npos;
+            } catch (const nats::error& e) {  // an election: there is no leader that could do it
+                picture_.note(e.what());
+            } catch (const dunlin::context_cancelled&) {
+                if (ctx.is_done()) throw;
+            }
+        }
+        administrator.close();
+        const std::string before = s.name();
+        s.rename("s" + std::to_string(++newest_server_));
+        picture_.server_replaced(before, s.name());
+        picture_.note(before + " is taken out of the cluster, and joins as " + s.name());
+        s.start();
+    }
     std::string ask(const std::string& what, const dunlin::context& ctx) {
         try {
             const auto [soon, cancel] = dunlin::with_timeout(ctx, 1s);
@@ -395,6 +440,9 @@ private:
         std::printf("  executions beyond the first    %llu: effects of workers that died, stood still or got no confirmation before done()\n"
                     "                                 (seen by workers that lived on: %u redelivered, %u lost, %u not confirmed, %u reconnects)\n",
             static_cast<unsigned long long>(executions) - options_.jobs + missing, redelivered, lost, unconfirmed, reconnects);
+        if (sent_again_ > 0) {
+            std::printf("  %u jobs had been lost by the servers: their sender, which keeps each until its result is there, has sent them again\n", sent_again_);
+        }
         if (left_ > 0) std::printf("  %llu acknowledged jobs were not removed from the stream by the servers\n", static_cast<unsigned long long>(left_));
         return missing == 0 && once && unmade == 0 && in_order ? 0 : 1;
     }
@@ -410,6 +458,9 @@ private:
     std::uint64_t left_ = 0;  // in the stream, when all_done() looked
     bool idle_ = false;       // and nothing of it with the consumer
     std::string behind_;      // the server that settle() has given up, if any
+    int empty_ = 0;                 // times that nothing was left for so long, and results missing
+    std::uint32_t sent_again_ = 0;
+    unsigned newest_server_ = 3;
     std::atomic<std::size_t> begun_{0};
     std::atomic<int> spared_{-1};  // the worker that is frozen
 };
@@ -417,7 +468,8 @@ private:
 }  // namespace
 
 int show(const show_options& o) {
-    nats_servers servers(3);
+    const std::string user = system_user;
+    nats_servers servers(3, "accounts { $SYS { users: [{ user: " + user + ", password: " + user + " }] } }\n");
     const ledger accounts(servers.folder() / "ledger", o.jobs);
     accounts.begin();
     return dunlin::run([&] { return coordinator(o, servers, accounts).run(); });
