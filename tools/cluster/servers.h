@@ -136,8 +136,8 @@ inline pid_t start_process(const std::vector<std::string>& words) {
 
 class nats_server {
 public:
-    nats_server(const keeper& k, std::string name, std::filesystem::path folder, int port, const std::string& more)
-        : keeper_(k), name_(std::move(name)), folder_(std::move(folder)), port_(port), more_(more) {
+    nats_server(const keeper& k, std::string name, std::filesystem::path folder, int port, const std::string& more, std::string address = "127.0.0.1")
+        : keeper_(k), name_(std::move(name)), folder_(std::move(folder)), address_(std::move(address)), port_(port), more_(more) {
         std::filesystem::create_directories(folder_);
         configure(more);
     }
@@ -146,7 +146,7 @@ public:
     nats_server& operator=(const nats_server&) = delete;
 
     void configure(const std::string& more) const {
-        std::ofstream(folder_ / "conf") << "server_name: " << name_ << "\nlisten: 127.0.0.1:" << port_ << "\nmax_payload: 8MB\nmax_pending: 64MB\n"
+        std::ofstream(folder_ / "conf") << "server_name: " << name_ << "\nlisten: \"" << address_ << ':' << port_ << "\"\nmax_payload: 8MB\nmax_pending: 64MB\n"
                                         << "jetstream { store_dir: \"" << (folder_ / "store").string() << "\" }\n" << more;
     }
     // From the next start on.
@@ -158,8 +158,12 @@ public:
         launch();
         wait_until_open();
     }
-    void launch() {
-        pid_ = start_process({nats_server_path(), "-c", (folder_ / "conf").string(), "-l", (folder_ / "log").string()});
+    // By `before`, a command that becomes what follows it.
+    void launch(std::vector<std::string> before = {}) {
+        for (const std::string& word : {nats_server_path(), std::string("-c"), (folder_ / "conf").string(), std::string("-l"), (folder_ / "log").string()}) {
+            before.push_back(word);
+        }
+        pid_ = start_process(before);
         keeper_.add(pid_);
     }
     void wait_until_open() const {
@@ -194,11 +198,13 @@ public:
     void wipe() const { std::filesystem::remove_all(folder_ / "store"); }
     std::string url(const std::string& user = "") const { return "nats://" + user + "127.0.0.1:" + std::to_string(port_); }
     const std::string& name() const noexcept { return name_; }
+    pid_t pid() const noexcept { return pid_; }
 
 private:
     const keeper& keeper_;
     std::string name_;
     std::filesystem::path folder_;
+    const std::string address_;
     int port_;
     const std::string more_;
     pid_t pid_ = -1;
