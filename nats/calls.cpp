@@ -53,12 +53,12 @@ void connection::start(const std::shared_ptr<call>& c, const std::string& subjec
 
 // What cannot be sent now is sent by tick() or came_back().
 void connection::send(call& c, bool first) noexcept {
-    const std::shared_ptr<wire> w = line();
-    if (!w) return;
+    if (!up()) return;
     if (!first && c.sent.load()) resent.fetch_add(1, std::memory_order_relaxed);
     c.sent.store(true);
     c.sent_ns.store(now_ns());
-    const failure f = put(c.request.native_handle(), c.hurried, *w);
+    std::shared_ptr<wire> on;
+    const failure f = put(c.request.native_handle(), c.hurried, on);
     if (!f) return;
     locked(mutex_, [&] { c.last = f; });
     if (f.is(errc::connection_lost)) return c.sent.store(false);  // the next wire takes it; or close() finishes it, with why

@@ -51,7 +51,7 @@ std::shared_ptr<connection> connection::open(const std::string& addresses, const
     c->dialling_.store(true);
     undisturbed([&] {
         c->loop_->start(c);
-        c->show(std::make_shared<wire>(first.made, number));  // if it is closed already tick() sees to the next one
+        c->show(std::make_shared<wire>(first.made, number, c->loop_));  // if it is closed already tick() sees to the next one
     });
     c->dialling_.store(false);
     return c;
@@ -91,10 +91,8 @@ void connection::close(const failure& why) {
         interests.swap(interests_);
         kept_.clear();
     });
-    undisturbed([&] {
-        for (const auto& i : interests) i->unsubscribe();
-        last.reset();
-    });
+    undisturbed([&] { last.reset(); });
+    for (const auto& i : interests) unsubscribe(i);
 }
 
 failure connection::closed() const {
@@ -128,28 +126,44 @@ std::shared_ptr<wire> connection::line() const {
     return locked(line_lock_, [&] { return wire_; });
 }
 
-// connection_lost: the wire is closed.
-failure connection::put(natsMsg* m, bool hurried, const wire& w) noexcept {
-    return undisturbed([&] {
-        const auto publish = [&] {
-            const natsStatus s = natsConnection_PublishMsg(w.native(), m);
-            return s == NATS_CONNECTION_CLOSED ? failure{errc::connection_lost, natsStatus_GetText(s)} : failure_of(s);
-        };
-        if (!hurried) return publish();
+namespace {
+
+failure publish_on(const wire& w, natsMsg* m) {
+    const natsStatus s = natsConnection_PublishMsg(w.native(), m);
+    return s == NATS_CONNECTION_CLOSED ? failure{errc::connection_lost, natsStatus_GetText(s)} : failure_of(s);
+}
+
+}  // namespace
+
+// connection_lost: there is no wire, or `on` is closed.
+failure connection::put(natsMsg* m, bool hurried, std::shared_ptr<wire>& on) noexcept {
+    return undisturbed([&]() -> failure {
+        {
+            std::lock_guard guard(line_lock_);
+            on = wire_;
+        }
+        if (!on) return {errc::connection_lost, ""};
+        if (!hurried) return publish_on(*on, m);
         event_loop::hurry now(*loop_);
-        return publish();
+        return publish_on(*on, m);
     });
 }
 
 failure connection::publish(const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried) {
     nats::message m = make_message(subject, reply, data, h);
     for (;;) {
-        const std::shared_ptr<wire> w = line();
-        failure f;
-        if (w && !(f = put(m.native_handle(), hurried, *w)).is(errc::connection_lost)) return f;
+        std::shared_ptr<wire> on;
+        failure f = put(m.native_handle(), hurried, on);
+        if (!f.is(errc::connection_lost)) return f;
         if (const failure over = closed()) return {errc::closed, over.words};
-        if (keep(m, w, f)) return f;
+        if (keep(m, on, f)) return f;
     }
+}
+
+// In undisturbed(), on a wire that is not shown yet. False: it is closed.
+bool connection::put_kept(std::deque<nats::message>& kept, const wire& w) {
+    while (!kept.empty() && !publish_on(w, kept.front().native_handle()).is(errc::connection_lost)) kept.pop_front();
+    return kept.empty();
 }
 
 // False: there is another wire than the one seen.
@@ -202,13 +216,13 @@ void connection::forget(const std::shared_ptr<interest>& i) noexcept {
 void connection::unsubscribe(const std::shared_ptr<interest>& i) noexcept {
     if (!i) return;
     forget(i);
-    undisturbed([&] { i->unsubscribe(); });
+    if (undisturbed([&] { return i->unsubscribe(); })) i->to().over();
 }
 
 void connection::drain(const std::shared_ptr<interest>& i) noexcept {
     if (!i) return;
     forget(i);
-    undisturbed([&] { i->drain(); });
+    if (undisturbed([&] { return i->drain(); })) i->to().over();
 }
 
 }  // namespace detail

@@ -95,7 +95,7 @@ public:
 // libnats' connection to one server.
 class wire {
 public:
-    wire(natsConnection* nc, std::uint64_t number) noexcept : nc_(nc), number_(number) {}
+    wire(natsConnection* nc, std::uint64_t number, std::shared_ptr<event_loop> l) noexcept : nc_(nc), number_(number), loop_(std::move(l)) {}
     ~wire();
     wire(const wire&) = delete;
     wire& operator=(const wire&) = delete;
@@ -106,6 +106,7 @@ public:
 private:
     natsConnection* const nc_;
     const std::uint64_t number_;  // from 1, in the order in which they are made
+    const std::shared_ptr<event_loop> loop_;
 };
 
 class connection : public std::enable_shared_from_this<connection> {
@@ -179,7 +180,8 @@ private:
     void reconnect() noexcept;
     void redial();
     std::shared_ptr<wire> line() const;
-    failure put(natsMsg* m, bool hurried, const wire& w) noexcept;
+    failure put(natsMsg* m, bool hurried, std::shared_ptr<wire>& on) noexcept;
+    static bool put_kept(std::deque<nats::message>& kept, const wire& w);
     bool keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f);
     void forget(const std::shared_ptr<interest>& i) noexcept;
 

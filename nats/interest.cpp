@@ -74,22 +74,22 @@ failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std:
     return {};
 }
 
-void interest::end(natsStatus (*how)(natsSubscription*)) noexcept {
+bool interest::end(natsStatus (*how)(natsSubscription*)) noexcept {
     std::shared_ptr<subscription> mine;
     natsSubscription* native = nullptr;
     {
         std::lock_guard guard(mutex_);
-        if (std::exchange(ended_, true)) return;
+        if (std::exchange(ended_, true)) return false;
         mine = now_;
         if (mine) native = mine->native;
     }
-    if (!mine) return to_->over();
     if (native != nullptr) how(native);
+    return !mine;
 }
 
-void interest::unsubscribe() noexcept { end(natsSubscription_Unsubscribe); }
-void interest::drain() noexcept {
-    end([](natsSubscription* s) { return natsSubscription_DrainTimeout(s, 5'000); });
+bool interest::unsubscribe() noexcept { return end(natsSubscription_Unsubscribe); }
+bool interest::drain() noexcept {
+    return end([](natsSubscription* s) { return natsSubscription_DrainTimeout(s, 5'000); });
 }
 
 std::uint64_t interest::at() const noexcept {

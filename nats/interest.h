@@ -5,7 +5,7 @@
 // Protocol  libnats calls drop() as its last word about a subscription: when it was ended, or its natsConnection closed.
 //           An interest that ends says so (`ended`) and looks for a subscription that libnats has not dropped yet;
 //           drop() takes the subscription away and looks for `ended`. Both under the interest's lock, so that one of
-//           them, and only one, finds that nothing more can arrive, and tells the sink (over()).
+//           them, and only one, finds that nothing more can arrive: then the sink is told (over()), outside undisturbed().
 // Lifetime  A subscription is referred to by its interest and by libnats (closure) until drop(), and by the caller that
 //           is ending it. The last of them gives it to event_loop::bury(): libnats looks it up without a reference of
 //           its own (loop.h, "Graves").
@@ -44,10 +44,12 @@ public:
 
     // On the wire `number`, unless it is at a later one already.
     failure subscribe(natsConnection* nc, std::uint64_t number, const std::shared_ptr<event_loop>& loop);
-    // Nothing more is wanted. What has been sent already is dropped.
-    void unsubscribe() noexcept;
+    // Nothing more is wanted. What has been sent already is dropped. True: nothing more can arrive, and the caller is to
+    // tell to(); else drop() does.
+    [[nodiscard]] bool unsubscribe() noexcept;
     // The same, but what the server has sent until it knows still arrives.
-    void drain() noexcept;
+    [[nodiscard]] bool drain() noexcept;
+    sink& to() const noexcept { return *to_; }
     // The number of the wire that it is subscribed at; 0: none.
     std::uint64_t at() const noexcept;
 
@@ -55,7 +57,7 @@ private:
     struct subscription;
     static void take(natsConnection*, natsSubscription*, natsMsg* m, void* closure);
     static void drop(void* closure);
-    void end(natsStatus (*how)(natsSubscription*)) noexcept;
+    bool end(natsStatus (*how)(natsSubscription*)) noexcept;
 
     const std::string subject_, group_;
     const std::shared_ptr<sink> to_;

@@ -10,7 +10,10 @@
 namespace dunlin::inline v0_1::nats::detail {
 
 wire::~wire() {
-    undisturbed([&] { natsConnection_Destroy(nc_); });
+    undisturbed([&] {
+        natsConnection_Close(nc_);
+        loop_->bury(nc_);
+    });
 }
 
 // From a dial to on_closed(), which frees it.
@@ -121,9 +124,9 @@ bool connection::show(const std::shared_ptr<wire>& w) {
             tried.insert(i);
             static_cast<void>(i->subscribe(w->native(), w->number(), loop_));
         }
-        while (!kept.empty() && !put(kept.front().native_handle(), false, *w).is(errc::connection_lost)) kept.pop_front();
+        const bool all_sent = put_kept(kept, *w);
         std::lock_guard guard(line_lock_);
-        if (!kept.empty()) {  // closed again: they wait for the next one
+        if (!all_sent) {  // closed again: they wait for the next one
             kept_.insert(kept_.begin(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
             return false;
         }
@@ -185,7 +188,7 @@ void connection::redial() {
             std::uint64_t number = 0;
             const attempt a = dial_one({url}, number);
             if (!a.fault) {
-                const auto w = std::make_shared<wire>(a.made, number);
+                const auto w = std::make_shared<wire>(a.made, number, loop_);
                 if (show(w)) {
                     reconnects_.fetch_add(1);
                     return came_back();

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include <malloc.h>
 #include <poll.h>
 
 #include "nats/servers.h"
@@ -42,6 +43,11 @@ public:
     // Each one after a number of bytes that is drawn, up to this one.
     void cut_anywhere_below(std::size_t bytes) { random_below_.store(bytes); }
     void shut(bool yes) { shut_.store(yes); }
+    // To all clients, once, as if their servers said it.
+    void say(const std::string& words) {
+        std::lock_guard guard(mutex_);
+        said_ = words;
+    }
 
 private:
     struct pair {
@@ -58,9 +64,14 @@ private:
             for (const pair& p : pairs) fds.push_back({p.client, POLLIN, 0}), fds.push_back({p.server, POLLIN, 0});
             poll(fds.data(), fds.size(), 5);
             std::vector<pair> live;
+            std::string said;
+            {
+                std::lock_guard guard(mutex_);
+                said.swap(said_);
+            }
             for (std::size_t i = 0; i < pairs.size(); ++i) {
                 pair p = pairs[i];
-                bool good = !shut_.load();
+                bool good = !shut_.load() && (said.empty() || ::send(p.client, said.data(), said.size(), MSG_NOSIGNAL) > 0);
                 if (good && fds[1 + 2 * i].revents != 0) good = pass(p.client, p.server, buffer, buffer.size());
                 if (good && fds[2 + 2 * i].revents != 0) {
                     const std::size_t most = p.left == 0 ? buffer.size() : std::min(buffer.size(), p.left);
@@ -100,6 +111,8 @@ private:
     const int to_, port_, listening_;
     std::atomic<std::size_t> limit_{0}, random_below_{0};
     std::atomic<bool> over_{false}, shut_{false};
+    std::mutex mutex_;
+    std::string said_;
     std::thread thread_;
 };
 
@@ -229,6 +242,28 @@ TEST_F(nats_reconnect, WhatIsSubscribedEndedOrClosedMeanwhileIsSo) {
         EXPECT_EQ(code_of([&] { static_cast<void>(mine.subscribe("later")); }), nats::errc::closed);
         other.close();
     });
+}
+
+// libnats closes a connection while it reads on in what came with the server's last word, and holds no reference to it:
+// it is not freed before libnats has left it. What is freed is overwritten here, so that a use of it shows.
+TEST_F(nats_reconnect, WhatComesBehindTheLastWordOfAServerMeetsAConnectionThatStillExists) {
+    nats_servers servers;
+    relay between(port_of(servers));
+    mallopt(M_PERTURB, 0xa5);
+    dunlin::run([&] {
+        auto link = nats::connect(between.url(), {.reconnect_wait = 1ms});
+        std::string last = "-ERR 'Slow Consumer'\r\n";
+        while (last.size() < 31'000) last += "PING\r\n";  // libnats reads 32 KB at once
+        const std::uint64_t rounds = support::sanitized ? 20 : 50;
+        for (std::uint64_t i = 0; i < rounds; ++i) {
+            link.flush();
+            between.say(last);
+            wait_until([&] { return link.stats().reconnects > i; });
+        }
+        link.flush();
+        link.close();
+    });
+    mallopt(M_PERTURB, 0);
 }
 
 // Cut anywhere, again and again, while jobs are sent and done, requests answered, and subscriptions come and go.
