@@ -255,8 +255,9 @@ std::string cluster::server_address() const { return connection_->server(); }
 std::string cluster::jetstream(const std::string& what, std::string_view json, const context& ctx) const { return connection_->api(what, json, ctx); }
 void cluster::erase_stream(const std::string& name, const context& ctx) const { connection_->api("STREAM.DELETE." + name, "", ctx); }
 void cluster::close() const {
-    connection_->leave();
-    connection_->close({errc::closed, "cluster::close()"});
+    const auto mine = connection_;  // what it ends may have been all that kept this handle
+    mine->leave();
+    mine->close({errc::closed, "cluster::close()"});
 }
 
 }  // namespace dunlin::nats
