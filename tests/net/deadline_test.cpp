@@ -158,28 +158,6 @@ TEST_P(Deadline, OfAReaderThatWaitsForItsTurn) {
     });
 }
 
-// ---- and what is none ----------------------------------------------------------------------------------------------------------------------
-
-// The peer does not read, and the kernel gives the connection up (ETIMEDOUT). A deadline of one's own comes before that.
-TEST_P(Deadline, APeerThatTheKernelGivesUpIsToldApart) {
-    run([] {
-        auto e = connected("tcp");
-        support::fill(e.client);
-        e.client.set_write_deadline(1ms);
-        std::error_code ec;
-        e.client.write_all("x", 1, ec);
-        EXPECT_EQ(ec, has_timed_out);
-        EXPECT_NE(ec, dunlin::errc::peer_silent);
-        e.client.clear_deadline();
-        const unsigned patience_ms = 20;
-        ASSERT_EQ(setsockopt(e.client.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms), 0);
-        e.client.write_all("x", 1, ec);
-        EXPECT_EQ(ec, std::error_code(dunlin::errc::peer_silent)) << ec.message();
-        EXPECT_NE(ec, has_timed_out) << "as a code that is a deadline";
-        EXPECT_TRUE(ec == std::errc::timed_out) << "as a condition it is both";
-    });
-}
-
 // ---- contexts ------------------------------------------------------------------------------------------------------------------------------
 
 TEST_P(Deadline, AContextEndsACallUnderWay) {
