@@ -50,7 +50,10 @@ void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forge
 constinit platform::atomic<int> watches_refused{0};
 
 int watch(int fd, std::uint64_t tag) noexcept {
-    if (watches_refused.load(std::memory_order_relaxed) > 0 && watches_refused.fetch_sub(1, std::memory_order_relaxed) > 0) [[unlikely]] return ENOSPC;
+    if (watches_refused.load(std::memory_order_relaxed) > 0) [[unlikely]] {
+        const int left = watches_refused.fetch_sub(1, std::memory_order_relaxed);
+        if (left > 0) return left % 2 != 0 ? ENOSPC : ENOMEM;
+    }
     return the_backend.load(std::memory_order_acquire)->add(fd, tag);
 }
 void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }

@@ -38,7 +38,7 @@ void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
 int watch(int fd, std::uint64_t tag) noexcept;
 void unwatch(int fd) noexcept;
-// For tests: so many watch() fail with ENOSPC, as they do beyond fs.epoll.max_user_watches.
+// For tests: so many watch() fail, in turn with ENOSPC, as they do beyond fs.epoll.max_user_watches, and with ENOMEM.
 extern platform::atomic<int> watches_refused;
 
 }  // namespace dunlin::netpoll

@@ -271,9 +271,9 @@ TEST_P(Process, WithoutPidfd) {
         process p({"sleep", "60"});
         process q(shell("exit 5"));
         EXPECT_EQ(q.wait().code, 5);
-        EXPECT_TRUE(p.kill(SIGINT));
-        EXPECT_EQ(p.wait().signal, SIGINT);
-        EXPECT_FALSE(p.kill(SIGINT));
+        EXPECT_TRUE(p.kill(SIGTERM));
+        EXPECT_EQ(p.wait().signal, SIGTERM);
+        EXPECT_FALSE(p.kill(SIGTERM));
     });
     dunlin::fs::use_pidfd = true;
 }

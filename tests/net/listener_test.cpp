@@ -154,7 +154,7 @@ TEST_F(ListenerOnce, OnlyWhatListensIsTakenForAListener) {
     EXPECT_TRUE(l.accept().is_open());
 }
 
-// The poller has no room for a connection that was accepted (ENOSPC beyond fs.epoll.max_user_watches).
+// The poller has no room for a connection that was accepted (ENOSPC beyond fs.epoll.max_user_watches), or no memory.
 TEST_F(ListenerOnce, AShortageOfThePollerIsWaitedOut) {
     dunlin::run([] {
         net::listener l = net::listen("tcp", "127.0.0.1:0");

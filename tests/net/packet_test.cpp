@@ -150,6 +150,38 @@ TEST_P(Packet, AFullQueueIsWaitedFor) {
     });
 }
 
+// The kernel tells a sender of the room that its own messages leave, not of that of others; and an attempt that finds none makes an edge itself: to try again
+// at each edge would be to turn in a circle.
+TEST_P(Packet, AQueueThatOthersHaveFilledIsWaitedFor) {
+    run([] {
+        net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn other = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());
+        const address to = server.local_address();
+        std::error_code ec;
+        int theirs = 0;
+        for (other.set_write_deadline(20ms); other.write_to("x", to, ec) == 1;) ++theirs;
+        EXPECT_EQ(ec, has_timed_out);
+        dunlin::wait_group wg;
+        wg.go([&] { EXPECT_EQ(client.write_to("y", to), 1u); });
+        support::eventually([] { return support::waiters() == 1; });
+        const auto* d = dunlin::io_access::of(client);
+        const std::uint32_t edges = d->edges(dunlin::netpoll::direction::write);
+        const auto begin = dunlin::clock::now();
+        dunlin::sleep_for(50ms);
+        const auto waited_ms = (dunlin::clock::now() - begin) / 1ms;
+        EXPECT_LT(d->edges(dunlin::netpoll::direction::write) - edges, waited_ms + 20);
+        std::array<char, 1> got{};
+        for (; theirs > 0; --theirs) {
+            server.read_some(got);
+            ASSERT_EQ(got[0], 'x');
+        }
+        server.read_some(got);
+        EXPECT_EQ(got[0], 'y');
+        wg.wait();
+    });
+}
+
 TEST_P(Packet, WhatDidNotFitCanBeSeen) {
     run([] {
         for (const char* network : networks()) {

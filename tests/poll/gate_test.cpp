@@ -222,6 +222,35 @@ TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
     });
 }
 
+// With one processor those that the context has let go are still in the queue when the close comes to it.
+TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnIsNotWokenByACloseToo) {
+    run([] {
+        for (int i = 0; i < support::rounds(100); ++i) {
+            auto [a, b] = dunlin::net::stream_pair();
+            descriptor* d = dunlin::io_access::of(a);
+            ASSERT_EQ(d->enter(direction::write), gate::entry::in);
+            auto ctx = dunlin::with_cancel(dunlin::context::background());
+            dunlin::wait_group wg;
+            for (int k = 0; k < 4; ++k) {
+                wg.go([&, d, k] {
+                    std::error_code ec;
+                    const dunlin::detail::io_limit limit(k % 2 ? dunlin::context(ctx) : dunlin::context::background());
+                    EXPECT_FALSE(turn(d, direction::write, limit.get(), std::source_location::current(), ec));
+                    EXPECT_TRUE(ec == is_closed || (k % 2 && ec == dunlin::errc::cancelled)) << ec.message();
+                });
+            }
+            wg.go([&, d] {  // close() returns when the last one is out
+                support::eventually([d] { return d->is_closed(); });
+                d->leave(direction::write);
+            });
+            for (int k = 0; k < 20; ++k) dunlin::yield();
+            ctx.cancel();
+            a.close();
+            wg.wait();
+        }
+    });
+}
+
 // NET-16: one reader and one writer at a time, each of which sees what the one before did. The numbers are plain ones,
 // so that ThreadSanitizer looks at the order too.
 void mix(descriptor* d, std::array<std::uint64_t, 2>* state, int rounds, unsigned seed) {

@@ -7,8 +7,13 @@ namespace support {
 
 inline constexpr bool under_address = DUNLIN_ADDRESS_SANITIZER, under_thread = DUNLIN_THREAD_SANITIZER;
 inline constexpr bool sanitized = under_address || under_thread;
+#if defined(DUNLIN_EMULATED)
+inline constexpr bool emulated = true;  // runs under qemu
+#else
+inline constexpr bool emulated = false;
+#endif
 
-// A tenth under a sanitizer, which makes everything about ten times as slow.
-constexpr int rounds(int plain) { return sanitized ? (plain + 9) / 10 : plain; }
+// A tenth under a sanitizer or an emulator, which make everything about ten times as slow.
+constexpr int rounds(int plain) { return sanitized || emulated ? (plain + 9) / 10 : plain; }
 
 }  // namespace support

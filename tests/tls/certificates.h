@@ -28,6 +28,7 @@ struct wanted {
     long begins_s = -3600, ends_s = 3600;  // from now
     bool authority = false;
     bool for_client = false;
+    bool rsa = false;  // the kind of its key; else EC
 };
 
 template <class Write>
@@ -52,7 +53,7 @@ inline void extend(X509* x, int nid, const std::string& value) {
 inline identity make_identity(const wanted& w, const identity* signer = nullptr) {
     static long serial = 1;
     identity made;
-    made.private_key = {EVP_EC_gen("P-256"), EVP_PKEY_free};
+    made.private_key = {w.rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256"), EVP_PKEY_free};
     made.x509 = {X509_new(), X509_free};
     X509* x = made.x509.get();
     X509_set_version(x, 2);

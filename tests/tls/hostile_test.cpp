@@ -1,4 +1,5 @@
 // hostile_test.cpp - peers that flood, fall silent, send garbage or a byte at a time; and what a server can do while it runs: other certificates, other keys.
+#include <atomic>
 #include <csignal>
 #include <malloc.h>
 #include <thread>
@@ -288,6 +289,34 @@ TEST_P(TlsHostile, CloseKeepsAShorterDeadline) {
 }
 
 // ---- changes while it runs ---------------------------------------------------------------------------------------------------------------
+
+// What a server with this config shows to a client that takes any kind of key, EC before RSA.
+std::string shown_by(const tls::config& c) {
+    auto [mine, its] = net::stream_pair();
+    tls::stream server = tls::server(std::move(its), c);
+    const auto served = dunlin::spawn([&server] { server.handshake(); });
+    tls::stream client = tls::client(std::move(mine), "localhost", client_config());
+    client.handshake();
+    served.wait();
+    return client.peer_certificate();
+}
+
+const identity& with_rsa() {
+    static const identity i = the_authority().make({.rsa = true});
+    return i;
+}
+
+TEST_P(TlsHostile, ACertificateStandsBesideOneOfAnotherKindAndReplacesAll) {
+    run([] {
+        const identity &rsa = with_rsa(), &ec = localhost();
+        auto c = tls::config::server_from_memory(rsa.certificate, rsa.key);
+        EXPECT_EQ(shown_by(c), rsa.certificate);
+        c.certificate_from_memory(ec.certificate, ec.key);
+        EXPECT_EQ(shown_by(c), ec.certificate);
+        c.replace_certificate_from_memory(rsa.certificate, rsa.key);
+        EXPECT_EQ(shown_by(c), rsa.certificate) << "that of the other kind is gone";
+    });
+}
 
 TEST_P(TlsHostile, ACertificateIsReplacedWhileTheListenerRuns) {
     run([] {
