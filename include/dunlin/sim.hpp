@@ -67,6 +67,12 @@ struct options {
     /// Real time: a goroutine that computes, or whose thread sleeps in the kernel, for longer than this is said not to
     /// end (a CPU's time for the one, six times as long for the other).
     std::chrono::nanoseconds patience = std::chrono::seconds(10);
+    /// By so many bytes may the process grow: an execution that allocates for ever, or executions that leave things
+    /// behind, end in a failure and not in a machine without memory.
+    std::uint64_t max_memory = std::uint64_t{4} << 30;
+    /// What is outside of the simulation (files, pipes, processes of the kernel) is a failure. Else the first use is
+    /// told on stderr.
+    bool strict = false;
     /// Asked after each execution: has an assertion of the test framework failed? `.failed = testing::Test::HasFailure`
     /// for GoogleTest. What throws (REQUIRE of Catch2 and doctest) needs none.
     std::function<bool()> failed = nullptr;
@@ -82,8 +88,9 @@ enum class failure_kind : std::uint8_t {
     deadlock,        // goroutines wait, and nothing can wake them
     leak,            // f has returned, and goroutines have not ended
     never_ends,      // max_steps, or patience
+    memory,          // max_memory
     outside_thread,  // a plain thread has made a goroutine runnable, or waits for one
-    outside_wait,    // for a pipe or a file of the kernel's, whose answer has no seed
+    outside_wait,    // for a pipe or a process of the kernel's, whose answer has no seed; with options::strict, its use
 };
 
 /// Of an exploration.

@@ -113,9 +113,23 @@ descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
     return d;
 }
 
-descriptor* descriptor::open_blocking(int fd) noexcept { return take_record(fd, false); }
+namespace {
+
+// What the kernel says has no seed.
+void tell_simulation(int fd) noexcept {
+    sched::steering* s = sched::steered();
+    if (s != nullptr && !is_simulated(fd) && sched::current_machine() != nullptr) s->outside("a file, pipe or process of the kernel's");
+}
+
+}  // namespace
+
+descriptor* descriptor::open_blocking(int fd) noexcept {
+    tell_simulation(fd);
+    return take_record(fd, false);
+}
 
 descriptor* descriptor::open(int fd, int& error) noexcept {
+    tell_simulation(fd);
     error = start_polling();
     if (error != 0) return nullptr;
     descriptor* d = take_record(fd, true);

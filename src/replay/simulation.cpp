@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <ctime>
+#include <sys/resource.h>
 #include <new>
 #include <utility>
 
 #include "park/lot.h"
 #include "park/waiter.h"
 #include "platform/clock.h"
+#include "platform/syscall.h"
 #include "platform/thread.h"
 #include "poll/descriptor.h"
 #include "poll/netpoll.h"
@@ -38,6 +40,14 @@ constexpr std::int64_t look_at_clock_takes_ns = 20;   // so that a loop that wai
 constexpr std::int64_t asleep_factor = 6;             // a thread that sleeps has so many times the patience
 // Goroutines that wait by yielding: after so many yields of each, with nothing else to run, time goes on.
 constexpr std::uint64_t yields_in_vain = 16;
+constexpr std::uint64_t steps_between_looks = 256;     // at the memory; and executions
+
+// Of memory that the process has had at most; bytes.
+std::uint64_t most_memory() noexcept {
+    rusage used{};
+    platform::raw_syscall(SYS_getrusage, RUSAGE_SELF, platform::syscall_arg(&used));
+    return static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
+}
 
 int clock_of_simulation(clockid_t id, timespec* t) noexcept {
     const machine* m = sched::current_machine();
@@ -87,6 +97,8 @@ void simulation::begin(const plan& p) noexcept {
     driver_ = sched::current_goroutine();
     machine_ = nullptr;
     off_ = 0;
+    memory_before_ = most_memory();
+    outside_told_ = !p.warns;
     phase_.store(phase::idle, std::memory_order_relaxed);
     outside_.store(false, std::memory_order_relaxed);
     netpoll::start_polling();  // not by the first that opens a descriptor, which would be a call more than in the next execution
@@ -161,6 +173,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
         fetch(sched::processor_of(inside.machine()), nullptr);  // they are not to run any more
         if (sched::earliest_deadline() != 0) the_scheduler.events->forget_all();
     }
+    if (!abandoned && execution_ % steps_between_looks == 0) look_at_memory();
     hash_.add(steps_);
     hash_.add(static_cast<std::uint64_t>(now_ns_));
     o.kind = kind_;
@@ -280,9 +293,18 @@ std::int64_t simulation::next_event_ns() const noexcept {
     return timer == 0 || (arrival != 0 && arrival < timer) ? arrival : timer;
 }
 
+void simulation::look_at_memory() noexcept {
+    const std::uint64_t now = most_memory();
+    if (now - memory_before_ <= plan_.max_memory) return;
+    fail(failure_kind::memory, "the memory of the process has grown by more than options::max_memory since check() began: in this "
+                               "execution, or by what executions before it have left behind");
+}
+
 bool simulation::count_step() noexcept {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     now_ns_ += choice_takes_ns;
+    if (steps_ % steps_between_looks == steps_between_looks - 1) look_at_memory();
+    if (kind_ != failure_kind::none) return false;
     if (++steps_ <= plan_.max_steps) return true;
     fail(failure_kind::never_ends, "does not end: options::max_steps choices were made");
     return false;
@@ -531,6 +553,17 @@ void simulation::stop_here(failure_kind kind, std::string_view what) noexcept {
     fail(kind, what);
     end_decision(phase::running);
     for (;;) sched::pass_point();  // point() lets it go no further
+}
+
+void simulation::outside(std::string_view what) noexcept {
+    if (sched::current_goroutine() == driver_) return;
+    if (plan_.strict) {
+        stop_here(failure_kind::outside_wait,
+            "uses what is outside of the simulation (options::strict): a file, pipe or process of the kernel's");
+    }
+    if (std::exchange(outside_told_, true)) return;
+    platform::text_writer out(2);
+    out << "dunlin::sim: seed " << seed_ << " uses " << what << ": what that says has no seed (said once; options::strict makes it a failure)\n";
 }
 
 void simulation::stop_here(std::string_view what) noexcept {

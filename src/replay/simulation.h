@@ -41,6 +41,8 @@ public:
         std::uint64_t max_steps = 0;
         unsigned depth = 0;
         std::int64_t longest_delay_ns = 0, grace_ns = 0, patience_ns = 0;
+        std::uint64_t max_memory = 0;  // bytes
+        bool strict = false, warns = false;
     };
 
     // By the driver, around its executions.
@@ -72,6 +74,7 @@ public:
     std::int64_t now_ns(const sched::machine* m) noexcept override;
     void watch(std::int64_t now_ns) noexcept override;
     void from_outside() noexcept override { outside_.store(true, std::memory_order_relaxed); }
+    void outside(std::string_view what) noexcept override;
     void stop_here(std::string_view what) noexcept override;
     void print(platform::text_writer& out) const noexcept override;
 
@@ -95,6 +98,7 @@ private:
     std::int64_t next_event_ns() const noexcept;
     bool wait_for_time() noexcept;
     bool count_step() noexcept;
+    void look_at_memory() noexcept;
     std::size_t pick(const sched::goroutine* yields) noexcept;
     bool leaves_for(sched::goroutine* self, std::size_t& next) noexcept;
     sched::goroutine* finish() noexcept;
@@ -120,6 +124,8 @@ private:
     std::uint64_t first_id_ = 0;          // of f's goroutine
     std::uint64_t numbers_ = 0, steps_ = 0, yields_ = 0;
     std::int64_t now_ns_ = 0, root_ended_ns_ = 0;
+    std::uint64_t memory_before_ = 0;     // bytes of the process at most, when it began
+    bool outside_told_ = false;
     bool root_ended_ = false;
     std::uint64_t execution_ = 0;
     std::size_t off_ = 0;                 // goroutines of hosts that are off, of all executions since begin()

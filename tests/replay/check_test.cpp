@@ -242,6 +242,34 @@ TEST_F(sim_check, AWaitForTheKernelIsAFailure) {
     });
 }
 
+TEST_F(sim_check, WhatIsOutsideIsToldOnceOrRefused) {
+    const auto program = [] { dunlin::fs::pipe(); };
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(sim::explore({.seeds = 5}, program).ok());
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said, "dunlin::sim: seed 1 uses a file, pipe or process of the kernel's: what that says has no seed "
+                    "(said once; options::strict makes it a failure)\n");
+    expect_failure(kind::outside_wait, "options::strict", program, {.seeds = 1, .strict = true});
+    // Sockets are the simulation's own.
+    sim::check({.seeds = 1, .strict = true}, [] { dunlin::net::listen("tcp", ":80"); });
+}
+
+TEST_F(sim_check, MemoryThatGrowsIsAFailure) {
+    std::vector<std::vector<char>> kept;
+    const auto grow = [&] { kept.emplace_back(256 << 10, 'x'); };
+    const auto expect_it = [&](const std::function<void()>& f) {
+        const sim::result r = sim::explore({.seeds = 100'000, .max_memory = 100 << 20}, f);
+        EXPECT_EQ(r.kind, kind::memory) << r.report;
+        EXPECT_NE(r.report.find("max_memory"), std::string::npos) << r.report;
+        EXPECT_LT(kept.size(), 20'000u);
+    };
+    expect_it([&] {
+        for (;; dunlin::yield()) grow();
+    });
+    expect_it(grow);  // what each execution leaves behind
+    kept.clear();
+}
+
 TEST_F(sim_check, CheckThrowsWhatExploreReturns) {
     try {
         sim::check({.seeds = 3}, [] { sim::require(sim::seed() != 2, "not two"); });
@@ -307,6 +335,7 @@ std::string refusal(F f) {
 TEST_F(sim_check, BadInputIsRefusedInWords) {
     const auto nothing = [] {};
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.seeds = 0}, nothing); }).find("seeds is 0"), std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_memory = 0}, nothing); }).find("max_memory is 0"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_steps = 0}, nothing); }).find("max_steps is 0"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.strategy = sim::pct(0)}, nothing); }).find("depth"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([] { sim::search_strategy("sideways"); }).find("unknown strategy \"sideways\""), std::string::npos);
