@@ -58,13 +58,14 @@ long or_no_memory(F f) noexcept {
 // ---- what there is --------------------------------------------------------------------------------------------------
 
 void network::begin(bool failed_before) {
-    if (failed_before) static_cast<void>(world_.release());  // a goroutine may stand in the midst of it
+    if (failed_before && world_ != nullptr) kept_.push_back(std::move(world_));  // a goroutine may stand in the midst of it
     world_ = std::make_unique<world>();
     sim::network_options calm;  // latencies, and nothing else
     calm.slow = calm.loss = calm.duplicates = calm.resets = calm.partitions = 0;
     calm.longest_skew = {};
     world_->faults = calm;
     add_host("test", {});
+    host(test_host).up = true;
 }
 
 // What finds one fault hides another: each kind happens in half of the executions.
@@ -229,14 +230,13 @@ long network::bind(int fd, const void* name, unsigned size) noexcept {
     });
 }
 
-// With a port of its own, as seen by the peer.
-long network::bind_any(int fd, record& s, host_number peer_at) {
+// With a port of its own, as `to` sees it.
+long network::bind_any(int fd, record& s, const net::address& to) {
     if (s.family == AF_UNIX) return 0;
-    if (s.is == stage::bound) {
-        if (ipv4_of(s.local) == 0) s.local = ipv4(peer_at == s.at ? INADDR_LOOPBACK : ip_of_host(s.at), s.local.port());
-        return 0;
-    }
-    return bind_to(fd, s, ipv4(peer_at == s.at ? INADDR_LOOPBACK : ip_of_host(s.at), 0));
+    const std::uint32_t ip = is_loopback(to) ? INADDR_LOOPBACK : ip_of_host(s.at);
+    if (s.is != stage::bound) return bind_to(fd, s, ipv4(ip, 0));
+    if (ipv4_of(s.local) == 0) s.local = ipv4(ip, s.local.port());
+    return 0;
 }
 
 void network::forget_name(const record& s, int fd) {
@@ -265,7 +265,7 @@ long network::connect(int fd, const void* name, unsigned size) noexcept {
         if (to.is_unix() != (s->family == AF_UNIX)) return -EINVAL;
         const host_number h = host_at(s->at, to);
         if (h >= host_count()) return -ENETUNREACH;
-        if (const long error = bind_any(fd, *s, h)) return error;
+        if (const long error = bind_any(fd, *s, to)) return error;
         s->remote = to;
         s->peer_at = h;
         if (s->type == SOCK_DGRAM) {
@@ -286,6 +286,19 @@ long network::connect(int fd, const void* name, unsigned size) noexcept {
     });
 }
 
+// One without a name has its family at least.
+void network::copy_name(const record& s, const net::address& a, void* name, unsigned* size) noexcept {
+    sockaddr_storage text{};
+    text.ss_family = static_cast<sa_family_t>(s.family);
+    unsigned length = s.family == AF_UNIX ? sizeof(sa_family_t) : sizeof(sockaddr_in);
+    if (a.native_size() != 0) {
+        length = a.native_size();
+        std::memcpy(&text, a.native(), length);
+    }
+    std::memcpy(name, &text, std::min<std::size_t>(*size, length));
+    *size = length;
+}
+
 long network::accept(int fd, void* name, unsigned* size) noexcept {
     sched::pass_point();
     record* s = find(fd);
@@ -294,8 +307,9 @@ long network::accept(int fd, void* name, unsigned* size) noexcept {
     while (!s->backlog.empty()) {
         const int accepted = s->backlog.front();
         s->backlog.pop_front();
-        if (find(accepted) == nullptr) continue;
-        name_of(accepted, true, name, size);
+        const record* a = find(accepted);
+        if (a == nullptr) continue;
+        copy_name(*a, a->remote, name, size);
         return accepted;
     }
     return -EAGAIN;
@@ -305,16 +319,7 @@ long network::name_of(int fd, bool of_peer, void* name, unsigned* size) noexcept
     const record* s = find(fd);
     if (s == nullptr) return -EBADF;
     if (of_peer && s->is != stage::connected) return s->is == stage::broken ? -EINVAL : -ENOTCONN;
-    const net::address& a = of_peer ? s->remote : s->local;
-    sockaddr_storage text{};
-    text.ss_family = static_cast<sa_family_t>(s->family);
-    unsigned length = s->family == AF_UNIX ? sizeof(sa_family_t) : sizeof(sockaddr_in);
-    if (a.native_size() != 0) {
-        length = a.native_size();
-        std::memcpy(&text, a.native(), length);
-    }
-    std::memcpy(name, &text, std::min<std::size_t>(*size, length));
-    *size = length;
+    copy_name(*s, of_peer ? s->remote : s->local, name, size);
     return 0;
 }
 
@@ -355,7 +360,10 @@ void network::watch(int fd, std::uint64_t tag) noexcept {
     record* s = find(fd);
     if (s == nullptr) return;
     s->tag = tag;
-    or_no_memory([&]() -> long { return add_edge(fd, netpoll::readable | netpoll::writable), 0; });
+    // What has come before is told now, the end as well.
+    std::uint32_t bits = netpoll::readable | netpoll::writable;
+    if (s->ended || s->is == stage::broken) bits |= netpoll::peer_closed;
+    or_no_memory([&]() -> long { return add_edge(fd, bits), 0; });
 }
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------
@@ -467,7 +475,7 @@ long network::send_message(int fd, record& s, std::string bytes, const void* nam
     const host_number h = host_at(s.at, to);
     if (h >= host_count()) return -ENETUNREACH;
     if (s.family == AF_INET && s.local.native_size() == 0) {
-        if (const long error = bind_any(fd, s, h)) return error;
+        if (const long error = bind_any(fd, s, to)) return error;
     }
     maybe_cut(s.at, h);
     const long n = static_cast<long>(bytes.size());
@@ -475,7 +483,7 @@ long network::send_message(int fd, record& s, std::string bytes, const void* nam
     event e = from_to(happens::message, fd, s, 0);
     e.to_host = h;
     e.address = s.local;
-    if (s.family == AF_INET && ipv4_of(s.local) == 0) e.address = ipv4(h == s.at ? INADDR_LOOPBACK : ip_of_host(s.at), s.local.port());
+    if (s.family == AF_INET && ipv4_of(s.local) == 0) e.address = ipv4(is_loopback(to) ? INADDR_LOOPBACK : ip_of_host(s.at), s.local.port());
     e.target = to;
     e.bytes = std::move(bytes);
     if (happens_now(world_->faults.duplicates)) {

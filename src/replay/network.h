@@ -39,7 +39,7 @@ inline constexpr host_number test_host = 0;  // where the function itself runs
 struct host_record {
     std::string name;
     std::function<void()> main;
-    bool up = true;
+    bool up = false;
     std::uint16_t next_port = 0;
     std::int64_t skew_ns = 0;
 };
@@ -165,9 +165,10 @@ private:
     void maybe_cut(host_number a, host_number b);
     const link* cut_between(host_number a, host_number b) const noexcept;
     host_number host_at(host_number from, const net::address& a) const noexcept;
+    static void copy_name(const record& s, const net::address& a, void* name, unsigned* size) noexcept;
     static bool is_loopback(const net::address& a) noexcept;
     long bind_to(int fd, record& s, net::address a);
-    long bind_any(int fd, record& s, host_number peer_at);
+    long bind_any(int fd, record& s, const net::address& to);
     long send_message(int fd, record& s, std::string bytes, const void* name, unsigned size);
     void deliver(event& e, sched::event_batch& found);
     void deliver_piece(event& e, sched::event_batch& found);
@@ -185,6 +186,7 @@ private:
     simulation& simulation_;
     int next_fd_ = netpoll::first_simulated;
     std::unique_ptr<world> world_;
+    std::vector<std::unique_ptr<world>> kept_;  // of executions that failed
 };
 
 }  // namespace dunlin::replay

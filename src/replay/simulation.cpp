@@ -1,5 +1,7 @@
 #include "replay/simulation.h"
 
+#include <dunlin/detail/simulated_point.hpp>
+
 #include <algorithm>
 #include <ctime>
 #include <sys/resource.h>
@@ -76,6 +78,7 @@ void watch_lot(bool yes) noexcept {
 }
 
 void stop_steering() noexcept {
+    __atomic_store_n(&detail::simulations, 0u, __ATOMIC_RELAXED);
     netpoll::the_simulated_sockets.store(nullptr, std::memory_order_release);
     sched::the_steering.store(nullptr, std::memory_order_release);
     platform::monotonic_clock.store(clock_gettime, std::memory_order_relaxed);
@@ -103,6 +106,7 @@ void simulation::begin(const plan& p) noexcept {
     outside_.store(false, std::memory_order_relaxed);
     netpoll::start_polling();  // not by the first that opens a descriptor, which would be a call more than in the next execution
     watch_lot(true);
+    __atomic_store_n(&detail::simulations, 1u, __ATOMIC_RELAXED);
     netpoll::the_simulated_sockets.store(&network_, std::memory_order_release);
     platform::monotonic_clock.store(clock_of_simulation, std::memory_order_relaxed);
     sched::the_steering.store(this, std::memory_order_release);
@@ -492,6 +496,7 @@ void simulation::start_host(host_number h) {
     const park::runtime_section inside;
     processor* p = sched::processor_of(inside.machine());
     fetch(p, inside.machine()->current.load(std::memory_order_relaxed));
+    if (network_.host(h).up) return;  // another has restarted it meanwhile
     network_.host(h).up = true;
     starts_ = h;
     const bool started = sched::start_inside_runtime(host_entry, &network_.host(h).main);

@@ -169,6 +169,80 @@ TEST_F(sim_check, LocksTakenInTwoOrdersAreADeadlock) {
     });
 }
 
+// take(x) returns what gives x back at the end of the scope.
+template <class T, class Take>
+void in_two_orders(T& a, T& b, Take take) {
+    auto other = dunlin::spawn([&] {
+        auto first = take(a);
+        auto second = take(b);
+    });
+    {
+        auto first = take(b);
+        auto second = take(a);
+    }
+    other.get();
+}
+
+struct permit {
+    dunlin::binary_semaphore& of;
+    explicit permit(dunlin::binary_semaphore& s) : of(s) { of.acquire(); }
+    permit(dunlin::binary_semaphore& s, std::chrono::hours d) : of(s) {
+        if (!of.try_acquire_for(d)) sim::require(false, "timed out");
+    }
+    ~permit() { of.release(); }
+    permit(const permit&) = delete;
+    permit& operator=(const permit&) = delete;
+};
+
+TEST_F(sim_check, WhateverIsTakenInTwoOrdersIsADeadlock) {
+    expect_failure(kind::deadlock, "semacquire", [] {
+        dunlin::binary_semaphore a(1), b(1);
+        in_two_orders(a, b, [](auto& s) { return permit(s); });
+    });
+    expect_failure(kind::requirement, "timed out", [] {
+        dunlin::binary_semaphore a(1), b(1);
+        in_two_orders(a, b, [](auto& s) { return permit(s, 1h); });
+    });
+    expect_failure(kind::deadlock, "", [] {
+        dunlin::shared_mutex a, b;
+        in_two_orders(a, b, [](auto& m) { return std::unique_lock(m); });
+    });
+    expect_failure(kind::requirement, "timed out", [] {
+        dunlin::timed_mutex a, b;
+        in_two_orders(a, b, [](auto& m) {
+            std::unique_lock held(m, std::defer_lock);
+            sim::require(held.try_lock_for(1h), "timed out");
+            return held;
+        });
+    });
+    expect_failure(kind::deadlock, "", [] {
+        dunlin::shared_mutex a, b;
+        auto other = dunlin::spawn([&] {
+            std::shared_lock first(a);
+            std::unique_lock second(b);
+        });
+        {
+            std::shared_lock first(b);
+            std::unique_lock second(a);
+        }
+        other.get();
+    });
+}
+
+TEST_F(sim_check, EitherOfTwoCallersOfCallOnceIsTheFirst) {
+    int first[2] = {};
+    sim::check({.seeds = 100}, [&] {
+        dunlin::once_flag once;
+        const auto call = [&](int me) { dunlin::call_once(once, [&, me] { ++first[me]; }); };
+        dunlin::task_group both;
+        both.go([&] { call(0); });
+        both.go([&] { call(1); });
+        both.wait();
+    });
+    EXPECT_GT(first[0], 10);
+    EXPECT_GT(first[1], 10);
+}
+
 TEST_F(sim_check, AnExceptionOfAGoroutineIsAFailure) {
     expect_failure(kind::exception, "std::runtime_error: out of luck", [] {
         dunlin::wait_group one;
@@ -211,8 +285,8 @@ TEST_F(sim_check, AGoroutineThatComputesForEverIsAFailure) {
     expect_failure(
         kind::never_ends, "does not end",
         [] {
-            std::atomic<bool> never{false};
-            while (!never.load()) {
+            volatile bool never = false;  // an atomic that is known to no other may be left out
+            while (!never) {
             }
         },
         {.seeds = 1, .patience = 100ms});

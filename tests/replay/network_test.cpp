@@ -19,7 +19,7 @@ namespace net = dunlin::net;
 using kind = sim::failure_kind;
 using sim::require;
 
-constexpr std::uint64_t seeds = support::sanitized ? 100 : 500;
+constexpr std::uint64_t seeds = 500;
 
 class sim_network : public support::runtime_test {
 protected:
@@ -36,8 +36,6 @@ std::size_t open_descriptors() {
     closedir(d);
     return count;
 }
-
-constexpr sim::network_options calm{.slow = 0, .loss = 0, .duplicates = 0, .resets = 0, .partitions = 0};
 
 void echo(net::stream c) {
     char buffer[4096];
@@ -162,6 +160,43 @@ TEST_F(sim_network, ACloseWithWhatNobodyHasReadIsAReset) {
         require(ec == std::errc::connection_reset);
         c.write_all("x", 1, ec);
         require(ec == std::errc::broken_pipe);
+    });
+}
+
+TEST_F(sim_network, WhatCameBeforeTheAcceptIsReadToItsEnd) {
+    sim::check({.seeds = seeds}, [] {
+        auto l = net::listen("tcp", ":0");
+        {
+            auto c = net::dial("tcp", l.local_address());
+            c.write_all("all there is");
+        }
+        dunlin::sleep_for(1s);
+        auto s = l.accept();
+        char buffer[100];
+        std::size_t got = 0;
+        for (std::size_t n; (n = s.read_some(buffer, sizeof buffer)) != 0;) got += n;
+        require(got == 12);
+        net::dial("tcp", l.local_address()).set_linger(0s);  // and is reset before it is accepted
+        dunlin::sleep_for(1s);
+        s = l.accept();
+        require(s.remote_address().host() == "127.0.0.1");
+        std::error_code ec;
+        s.read_some(buffer, sizeof buffer, ec);
+        require(ec == std::errc::connection_reset);
+    });
+}
+
+TEST_F(sim_network, AHostsOwnNameIsAnAddressOfItsOwn) {
+    sim::check({.seeds = 20}, [] {
+        auto server = net::listen_packet("udp", ":53");
+        auto c = net::dial_packet("udp", "test:53");
+        c.write_some("x", 1);
+        char byte;
+        net::address from;
+        server.read_from(&byte, 1, from);
+        require(from.host() == "10.0.0.1");
+        server.write_to("y", 1, from);
+        require(c.read_some(&byte, 1) == 1 && byte == 'y');
     });
 }
 

@@ -9,6 +9,7 @@
 //              enter()       `taken` is steered_taken, so each call of the runtime comes to enter_slow(), and from
 //                            there to point();
 //              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
+//              acquire()     of a semaphore, lock() of a shared_mutex: dunlin/detail/simulated_point.hpp;
 //              now_ns()      calls clock_gettime() through a pointer, which is another one then.
 //            `taken` keeps its meaning for takers (handshake.h): they store 1 over it, and the machine sees that;
 //            it is made steered_taken again from 0 only, by compare-and-swap.
