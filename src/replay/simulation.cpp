@@ -610,11 +610,13 @@ void simulation::describe_waiters(platform::text_writer& out) noexcept {
     sched::for_each_descriptor([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state != goroutine_state::waiting && state != goroutine_state::running) return;
-        if (&g == driver_ || number_of(&g) == 0) return;
+        if (&g == driver_ || number_of(&g) == 0 || is_off(&g)) return;
         if (++shown > most) {
             ++left_out;
             return;
         }
+        const host_number h = known_[g.id - first_id_].host;
+        if (h != test_host) out << " of " << std::string_view(network_.host(h).name);
         const bool waits = state == goroutine_state::waiting;
         out << "  g" << number_of(&g);
         if (g.extra != nullptr && !g.extra->name.empty()) out << " \"" << std::string_view(g.extra->name) << '"';
