@@ -172,6 +172,7 @@ TEST_F(sim_network, WhatCameBeforeTheAcceptIsReadToItsEnd) {
         }
         dunlin::sleep_for(1s);
         auto s = l.accept();
+        dunlin::sleep_for(1s);  // what a new descriptor hears first is past
         char buffer[100];
         std::size_t got = 0;
         for (std::size_t n; (n = s.read_some(buffer, sizeof buffer)) != 0;) got += n;
