@@ -497,9 +497,9 @@ void simulation::start_host(host_number h) {
     processor* p = sched::processor_of(inside.machine());
     fetch(p, inside.machine()->current.load(std::memory_order_relaxed));
     if (network_.host(h).up) return;  // another has restarted it meanwhile
-    network_.host(h).up = true;
     starts_ = h;
     const bool started = sched::start_inside_runtime(host_entry, &network_.host(h).main);
+    network_.host(h).up = started;
     fetch(p, nullptr);
     starts_ = no_host;
     if (!started) throw std::bad_alloc();
