@@ -13,6 +13,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {
 
@@ -58,6 +59,7 @@ public:
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return try_lock() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
     template <detail::number N>
@@ -68,6 +70,7 @@ public:
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok; });
     }
     /// Gives it back.

@@ -16,6 +16,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/one_shot.hpp>
+#include <dunlin/detail/simulated_point.hpp>
 #include <dunlin/detail/spawn.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
@@ -47,6 +48,7 @@ private:
 template <class F, class... Args>
 void call_once(once_flag& flag, F&& f, Args&&... args) {
     if (flag.done_.is_set()) return;
+    detail::pass_simulation();
     if (!flag.done_.begin()) {
         flag.done_.wait(detail::once_reason, nullptr, std::source_location::current());
         return;

@@ -12,6 +12,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {
 
@@ -38,6 +39,7 @@ public:
     void release(std::ptrdiff_t n, std::ptrdiff_t most);
 
 private:
+    void release_to_waiters(park::lot_bucket& b, std::ptrdiff_t n, std::ptrdiff_t most);
     [[noreturn]] void throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const;
     bool settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept;
     bool try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept;
@@ -79,6 +81,7 @@ public:
     /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread (a plain thread on a plain
     /// thread).
     void acquire(std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         if (!core_.try_acquire()) core_.acquire(nullptr, where);
     }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
@@ -91,6 +94,7 @@ public:
     /// Waits for `d` at most. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool try_acquire_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return core_.try_acquire() || acquire_until(detail::deadline_in(d), where);
     }
     template <detail::number N>
@@ -100,6 +104,7 @@ public:
     }
     template <class Clock, class Duration>
     bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return core_.try_acquire() || detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
     }
 

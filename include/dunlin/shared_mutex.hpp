@@ -11,6 +11,7 @@
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {
 
@@ -36,6 +37,7 @@ public:
 
     /// Waits until it is free, and takes it. Blocks the goroutine, never its thread (a plain thread on a plain thread).
     void lock(std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         if (!try_lock()) wait(writer, nullptr, where);
     }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
@@ -50,6 +52,7 @@ public:
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return try_lock() || wait_until(writer, detail::deadline_in(d), where);
     }
     template <detail::number N>
@@ -60,6 +63,7 @@ public:
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(writer, ns, where); });
     }
     void unlock() {
@@ -70,6 +74,7 @@ public:
     /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain
     /// thread on a plain thread).
     void lock_shared(std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         if (!try_lock_shared()) wait(reader, nullptr, where);
     }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
@@ -86,6 +91,7 @@ public:
     }
     template <class Rep, class Period>
     bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return try_lock_shared() || wait_until(reader, detail::deadline_in(d), where);
     }
     template <detail::number N>
@@ -95,6 +101,7 @@ public:
     }
     template <class Clock, class Duration>
     bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+        detail::pass_simulation();
         return try_lock_shared() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
     }
     void unlock_shared() {

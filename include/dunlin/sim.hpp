@@ -67,6 +67,12 @@ struct options {
     /// Real time: a goroutine that computes, or whose thread sleeps in the kernel, for longer than this is said not to
     /// end (a CPU's time for the one, six times as long for the other).
     std::chrono::nanoseconds patience = std::chrono::seconds(10);
+    /// By so many bytes may the process grow: an execution that allocates for ever, or executions that leave things
+    /// behind, end in a failure and not in a machine without memory.
+    std::uint64_t max_memory = std::uint64_t{4} << 30;
+    /// What is outside of the simulation (files, pipes, processes of the kernel) is a failure. Else the first use is
+    /// told on stderr.
+    bool strict = false;
     /// Asked after each execution: has an assertion of the test framework failed? `.failed = testing::Test::HasFailure`
     /// for GoogleTest. What throws (REQUIRE of Catch2 and doctest) needs none.
     std::function<bool()> failed = nullptr;
@@ -82,8 +88,9 @@ enum class failure_kind : std::uint8_t {
     deadlock,        // goroutines wait, and nothing can wake them
     leak,            // f has returned, and goroutines have not ended
     never_ends,      // max_steps, or patience
+    memory,          // max_memory
     outside_thread,  // a plain thread has made a goroutine runnable, or waits for one
-    outside_wait,    // for a descriptor: the kernel's answer has no seed
+    outside_wait,    // for a pipe or a process of the kernel's, whose answer has no seed; with options::strict, its use
 };
 
 /// Of an exploration.
@@ -125,8 +132,9 @@ DUNLIN_API result explore(const options& o, void (*f)(void*), void* with);
 ///           (at calls of this library: channels, locks, spawns, ...), which ready case of a select is taken.
 /// Time      dunlin::clock, sleeps, timers, deadlines and contexts go by virtual time. It jumps to the next deadline
 ///           when nothing can run: an hour of sleep takes none. blocking(f) calls f at once, and lasts a drawn time.
+/// Network   dunlin::net in a simulation has a network of its own: sim::network(), sim::host.
 /// Outside   What is not dunlin's has no seed: std::chrono clocks, std::thread, random devices, addresses as keys. A
-///           plain thread that makes a goroutine runnable, and a wait for a descriptor, end the check. What f leaves
+///           plain thread that makes a goroutine runnable, and a wait for a pipe, end the check. What f leaves
 ///           behind in static variables is there in the next execution: make what is tested inside f.
 /// Failure   An exception that leaves f or a goroutine, a deadlock, goroutines left behind, too many choices, misuse,
 ///           require(), options::failed. The goroutines of that execution stop where they stand, as at the end of
@@ -175,5 +183,81 @@ DUNLIN_API std::uint64_t seed() noexcept;
 ///
 /// Throws    std::logic_error outside of a simulation, std::invalid_argument for 0.
 DUNLIN_API std::uint64_t draw(std::uint64_t bound);
+
+// ---- the network ----------------------------------------------------------------------------------------------------
+
+/// What may happen between hosts. Odds are from 0 to 1; each kind of fault whose odds are between happens in half of the
+/// executions only, since what finds one fault hides another.
+struct network_options {
+    /// What is sent takes so long, drawn each time; any order of magnitude in between is as likely as any other.
+    std::chrono::nanoseconds least_latency = std::chrono::microseconds(50);
+    std::chrono::nanoseconds most_latency = std::chrono::milliseconds(5);
+    /// A connection, or a datagram, is slow: it takes from most_latency to slow_latency.
+    double slow = 0.05;
+    std::chrono::nanoseconds slow_latency = std::chrono::seconds(1);
+    /// A datagram is lost; comes twice. (They overtake each other in any case.)
+    double loss = 0.05;
+    double duplicates = 0.02;
+    /// For each write to a stream: what it wrote is lost, and both ends learn that the connection is reset (ECONNRESET).
+    double resets = 0.02;
+    /// For each thing sent from one host to another: the two are cut off from each other, for up to longest_partition.
+    /// Datagrams are lost then; streams and dials wait, at most as long as TCP does.
+    double partitions = 0.01;
+    std::chrono::nanoseconds longest_partition = std::chrono::seconds(10);
+    /// Of the clock of a host that is made afterwards: up to so much early or late. See clock_skew().
+    std::chrono::nanoseconds longest_skew = std::chrono::milliseconds(0);
+};
+
+/// What network() returns. The hosts' names are those of sim::host, and "test" for where the function itself runs.
+class DUNLIN_API network_controls {
+public:
+    /// Until heal(): nothing comes from a to b, nor from b to a. Throws std::invalid_argument if there is no such host,
+    /// or both are the same; std::logic_error outside of a simulation.
+    void partition(std::string_view a, std::string_view b) const;
+    void heal(std::string_view a, std::string_view b) const;
+    /// All that are cut.
+    void heal() const;
+};
+
+/// From here to the end of the execution the network has faults, drawn from the seed. Without this call it only takes
+/// time: 50 us to 5 ms.
+///
+/// In a simulation dunlin::net never asks the kernel: listen(), dial(), datagrams, Unix sockets and pairs, with deadlines
+/// and contexts, have their ordinary meaning. Ports and the paths of Unix sockets are a host's own. Names are those of
+/// hosts, which have one IPv4 address each. What is written at once may be read in parts. adopt() and IPv6 are refused.
+///
+/// Throws    std::logic_error outside of a simulation; std::invalid_argument for odds or times that make no sense.
+DUNLIN_API network_controls network(const network_options& o = {});
+
+/// Another machine: its main runs in a goroutine there, and so does what that starts. It has a name, by which others
+/// dial it ("db:5432"), ports of its own, and links that may be cut. Hosts share nothing but the network: what they share
+/// in memory (channels, mutexes) is not given back by one that crashes. What after_func() starts belongs to the test's.
+///
+/// The handle may be dropped; when the simulated function has returned, its hosts are switched off. What main uses by
+/// reference must live until then: while the function's variables are destroyed, its hosts still run.
+class DUNLIN_API host {
+public:
+    /// Throws std::logic_error outside of a simulation; std::invalid_argument for a name that is taken, or is none.
+    host(std::string name, std::function<void()> main);
+    /// Its goroutines stop where they stand, for good: no destructor runs, and their memory stays until the process
+    /// ends. Its connections are reset, or silent (drawn): then writes of its peers end in ETIMEDOUT, or in ECONNRESET
+    /// if it is up again. Nothing if it is down. Does not return in a goroutine of that host.
+    void crash() const;
+    /// crash(), and main runs again, from the beginning.
+    void restart() const;
+    bool is_up() const;
+    /// "10.0.0.2"
+    std::string address() const;
+
+private:
+    std::uint32_t number_ = 0;
+    std::uint64_t execution_ = 0;
+};
+
+/// By how much the clock of the caller's host is early (or late, if negative), against the others': for a program that
+/// compares times of several machines. dunlin::clock itself has no skew.
+///
+/// Throws    std::logic_error outside of a simulation.
+DUNLIN_API std::chrono::nanoseconds clock_skew();
 
 }  // namespace dunlin::sim

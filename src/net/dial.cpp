@@ -18,6 +18,7 @@
 #include <dunlin/go.hpp>
 #include <dunlin/net.hpp>
 
+#include "io/system.h"
 #include "net/socket.h"
 #include "platform/clock.h"
 #include "platform/text.h"
@@ -33,18 +34,17 @@ constexpr int self_connects_allowed = 3;
 // 0 when it is connected, -EAGAIN when not yet, or what has failed.
 long look_whether_connected(int fd) noexcept {
     int error = 0;
-    socklen_t size = sizeof error;
-    const long result = platform::raw_syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_ERROR, platform::syscall_arg(&error), platform::syscall_arg(&size));
+    const long result = io::system_get_option(fd, SOL_SOCKET, SO_ERROR, &error);
     if (result != 0) return result;
     if (error != 0) return error == EINPROGRESS || error == EALREADY ? -EAGAIN : -error;
     sockaddr_storage peer;
-    size = sizeof peer;
-    const long named = platform::raw_syscall(SYS_getpeername, fd, platform::syscall_arg(&peer), platform::syscall_arg(&size));
+    socklen_t size = sizeof peer;
+    const long named = io::system_name(fd, true, &peer, &size);
     return named == -ENOTCONN ? -EAGAIN : named;
 }
 
 long start_to_connect(int fd, const address& to) noexcept {
-    const long result = platform::raw_syscall(SYS_connect, fd, platform::syscall_arg(to.native()), to.native_size());
+    const long result = io::system_connect(fd, to.native(), to.native_size());
     return result == -EISCONN ? 0 : result;
 }
 

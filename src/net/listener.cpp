@@ -123,10 +123,10 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
         }
         if (at.is_ipv6()) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, n.family != AF_UNSPEC);
     }
-    if (const auto ec = done(platform::raw_syscall(SYS_bind, fd, platform::syscall_arg(at.native()), at.native_size()))) return ec;
+    if (const auto ec = done(io::system_bind(fd, at.native(), at.native_size()))) return ec;
     if (n.type == SOCK_DGRAM) return {};
     apply(fd, n.descriptor_kind(), options.accepted);
-    return done(platform::raw_syscall(SYS_listen, fd, options.backlog));
+    return done(io::system_listen(fd, options.backlog));
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ listener listen_within(std::string_view network_name, std::string_view text, con
     if (ec) return {};
     io_descriptor* d = open_bound(*n, addresses, options, ec);
     if (d == nullptr) return {};
-    const bool has_path = n->is_unix() && options.unlink && !text.empty() && text[0] != '@';
+    const bool has_path = n->is_unix() && !netpoll::is_simulated(d->fd()) && options.unlink && !text.empty() && text[0] != '@';
     return listener_access::make(d, has_path ? std::string(text) : std::string());
 }
 

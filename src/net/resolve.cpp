@@ -12,6 +12,7 @@
 #include <dunlin/blocking.hpp>
 #include <dunlin/net.hpp>
 
+#include "io/system.h"
 #include "net/lookup.h"
 #include "net/socket.h"
 #include "poll/descriptor.h"
@@ -64,7 +65,7 @@ bool is_localhost(std::string_view host) noexcept {
 bool has_ipv6_loopback(const address& loopback) noexcept {
     const int fd = make_socket(AF_INET6, SOCK_DGRAM);
     if (fd < 0) return false;
-    const long result = platform::raw_syscall(SYS_connect, fd, platform::syscall_arg(loopback.native()), loopback.native_size());
+    const long result = io::system_connect(fd, loopback.native(), loopback.native_size());
     netpoll::close_number(fd);
     return result == 0;
 }
@@ -75,6 +76,7 @@ std::vector<address> this_machine(int family, std::uint16_t port) {
     const address v4 = *parse_ip("127.0.0.1", port, AF_INET, ec), v6 = *parse_ip("::1", port, AF_INET6, ec);
     if (family == AF_INET) return {v4};
     if (family == AF_INET6) return {v6};
+    if (netpoll::simulated_here() != nullptr) return {v4};
     return has_ipv6_loopback(v6) ? std::vector{v6, v4} : std::vector{v4, v6};
 }
 
@@ -85,6 +87,17 @@ std::vector<address> any_address(int family, std::uint16_t port) {
     const address v6 = *parse_ip("::", port, AF_INET6, ec);
     if (family == AF_INET6) return {v6};
     return {v6, v4};  // a machine without IPv6 listens at its other addresses
+}
+
+// Its hosts are all that have names there.
+std::vector<address> host_of_simulation(netpoll::simulated_sockets& s, int family, std::string_view name, std::uint16_t port, std::error_code& ec) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    v4.sin_addr.s_addr = s.find_host(name);
+    if (v4.sin_addr.s_addr != 0 && family != AF_INET6) return {address::from_native(&v4, sizeof v4)};
+    ec = errc::host_not_found;
+    return {};
 }
 
 bool is_any(const address& a) { return a.host() == "::" || a.host() == "0.0.0.0"; }
@@ -128,6 +141,7 @@ std::vector<address> addresses_of(const network& n, std::string_view text, bool 
         }
         return !passive && is_any(*number) ? this_machine(n.family, port) : std::vector{*number};
     }
+    if (netpoll::simulated_sockets* s = netpoll::simulated_here()) return host_of_simulation(*s, n.family, host, port, ec);
     answer a = look_up({n.family, n.type, passive, std::move(host), std::to_string(port)}, limit);
     ec = a.error;
     return std::move(a.addresses);

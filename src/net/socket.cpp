@@ -39,14 +39,12 @@ std::string describe(io_descriptor* d) {
     return text;
 }
 
-using name_call = int (*)(int, sockaddr*, socklen_t*);
-
-// Not inlined: libc's errno.
-[[gnu::noinline]] bool ask_kernel(io_descriptor* d, name_call call, address& a) noexcept {
+// False: it does not say (any more).
+bool ask_kernel(io_descriptor* d, bool of_peer, address& a) noexcept {
     const io::use mine(d);
     sockaddr_storage s;
     socklen_t size = sizeof s;
-    if (!mine || call(d->fd(), reinterpret_cast<sockaddr*>(&s), &size) != 0) return false;
+    if (!mine || io::system_name(d->fd(), of_peer, &s, &size) != 0) return false;
     a = from_kernel(&s, size);
     return true;
 }
@@ -142,8 +140,7 @@ namespace {
 // The value, or -errno.
 long option_of(int fd, int name) noexcept {
     int value = 0;
-    socklen_t size = sizeof value;
-    const long result = platform::raw_syscall(SYS_getsockopt, fd, SOL_SOCKET, name, platform::syscall_arg(&value), platform::syscall_arg(&size));
+    const long result = io::system_get_option(fd, SOL_SOCKET, name, &value);
     return result != 0 ? result : value;
 }
 
@@ -160,6 +157,10 @@ std::error_code unfit_for(int fd, purpose p) noexcept {
 
 io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept {
     detail::set_socket_describer(describe);
+    if (netpoll::simulated_here() != nullptr) {
+        ec = std::make_error_code(std::errc::operation_not_supported);
+        return nullptr;
+    }
     ec = unfit_for(fd, p);
     io_descriptor* d = !ec ? detail::io_adopt(fd, ec) : nullptr;
     remember_ends(d);
@@ -168,6 +169,7 @@ io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept {
 
 void throw_adopt_error(int fd, purpose p, std::error_code ec) {
     const char* advice = "";
+    if (ec == std::errc::operation_not_supported) advice = "it is the kernel's, and dunlin::sim has sockets of its own: listen() and dial() make them";
     if (ec == std::errc::wrong_protocol_type) advice = p == purpose::datagrams ? "a SOCK_DGRAM socket is wanted" : "a SOCK_STREAM socket is wanted";
     if (ec == std::errc::invalid_argument && p == purpose::listener) advice = "it does not listen: call listen(2) first";
     if (ec == std::errc::invalid_argument && p == purpose::connection) advice = "it listens: net::listener::adopt() takes it";
@@ -175,7 +177,7 @@ void throw_adopt_error(int fd, purpose p, std::error_code ec) {
 }
 
 int set_option(int fd, int level, int name, int value) noexcept {
-    return static_cast<int>(-platform::raw_syscall(SYS_setsockopt, fd, level, name, platform::syscall_arg(&value), sizeof value));
+    return static_cast<int>(-io::system_set_option(fd, level, name, &value, sizeof value));
 }
 
 void set_option_or_throw(io_descriptor* d, const char* what, int level, int name, int value) {
@@ -199,24 +201,24 @@ void apply(int fd, kind k, const stream_options& options) noexcept {
 
 address local_address_of(io_descriptor* d) noexcept {
     address a;
-    const bool known = ask_kernel(d, getsockname, a);
+    const bool known = ask_kernel(d, false, a);
     return known || noted(d) == nullptr ? a : noted(d)->local();
 }
 
 address remote_address_of(io_descriptor* d) noexcept {
     address a;
-    const bool known = ask_kernel(d, getpeername, a);
+    const bool known = ask_kernel(d, true, a);
     return known || noted(d) == nullptr ? a : noted(d)->remote();
 }
 
 bool remember_ends(io_descriptor* d, const address* remote) noexcept {
     if (d == nullptr) return false;
     address here, there;
-    ask_kernel(d, getsockname, here);
+    ask_kernel(d, false, here);
     if (remote != nullptr) {
         there = *remote;
     } else {
-        ask_kernel(d, getpeername, there);
+        ask_kernel(d, true, there);
     }
     delete std::exchange(d->name, ends::make(here, there));
     return here == there;

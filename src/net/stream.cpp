@@ -25,7 +25,7 @@ namespace {
 
 void shut_down(io_descriptor* d, int how, std::error_code& ec) noexcept {
     const io::use mine(d);
-    ec = !mine ? make_error_code(errc::closed) : system_error_code(-platform::raw_syscall(SYS_shutdown, d->fd(), how));
+    ec = !mine ? make_error_code(errc::closed) : system_error_code(-io::system_shutdown(d->fd(), how));
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void stream::set_linger(std::optional<std::chrono::seconds> time, std::error_cod
     } else if (value.l_linger < 0) {
         ec = std::make_error_code(std::errc::invalid_argument);
     } else {
-        ec = system_error_code(-platform::raw_syscall(SYS_setsockopt, descriptor_->fd(), SOL_SOCKET, SO_LINGER, platform::syscall_arg(&value), sizeof value));
+        ec = system_error_code(-io::system_set_option(descriptor_->fd(), SOL_SOCKET, SO_LINGER, &value, sizeof value));
     }
 }
 

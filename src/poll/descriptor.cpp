@@ -13,6 +13,7 @@
 #include "platform/syscall.h"
 #include "poll/backend.h"
 #include "poll/netpoll.h"
+#include "poll/simulated.h"
 #include "sched/data/wait_reason.h"
 #include "stack/sanitizer.h"
 #include "timer/timers.h"
@@ -22,6 +23,10 @@ namespace dunlin::inline v0_1::netpoll {
 
 void close_number(int fd) noexcept {
     if (fd < 0) return;
+    if (is_simulated(fd)) [[unlikely]] {
+        on_simulated([=](simulated_sockets& s) -> long { return s.close(fd), 0; });
+        return;
+    }
     if constexpr (stack::thread_sanitizing) {
         ::close(fd);
     } else {
@@ -59,6 +64,7 @@ struct record_store {
         // Mapped, not malloc's, whose locks are not waited for with this one held.
         void* memory = platform::reserve(sizeof(slab), alignof(slab));
         if (memory == nullptr) return false;
+        if constexpr (stack::sanitizing) stack::count_as_reachable(memory, sizeof(slab));  // names hang on these records
         slab* s = new (memory) slab;
         s->next = slabs;
         slabs = s;
@@ -108,9 +114,23 @@ descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
     return d;
 }
 
-descriptor* descriptor::open_blocking(int fd) noexcept { return take_record(fd, false); }
+namespace {
+
+// What the kernel says has no seed.
+void tell_simulation(int fd) noexcept {
+    sched::steering* s = sched::steered();
+    if (s != nullptr && !is_simulated(fd) && sched::current_machine() != nullptr) s->outside("a file, pipe or process of the kernel's");
+}
+
+}  // namespace
+
+descriptor* descriptor::open_blocking(int fd) noexcept {
+    tell_simulation(fd);
+    return take_record(fd, false);
+}
 
 descriptor* descriptor::open(int fd, int& error) noexcept {
+    tell_simulation(fd);
     error = start_polling();
     if (error != 0) return nullptr;
     descriptor* d = take_record(fd, true);
@@ -230,6 +250,17 @@ std::int64_t descriptor::waiter_count() noexcept {
     return static_cast<std::int64_t>(waits - wakes);
 }
 
+std::int64_t descriptor::waiters_of(std::uint64_t tag) noexcept {
+    descriptor* d = of_tag(tag);
+    std::scoped_lock guard(d->lock_);
+    std::int64_t count = 0;
+    if (d->tag() != tag || d->gate_.closed()) return count;
+    for (const side& s : d->side_) {
+        for (const park::wait_node* n = s.waiting.front(); n != nullptr; n = n->next) ++count;
+    }
+    return count;
+}
+
 // ---- edges ----------------------------------------------------------------------------------------------------------
 
 queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
@@ -292,7 +323,7 @@ void descriptor::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
 
 // ---- the end --------------------------------------------------------------------------------------------------------
 
-bool descriptor::close() noexcept {
+bool descriptor::begin_to_close() noexcept {
     if (!gate_.close()) return false;
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
@@ -314,9 +345,16 @@ bool descriptor::close() noexcept {
         park::wake_all(woken);
     }
     end_use();
+    return true;
+}
+
+bool descriptor::close() noexcept {
+    if (!begin_to_close()) return false;
     if (pollable_) wait_until_closed();
     return true;
 }
+
+void descriptor::close_under_owner() noexcept { begin_to_close(); }
 
 void descriptor::release() noexcept {
     if (!close() && pollable_) wait_until_closed();

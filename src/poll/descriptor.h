@@ -82,6 +82,8 @@ public:
     // True for the first. Wakes all waiters; returns when the descriptor is closed indeed, unless it is a blocking one,
     // on which a call may last.
     bool close() noexcept;
+    // The same, by another than its owner, which is not waited for: a simulated host that is switched off.
+    void close_under_owner() noexcept;
     // Closes it, and gives the record back.
     void release() noexcept;
 
@@ -143,6 +145,8 @@ public:
     static std::int64_t waiter_count() noexcept;
     static bool anybody_waits() noexcept { return waiter_count() > 0; }
     static descriptor* of_tag(std::uint64_t tag) noexcept;
+    // Of those, the waiters of the descriptor that has this tag; none if it is closed. Inside the runtime.
+    static std::int64_t waiters_of(std::uint64_t tag) noexcept;
     // Whether other threads have stopped or not. By a thread without a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
@@ -179,6 +183,7 @@ private:
     bool hand_on_turn(direction d) noexcept;
     static void take_waiting(side& s, park::wait_node**& end) noexcept;
     void close_now() noexcept;
+    bool begin_to_close() noexcept;
     void wait_until_closed() noexcept;
     void drop_hold() noexcept;
     void give_back_record() noexcept;

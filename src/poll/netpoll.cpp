@@ -11,6 +11,7 @@
 #include "platform/lock.h"
 #include "poll/descriptor.h"
 #include "poll/epoll.h"
+#include "poll/simulated.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/goroutines/goroutine.h"
 
@@ -50,13 +51,19 @@ void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forge
 constinit platform::atomic<int> watches_refused{0};
 
 int watch(int fd, std::uint64_t tag) noexcept {
+    if (is_simulated(fd)) [[unlikely]] {
+        return static_cast<int>(-on_simulated([=](simulated_sockets& s) -> long { return s.watch(fd, tag), 0; }));
+    }
     if (watches_refused.load(std::memory_order_relaxed) > 0) [[unlikely]] {
         const int left = watches_refused.fetch_sub(1, std::memory_order_relaxed);
         if (left > 0) return left % 2 != 0 ? ENOSPC : ENOMEM;
     }
     return the_backend.load(std::memory_order_acquire)->add(fd, tag);
 }
-void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }
+void unwatch(int fd) noexcept {
+    if (is_simulated(fd)) return;  // what it hears from now on names no descriptor that is open
+    the_backend.load(std::memory_order_acquire)->remove(fd);
+}
 
 bool poller::anybody_waits() const noexcept { return descriptor::anybody_waits(); }
 

@@ -78,7 +78,7 @@ void drive(session& s) {
     if (!s.refused.empty()) return;
     simulation& one = the_simulation();
     one.begin({s.o.max_steps, s.depth, at_least_zero(s.o.longest_delay), at_least_zero(s.o.grace),
-        at_least_zero(s.o.patience)});
+        at_least_zero(s.o.patience), s.o.max_memory, s.o.strict, !s.tells});
     struct at_end {
         simulation& one;
         ~at_end() { one.end(); }
@@ -150,6 +150,7 @@ void check_options(const sim::options& o) {
                 : "dunlin::sim: check() in a goroutine: it is a run() of its own, call it from a plain thread outside of run()");
     }
     if (o.seeds == 0) throw std::invalid_argument("dunlin::sim: options::seeds is 0: nothing would be run");
+    if (o.max_memory == 0) throw std::invalid_argument("dunlin::sim: options::max_memory is 0: the process could not grow at all");
     if (o.max_steps == 0) throw std::invalid_argument("dunlin::sim: options::max_steps is 0: nothing could be run");
     if (o.patience.count() <= 0) throw std::invalid_argument("dunlin::sim: options::patience is not positive");
 }
@@ -209,7 +210,7 @@ result explore(const options& o, void (*f)(void*), void* with) {
     r.message = s.last.message;
     if (r.ok()) return r;
     std::string second;
-    if (r.kind != failure_kind::never_ends) second = replay::run_again(s, r);
+    if (r.kind != failure_kind::never_ends && r.kind != failure_kind::memory) second = replay::run_again(s, r);
     r.report = replay::report_of(s, r, second);
     return r;
 }

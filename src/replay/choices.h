@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "platform/random.h"
+#include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::replay {
 
@@ -25,7 +26,10 @@ private:
 struct candidate {
     std::uint64_t number = 0;    // 1: f's goroutine; 0: not known
     std::uint64_t priority = 0;  // pct
+    sched::goroutine* g = nullptr;
+    std::uint32_t host = 0;      // network.h
     bool queued = false;         // it is among those that can run
+    bool off = false;            // its host is: it never runs again
 };
 
 class choices {

@@ -1,14 +1,20 @@
 #include "replay/simulation.h"
 
+#include <dunlin/detail/simulated_point.hpp>
+
 #include <algorithm>
 #include <ctime>
+#include <sys/resource.h>
 #include <new>
 #include <utility>
 
 #include "park/lot.h"
 #include "park/waiter.h"
 #include "platform/clock.h"
+#include "platform/syscall.h"
 #include "platform/thread.h"
+#include "poll/descriptor.h"
+#include "poll/netpoll.h"
 #include "sched/data/event_source.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
@@ -36,6 +42,14 @@ constexpr std::int64_t look_at_clock_takes_ns = 20;   // so that a loop that wai
 constexpr std::int64_t asleep_factor = 6;             // a thread that sleeps has so many times the patience
 // Goroutines that wait by yielding: after so many yields of each, with nothing else to run, time goes on.
 constexpr std::uint64_t yields_in_vain = 16;
+constexpr std::uint64_t steps_between_looks = 256;     // at the memory; and executions
+
+// Of memory that the process has had at most; bytes.
+std::uint64_t most_memory() noexcept {
+    rusage used{};
+    platform::raw_syscall(SYS_getrusage, RUSAGE_SELF, platform::syscall_arg(&used));
+    return static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
+}
 
 int clock_of_simulation(clockid_t id, timespec* t) noexcept {
     const machine* m = sched::current_machine();
@@ -64,6 +78,8 @@ void watch_lot(bool yes) noexcept {
 }
 
 void stop_steering() noexcept {
+    __atomic_store_n(&detail::simulations, 0u, __ATOMIC_RELAXED);
+    netpoll::the_simulated_sockets.store(nullptr, std::memory_order_release);
     sched::the_steering.store(nullptr, std::memory_order_release);
     platform::monotonic_clock.store(clock_gettime, std::memory_order_relaxed);
 }
@@ -83,9 +99,15 @@ void simulation::begin(const plan& p) noexcept {
     patience_ns_.store(p.patience_ns, std::memory_order_relaxed);
     driver_ = sched::current_goroutine();
     machine_ = nullptr;
+    off_ = 0;
+    memory_before_ = most_memory();
+    outside_told_ = !p.warns;
     phase_.store(phase::idle, std::memory_order_relaxed);
     outside_.store(false, std::memory_order_relaxed);
+    netpoll::start_polling();  // not by the first that opens a descriptor, which would be a call more than in the next execution
     watch_lot(true);
+    __atomic_store_n(&detail::simulations, 1u, __ATOMIC_RELAXED);
+    netpoll::the_simulated_sockets.store(&network_, std::memory_order_release);
     platform::monotonic_clock.store(clock_of_simulation, std::memory_order_relaxed);
     sched::the_steering.store(this, std::memory_order_release);
 }
@@ -102,6 +124,7 @@ void simulation::root_entry(void* raw) {
     struct at_end {
         simulation* s;
         ~at_end() {
+            for (host_number h = test_host + 1; h < s->network_.host_count(); ++h) s->switch_off(h);
             s->root_ended_ = true;
             s->root_ended_ns_ = s->now_ns_;
         }
@@ -112,6 +135,7 @@ void simulation::root_entry(void* raw) {
 }
 
 outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bool tell_it, std::uint64_t story_from) {
+    const bool failed_before = kind_ != failure_kind::none;  // what it left behind stands where it stood
     seed_ = seed;
     f_ = f;
     with_ = with;
@@ -129,6 +153,9 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     failed_in_ = 0;
     failed_at_.size = 0;
     message_.clear();
+    ++execution_;
+    starts_ = no_host;
+    network_.begin(failed_before);
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 
     machine* m = sched::enter(sched::current_machine());
@@ -147,9 +174,10 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     const bool abandoned = phase_.load(std::memory_order_acquire) == phase::abandoned;
     if (!abandoned) {
         const park::runtime_section inside;
-        fetch(sched::processor_of(inside.machine()));  // they are not to run any more
+        fetch(sched::processor_of(inside.machine()), nullptr);  // they are not to run any more
         if (sched::earliest_deadline() != 0) the_scheduler.events->forget_all();
     }
+    if (!abandoned && execution_ % steps_between_looks == 0) look_at_memory();
     hash_.add(steps_);
     hash_.add(static_cast<std::uint64_t>(now_ns_));
     o.kind = kind_;
@@ -210,12 +238,21 @@ std::uint64_t simulation::number_of(const goroutine* g) const noexcept {
         known_[g->id - first_id_].number : 0;
 }
 
-void simulation::add(goroutine* g) noexcept {
+bool simulation::is_off(const goroutine* g) const noexcept {
+    return first_id_ != 0 && g->id >= first_id_ && g->id - first_id_ < known_.size() && known_[g->id - first_id_].off;
+}
+
+// by: has made it, if it is new; null: a timer.
+void simulation::add(goroutine* g, const goroutine* by) noexcept {
     if (g == driver_) return;
     if (first_id_ == 0) first_id_ = g->id;
+    if (g->id < first_id_ || is_off(g)) return;  // of an execution before, or of a host that is off
+    const host_number maker_host = by != nullptr && number_of(by) != 0 ? known_[by->id - first_id_].host : test_host;
     candidate& c = known(g);
     if (c.number == 0) {
         c.number = ++numbers_;
+        c.g = g;
+        c.host = starts_ != no_host ? starts_ : maker_host;
         if (choices_.uses_priorities()) c.priority = choices_.new_priority();
     }
     c.queued = true;
@@ -230,17 +267,17 @@ goroutine* simulation::take(std::size_t at) noexcept {
 }
 
 // Out of the queues of the runtime: who was put there first comes first.
-void simulation::fetch(processor* p) noexcept {
+void simulation::fetch(processor* p, const goroutine* by) noexcept {
     sched::scheduler& s = the_scheduler;
-    while (goroutine* g = p->queue.pop_and_prefetch()) add(g);
+    while (goroutine* g = p->queue.pop_and_prefetch()) add(g, by);
     if (s.global_size() != 0) {
         s.lock.lock();
-        while (goroutine* g = s.global.pop_front()) add(g);
+        while (goroutine* g = s.global.pop_front()) add(g, by);
         s.lock.unlock();
     }
     if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
         p->run_next.store(nullptr, std::memory_order_relaxed);
-        add(g);
+        add(g, by);
     }
 }
 
@@ -252,11 +289,26 @@ void simulation::fire_due() noexcept {
         const std::int64_t deadline = events->next_deadline(p);
         if (deadline != 0 && deadline <= now_ns_) events->collect(p, now_ns_);
     }
+    network_.deliver_due(now_ns_);
+}
+
+std::int64_t simulation::next_event_ns() const noexcept {
+    const std::int64_t timer = sched::earliest_deadline(), arrival = network_.next_ns();
+    return timer == 0 || (arrival != 0 && arrival < timer) ? arrival : timer;
+}
+
+void simulation::look_at_memory() noexcept {
+    const std::uint64_t now = most_memory();
+    if (now - memory_before_ <= plan_.max_memory) return;
+    fail(failure_kind::memory, "the memory of the process has grown by more than options::max_memory since check() began: in this "
+                               "execution, or by what executions before it have left behind");
 }
 
 bool simulation::count_step() noexcept {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     now_ns_ += choice_takes_ns;
+    if (steps_ % steps_between_looks == steps_between_looks - 1) look_at_memory();
+    if (kind_ != failure_kind::none) return false;
     if (++steps_ <= plan_.max_steps) return true;
     fail(failure_kind::never_ends, "does not end: options::max_steps choices were made");
     return false;
@@ -304,13 +356,13 @@ void simulation::tell(const goroutine* who, leaving how, const goroutine* next, 
 
 // Nothing can run. False: that is the end.
 bool simulation::wait_for_time() noexcept {
-    const bool all_ended = sched::live_goroutines() <= 1;  // the driver
+    const bool all_ended = sched::live_goroutines() <= 1 + off_;  // the driver
     if (root_ended_ && all_ended) return false;
-    if (the_scheduler.events->anybody_waits()) {
+    if (the_scheduler.events->anybody_waits() && netpoll::descriptor::waiter_count() > network_.waiters()) {
         fail(failure_kind::outside_wait, "waits for a descriptor: sockets, pipes and files are the kernel's, which has no seed");
         return false;
     }
-    const std::int64_t deadline = sched::earliest_deadline();
+    const std::int64_t deadline = next_event_ns();
     const bool too_late = root_ended_ && deadline - root_ended_ns_ > plan_.grace_ns;
     if (deadline == 0 || too_late) {
         fail(root_ended_ ? failure_kind::leak : failure_kind::deadlock,
@@ -326,14 +378,14 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
     take_machine(m, p);
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (self == driver_) self = nullptr;
-    fetch(p);
+    fetch(p, self);
     if (forced_ != nullptr && kind_ == failure_kind::none) return std::exchange(forced_, nullptr);
     if (outside_.exchange(false, std::memory_order_relaxed)) {
         fail(failure_kind::outside_thread,
             "a plain thread uses dunlin: it has made a goroutine runnable, or waits for one, and what threads do has no seed");
     }
     const goroutine_state state = self != nullptr ? self->state.load(std::memory_order_relaxed) : goroutine_state::dead;
-    goroutine* const yields = state == goroutine_state::runnable && !known(self).queued ? self : nullptr;
+    goroutine* const yields = state == goroutine_state::runnable && !is_off(self) && !known(self).queued ? self : nullptr;
     leaving how = leaving::nothing;
     if (yields != nullptr) {
         how = leaving::yields;
@@ -346,12 +398,12 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
     bool over = kind_ != failure_kind::none;
     if (yields_ > yields_in_vain * (runnable_.size() + 1)) {
         yields_ = 0;
-        if (const std::int64_t deadline = sched::earliest_deadline(); deadline > now_ns_) now_ns_ = deadline;
+        if (const std::int64_t deadline = next_event_ns(); deadline > now_ns_) now_ns_ = deadline;
     }
     for (;;) {
         if (!over) {
             fire_due();
-            fetch(p);
+            fetch(p, nullptr);
         }
         if (over || !runnable_.empty() || yields != nullptr) break;
         over = !wait_for_time();
@@ -361,7 +413,7 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
         if (const std::int64_t delay = choices_.delay_ns()) {
             now_ns_ += delay;
             fire_due();
-            fetch(p);
+            fetch(p, nullptr);
         }
         const std::size_t at = pick(yields);
         goroutine* next = at == runnable_.size() ? self : take(at);
@@ -393,8 +445,8 @@ machine* simulation::point(machine* m) noexcept {
     processor* p = sched::processor_of(m);
     if (self == nullptr || self == driver_ || !begin_decision()) return m;
     take_machine(m, p);
-    fetch(p);
-    bool away = kind_ != failure_kind::none || !count_step();
+    fetch(p, self);
+    bool away = kind_ != failure_kind::none || !count_step() || is_off(self);
     if (!away && !runnable_.empty() && !(self->flags & goroutine::pinned)) {
         std::size_t next = 0;
         away = leaves_for(self, next);
@@ -410,7 +462,7 @@ machine* simulation::point(machine* m) noexcept {
     }
     self->saved.store(0, std::memory_order_relaxed);
     sched::transition<goroutine_state::running, goroutine_state::runnable>(self->state);
-    add(self);
+    add(self, self);
     end_decision(phase::running);
     return sched::leave_queued(m, self);  // to choose()
 }
@@ -428,6 +480,49 @@ std::uint64_t simulation::draw(std::uint64_t bound) noexcept {
     const std::uint64_t drawn = choices_.below(bound);
     hash_.add(drawn);
     return drawn;
+}
+
+host_number simulation::current_host() const noexcept {
+    const goroutine* self = sched::current_goroutine();
+    return self != nullptr && number_of(self) != 0 ? known_[self->id - first_id_].host : test_host;
+}
+
+void simulation::host_entry(void* raw) {
+    const auto* main = *static_cast<const std::function<void()>**>(raw);
+    (*main)();
+}
+
+void simulation::start_host(host_number h) {
+    const park::runtime_section inside;
+    processor* p = sched::processor_of(inside.machine());
+    fetch(p, inside.machine()->current.load(std::memory_order_relaxed));
+    if (network_.host(h).up) return;  // another has restarted it meanwhile
+    starts_ = h;
+    const bool started = sched::start_inside_runtime(host_entry, &network_.host(h).main);
+    network_.host(h).up = started;
+    fetch(p, nullptr);
+    starts_ = no_host;
+    if (!started) throw std::bad_alloc();
+}
+
+void simulation::switch_off(host_number h) {
+    if (!network_.host(h).up) return;
+    {
+        const park::runtime_section inside;
+        fetch(sched::processor_of(inside.machine()), inside.machine()->current.load(std::memory_order_relaxed));
+        for (std::size_t i = 0; i < known_.size(); ++i) {
+            candidate& c = known_[i];
+            if (c.host != h || c.off || c.g == nullptr || c.g->id != first_id_ + i) continue;
+            if (c.g->state.load(std::memory_order_relaxed) == goroutine_state::dead) continue;
+            c.off = true;
+            ++off_;
+            if (c.queued) runnable_.erase(std::find(runnable_.begin(), runnable_.end(), c.g));
+        }
+    }
+    network_.switch_off(h);
+    if (is_off(sched::current_goroutine())) {
+        for (;;) sched::pass_point();  // point() lets it go no further
+    }
 }
 
 void simulation::sleep_in_call() noexcept {
@@ -463,6 +558,17 @@ void simulation::stop_here(failure_kind kind, std::string_view what) noexcept {
     fail(kind, what);
     end_decision(phase::running);
     for (;;) sched::pass_point();  // point() lets it go no further
+}
+
+void simulation::outside(std::string_view what) noexcept {
+    if (sched::current_goroutine() == driver_) return;
+    if (plan_.strict) {
+        stop_here(failure_kind::outside_wait,
+            "uses what is outside of the simulation (options::strict): a file, pipe or process of the kernel's");
+    }
+    if (std::exchange(outside_told_, true)) return;
+    platform::text_writer out(2);
+    out << "dunlin::sim: seed " << seed_ << " uses " << what << ": what that says has no seed (said once; options::strict makes it a failure)\n";
 }
 
 void simulation::stop_here(std::string_view what) noexcept {
@@ -504,11 +610,13 @@ void simulation::describe_waiters(platform::text_writer& out) noexcept {
     sched::for_each_descriptor([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state != goroutine_state::waiting && state != goroutine_state::running) return;
-        if (&g == driver_ || number_of(&g) == 0) return;
+        if (&g == driver_ || number_of(&g) == 0 || is_off(&g)) return;
         if (++shown > most) {
             ++left_out;
             return;
         }
+        const host_number h = known_[g.id - first_id_].host;
+        if (h != test_host) out << " of " << std::string_view(network_.host(h).name);
         const bool waits = state == goroutine_state::waiting;
         out << "  g" << number_of(&g);
         if (g.extra != nullptr && !g.extra->name.empty()) out << " \"" << std::string_view(g.extra->name) << '"';

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "replay/choices.h"
+#include "replay/network.h"
 #include "replay/story.h"
 #include "sched/data/steering.h"
 
@@ -40,6 +41,8 @@ public:
         std::uint64_t max_steps = 0;
         unsigned depth = 0;
         std::int64_t longest_delay_ns = 0, grace_ns = 0, patience_ns = 0;
+        std::uint64_t max_memory = 0;  // bytes
+        bool strict = false, warns = false;
     };
 
     // By the driver, around its executions.
@@ -52,6 +55,17 @@ public:
     // By the goroutine that runs.
     std::uint64_t draw(std::uint64_t bound) noexcept;
     void stop_here(sim::failure_kind kind, std::string_view what) noexcept;
+    network& net() noexcept { return network_; }
+    host_number current_host() const noexcept;
+    // Of hosts, by a goroutine outside the runtime. A host's goroutines never run again once it is off; the caller may
+    // be one of them.
+    void start_host(host_number h);
+    void switch_off(host_number h);
+    // The network's.
+    std::int64_t virtual_now_ns() const noexcept { return now_ns_; }
+    void fail_for_memory() noexcept { fail(sim::failure_kind::exception, "std::bad_alloc: no memory for the simulated network"); }
+    // How many executions have begun: handles of an earlier one are known by it.
+    std::uint64_t execution() const noexcept { return execution_; }
 
     sched::goroutine* choose(sched::machine* m, sched::processor* p) noexcept override;
     sched::machine* point(sched::machine* m) noexcept override;
@@ -60,25 +74,31 @@ public:
     std::int64_t now_ns(const sched::machine* m) noexcept override;
     void watch(std::int64_t now_ns) noexcept override;
     void from_outside() noexcept override { outside_.store(true, std::memory_order_relaxed); }
+    void outside(std::string_view what) noexcept override;
     void stop_here(std::string_view what) noexcept override;
     void print(platform::text_writer& out) const noexcept override;
 
 private:
+    static constexpr host_number no_host = ~host_number{0};
     enum class phase : std::uint32_t { idle, running, deciding, abandoned };
 
     static void root_entry(void* raw);
+    static void host_entry(void* raw);
     bool begin_decision() noexcept;
     void end_decision(phase next) noexcept;
     void take_machine(sched::machine* m, sched::processor* p) noexcept;
     std::uint64_t number_of(const sched::goroutine* g) const noexcept;
     candidate& known(const sched::goroutine* g) noexcept;
-    void add(sched::goroutine* g) noexcept;
+    void add(sched::goroutine* g, const sched::goroutine* by) noexcept;
+    bool is_off(const sched::goroutine* g) const noexcept;
     sched::goroutine* take(std::size_t at) noexcept;
-    void fetch(sched::processor* p) noexcept;
+    void fetch(sched::processor* p, const sched::goroutine* by) noexcept;
     void fire_due() noexcept;
     sched::goroutine* decide(sched::machine* m, sched::processor* p) noexcept;
+    std::int64_t next_event_ns() const noexcept;
     bool wait_for_time() noexcept;
     bool count_step() noexcept;
+    void look_at_memory() noexcept;
     std::size_t pick(const sched::goroutine* yields) noexcept;
     bool leaves_for(sched::goroutine* self, std::size_t& next) noexcept;
     sched::goroutine* finish() noexcept;
@@ -104,7 +124,13 @@ private:
     std::uint64_t first_id_ = 0;          // of f's goroutine
     std::uint64_t numbers_ = 0, steps_ = 0, yields_ = 0;
     std::int64_t now_ns_ = 0, root_ended_ns_ = 0;
+    std::uint64_t memory_before_ = 0;     // bytes of the process at most, when it began
+    bool outside_told_ = false;
     bool root_ended_ = false;
+    std::uint64_t execution_ = 0;
+    std::size_t off_ = 0;                 // goroutines of hosts that are off, of all executions since begin()
+    host_number starts_ = no_host;        // whose main goroutine is being made
+    network network_{*this};
     sim::failure_kind kind_ = sim::failure_kind::none;
     std::uint64_t failed_in_ = 0;         // its number; 0: none
     std::string message_;

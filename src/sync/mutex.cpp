@@ -144,6 +144,7 @@ bool mutex::try_lock() noexcept {
 }
 
 wait_outcome mutex::lock_limited(const detail::wait_limit& limit, const std::source_location& where) {
+    if (sched::steered() != nullptr) sched::pass_point();
     if (try_lock()) return wait_outcome::ok;
     if (detail::cancelled_already(&limit)) return wait_outcome::cancelled;
     return lock_slow(&limit, where);

@@ -26,6 +26,7 @@ using park::lot_kind;
 using park::lot_node;
 
 wait_outcome semaphore_core::acquire(const wait_limit* limit, const std::source_location& where) {
+    if (limit != nullptr) pass_simulation();  // the others have come by it
     if (try_acquire()) return wait_outcome::ok;
     if (cancelled_already(limit)) return wait_outcome::cancelled;
     if (is_past(limit)) return wait_outcome::timed_out;
@@ -57,38 +58,40 @@ bool semaphore_core::try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept {
 }
 
 void semaphore_core::throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const {
+    if (n < 0) throw std::invalid_argument("dunlin::counting_semaphore::release: " + std::to_string(n) + " permits");
     throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) + " permits and " +
                               std::to_string(n) + " more are more than max(), " + std::to_string(most));
 }
 
 void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
-    if (n < 0) throw std::invalid_argument("dunlin::counting_semaphore::release: " + std::to_string(n) + " permits");
-    if (n > most) throw_too_many(n, most);
+    if (n < 0 || n > most) throw_too_many(n, most);
     park::lot_bucket& b = park::bucket_of(this);
-    if (b.waiting.load(std::memory_order_relaxed) != 0) {  // R1
-        if (n == 1) {
-            if (!release_one(b, most)) throw_too_many(n, most);
-            return;
-        }
-        park::runtime_section inside;
-        park::wake_chain chain;
-        std::ptrdiff_t given = 0;
-        b.lock.lock();
-        while (n != 0) {
-            lot_node* const first = b.pop_claimed(this);
-            if (first == nullptr) break;
-            chain.add(first);
-            --n;
-            ++given;
-        }
-        const bool fits = n == 0 || settle(n, given, most);
-        b.lock.unlock();
-        park::wake_all(chain.first());
-        if (!fits) throw_too_many(n + given, most);
-        return;
-    }
+    if (b.waiting.load(std::memory_order_relaxed) != 0) return release_to_waiters(b, n, most);
     if (!try_raise(n, most)) throw_too_many(n, most);                    // R2
     if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
+}
+
+// R1. Not inlined: it saves registers that the way without waiters does not need.
+[[gnu::noinline]] void semaphore_core::release_to_waiters(park::lot_bucket& b, std::ptrdiff_t n, std::ptrdiff_t most) {
+    if (n == 1) {
+        if (!release_one(b, most)) throw_too_many(n, most);
+        return;
+    }
+    park::runtime_section inside;
+    park::wake_chain chain;
+    std::ptrdiff_t given = 0;
+    b.lock.lock();
+    while (n != 0) {
+        lot_node* const first = b.pop_claimed(this);
+        if (first == nullptr) break;
+        chain.add(first);
+        --n;
+        ++given;
+    }
+    const bool fits = n == 0 || settle(n, given, most);
+    b.lock.unlock();
+    park::wake_all(chain.first());
+    if (!fits) throw_too_many(n + given, most);
 }
 
 // R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way.

@@ -169,6 +169,75 @@ TEST_F(sim_check, LocksTakenInTwoOrdersAreADeadlock) {
     });
 }
 
+// take(x) returns what gives x back at the end of the scope.
+template <class T, class Take>
+void in_two_orders(T& a, T& b, Take take) {
+    auto other = dunlin::spawn([&] {
+        auto first = take(a);
+        auto second = take(b);
+    });
+    {
+        auto first = take(b);
+        auto second = take(a);
+    }
+    other.get();
+}
+
+struct permit {
+    dunlin::binary_semaphore& of;
+    explicit permit(dunlin::binary_semaphore& s) : of(s) { of.acquire(); }
+    permit(dunlin::binary_semaphore& s, std::chrono::hours d) : of(s) {
+        if (!of.try_acquire_for(d)) sim::require(false, "timed out");
+    }
+    ~permit() { of.release(); }
+    permit(const permit&) = delete;
+    permit& operator=(const permit&) = delete;
+};
+
+TEST_F(sim_check, WhateverIsTakenInTwoOrdersIsADeadlock) {
+    expect_failure(kind::deadlock, "semacquire", [] {
+        dunlin::binary_semaphore a(1), b(1);
+        in_two_orders(a, b, [](auto& s) { return permit(s); });
+    });
+    expect_failure(kind::requirement, "timed out", [] {
+        dunlin::binary_semaphore a(1), b(1);
+        in_two_orders(a, b, [](auto& s) { return permit(s, 1h); });
+    });
+    expect_failure(kind::deadlock, "", [] {
+        dunlin::shared_mutex a, b;
+        in_two_orders(a, b, [](auto& m) { return std::unique_lock(m); });
+    });
+    expect_failure(kind::requirement, "timed out", [] {
+        dunlin::timed_mutex a, b;
+        in_two_orders(a, b, [](auto& m) {
+            std::unique_lock held(m, std::defer_lock);
+            sim::require(held.try_lock_for(1h), "timed out");
+            return held;
+        });
+    });
+    expect_failure(kind::deadlock, "", [] {
+        dunlin::shared_mutex a, b;
+        auto other = dunlin::spawn([&] {
+            std::shared_lock first(a);
+            std::unique_lock second(b);
+        });
+        {
+            std::shared_lock first(b);
+            std::unique_lock second(a);
+        }
+        other.get();
+    });
+}
+
+TEST_F(sim_check, CallOnceInsideOfCallOnceInTwoOrdersIsADeadlock) {
+    expect_failure(kind::deadlock, "", [] {
+        dunlin::once_flag a, b;
+        auto other = dunlin::spawn([&] { dunlin::call_once(a, [&] { dunlin::call_once(b, [] {}); }); });
+        dunlin::call_once(b, [&] { dunlin::call_once(a, [] {}); });
+        other.get();
+    });
+}
+
 TEST_F(sim_check, AnExceptionOfAGoroutineIsAFailure) {
     expect_failure(kind::exception, "std::runtime_error: out of luck", [] {
         dunlin::wait_group one;
@@ -208,14 +277,15 @@ TEST_F(sim_check, TooManyChoicesAreAFailure) {
 }
 
 TEST_F(sim_check, AGoroutineThatComputesForEverIsAFailure) {
-    expect_failure(
-        kind::never_ends, "does not end",
-        [] {
-            std::atomic<bool> never{false};
-            while (!never.load()) {
-            }
-        },
-        {.seeds = 1, .patience = 100ms});
+    static std::atomic<bool> never;
+    never = false;
+    const sim::result r = sim::explore({.seeds = 1, .patience = 100ms}, [] {
+        while (!never.exchange(false)) {
+        }
+    });
+    static_cast<void>(never.load());  // what the goroutine has read on this stack is read before it is written again
+    EXPECT_EQ(r.kind, kind::never_ends) << r.report;
+    EXPECT_NE(r.report.find("does not end"), std::string::npos) << r.report;
 }
 
 TEST_F(sim_check, AnAssertionOfTheTestFrameworkIsAFailure) {
@@ -240,6 +310,34 @@ TEST_F(sim_check, AWaitForTheKernelIsAFailure) {
         char byte[1];
         ends.read_end.read_some(byte);
     });
+}
+
+TEST_F(sim_check, WhatIsOutsideIsToldOnceOrRefused) {
+    const auto program = [] { dunlin::fs::pipe(); };
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(sim::explore({.seeds = 5}, program).ok());
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said, "dunlin::sim: seed 1 uses a file, pipe or process of the kernel's: what that says has no seed "
+                    "(said once; options::strict makes it a failure)\n");
+    expect_failure(kind::outside_wait, "options::strict", program, {.seeds = 1, .strict = true});
+    // Sockets are the simulation's own.
+    sim::check({.seeds = 1, .strict = true}, [] { dunlin::net::listen("tcp", ":80"); });
+}
+
+TEST_F(sim_check, MemoryThatGrowsIsAFailure) {
+    std::vector<std::vector<char>> kept;
+    const auto grow = [&] { kept.emplace_back(256 << 10, 'x'); };
+    const auto expect_it = [&](const std::function<void()>& f) {
+        const sim::result r = sim::explore({.seeds = 100'000, .max_memory = 100 << 20}, f);
+        EXPECT_EQ(r.kind, kind::memory) << r.report;
+        EXPECT_NE(r.report.find("max_memory"), std::string::npos) << r.report;
+        EXPECT_LT(kept.size(), 20'000u);
+    };
+    expect_it([&] {
+        for (;; dunlin::yield()) grow();
+    });
+    expect_it(grow);  // what each execution leaves behind
+    kept.clear();
 }
 
 TEST_F(sim_check, CheckThrowsWhatExploreReturns) {
@@ -307,6 +405,7 @@ std::string refusal(F f) {
 TEST_F(sim_check, BadInputIsRefusedInWords) {
     const auto nothing = [] {};
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.seeds = 0}, nothing); }).find("seeds is 0"), std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_memory = 0}, nothing); }).find("max_memory is 0"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_steps = 0}, nothing); }).find("max_steps is 0"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.strategy = sim::pct(0)}, nothing); }).find("depth"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([] { sim::search_strategy("sideways"); }).find("unknown strategy \"sideways\""), std::string::npos);

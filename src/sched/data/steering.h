@@ -9,6 +9,7 @@
 //              enter()       `taken` is steered_taken, so each call of the runtime comes to enter_slow(), and from
 //                            there to point();
 //              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
+//              acquire()     of a semaphore, lock() of a shared_mutex: dunlin/detail/simulated_point.hpp;
 //              now_ns()      calls clock_gettime() through a pointer, which is another one then.
 //            `taken` keeps its meaning for takers (handshake.h): they store 1 over it, and the machine sees that;
 //            it is made steered_taken again from 0 only, by compare-and-swap.
@@ -47,6 +48,8 @@ struct steering {
     virtual void watch(std::int64_t now_ns) noexcept = 0;
     // A plain thread makes a goroutine runnable, or waits for one.
     virtual void from_outside() noexcept = 0;
+    // A goroutine has opened something of the kernel's, outside the runtime. Returns if that is allowed.
+    virtual void outside(std::string_view what) noexcept = 0;
     // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped here.
     virtual void stop_here(std::string_view what) noexcept = 0;
     // A report that ends the process: which simulation it was.

@@ -1,0 +1,14 @@
+#include <dunlin/detail/simulated_point.hpp>
+
+#include "sched/data/steering.h"
+#include "sched/machines/handshake.h"
+
+namespace dunlin::inline v0_1::detail {
+
+std::uint32_t simulations = 0;
+
+void simulated_point() noexcept {
+    if (sched::steered() != nullptr) sched::pass_point();
+}
+
+}  // namespace dunlin::detail
