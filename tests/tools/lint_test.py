@@ -112,5 +112,38 @@ class Versions(unittest.TestCase):
                     'include/dunlin/config.hpp:1: DUNLIN_ABI_NAME must be "v1_3", as the version is')
 
 
+class Decisions(unittest.TestCase):
+    """A decision has the template's headings, names files that exist, and stands in the index."""
+
+    TEXT = ("# 001: What\n\n## Problem\n\n## Options\n\n## Choice\n\n## What would change our mind\n\n"
+            "## Where\n\n`src/a.h`.\n")
+    INDEX = "# Decisions\n\n* [001](001-a.md) What\n"
+
+    def expect(self, text, index, *faults):
+        files = {"docs/decisions/001-a.md": text, "docs/decisions/README.md": index, "src/a.h": "#pragma once\n"}
+        self.assertEqual(check(files), (1 if faults else 0, [f"docs/decisions/001-a.md:{f}" for f in faults]))
+
+    def test_one_of_the_template_that_stands_in_the_index_is_right(self):
+        self.expect(self.TEXT, self.INDEX)
+
+    def test_another_heading_and_an_order_of_its_own_are_found(self):
+        wanted = "the template's are Problem, Options, Choice, What would change our mind, Where"
+        self.expect(self.TEXT.replace("## Options", "## Measured"), self.INDEX,
+                    f"1: its headings are Problem, Measured, Choice, What would change our mind, Where; {wanted}")
+        self.expect("# 001: What\n", self.INDEX, f"1: its headings are missing; {wanted}")
+
+    def test_a_number_that_is_not_the_file_s_is_found(self):
+        self.expect(self.TEXT.replace("001", "002"), self.INDEX, "1: a decision begins with '# 001: ' and what was decided")
+
+    def test_one_without_its_line_in_the_index_is_found(self):
+        self.expect(self.TEXT, "# Decisions\n", "1: has no line, or more than one, in docs/decisions/README.md")
+
+    def test_a_file_that_is_gone_is_found(self):
+        self.expect(self.TEXT.replace("src/a.h", "src/b.h"), self.INDEX, "13: 'src/b.h': there is no such file")
+
+    def test_a_link_that_leads_nowhere_is_found_and_code_is_left_alone(self):
+        self.assertEqual(check({"docs/a.md": "[a](a.md#x) [b](b.md)\n`[c](c.md)` [d](https://d.example/e)\n"}),
+                         (1, ["docs/a.md:1: a link to 'b.md': there is no such file"]))
+
 if __name__ == "__main__":
     unittest.main()
