@@ -51,7 +51,7 @@ bool holds(const std::exception_ptr& p) {
 
 // ---- forms -------------------------------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, Forms) {
+TEST_P(Context, EachFormMakesADerivedContext) {
     run([] {
         const context parent = context::background();
         const auto [a, cancel] = dunlin::with_cancel(parent);
@@ -91,7 +91,7 @@ TEST_P(Context, Forms) {
     });
 }
 
-TEST_P(Context, AmongPlainThreads) {
+TEST_P(Context, WorksAmongPlainThreads) {
     const auto [ctx, cancel] = dunlin::with_cancel({});
     EXPECT_FALSE(ctx.is_done());
     cancel();
@@ -99,7 +99,7 @@ TEST_P(Context, AmongPlainThreads) {
     EXPECT_EQ(ctx.done().recv(), std::nullopt);
 }
 
-TEST_P(Context, Deadlines) {
+TEST_P(Context, TheEarlierDeadlineCounts) {
     run([] {
         EXPECT_FALSE(dunlin::with_timeout({}, std::chrono::hours::max()).deadline()) << "for ever";
         const auto now = dunlin::clock::now();
@@ -122,7 +122,7 @@ TEST_P(Context, Deadlines) {
     });
 }
 
-TEST_P(Context, Errors) {
+TEST_P(Context, ErrorsAreErrorCodesOfBothKinds) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
         EXPECT_EQ(c.err(), std::error_code());
@@ -136,7 +136,7 @@ TEST_P(Context, Errors) {
 
 // ---- causes ------------------------------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, Causes) {
+TEST_P(Context, ACauseIsKeptAsItWasGiven) {
     run([] {
         const auto cancelled_with = [](auto&&... cause) {
             const cancellable c = dunlin::with_cancel({});
@@ -185,7 +185,7 @@ TEST_P(Context, TheFirstCauseStays) {
 
 // ---- values ------------------------------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, Values) {
+TEST_P(Context, ValuesAreFoundThroughAllParents) {
     run([] {
         const context none;
         EXPECT_EQ(none.value(request_id), nullptr);
@@ -246,7 +246,7 @@ TEST_P(Context, ValuesLiveAsLongAsTheContext) {
 
 // ---- std::stop_token ---------------------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, StopTokenOfAContext) {
+TEST_P(Context, AStopTokenOfAContextFollowsIt) {
     run([] {
         EXPECT_FALSE(context().stop_token().stop_possible());
         const cancellable c = dunlin::with_cancel({});
@@ -347,7 +347,7 @@ TEST_P(Context, WhatIsDoneFromTheBeginningIsNoChild) {
 }
 
 // token -> context -> token -> context, and to the end of the chain in one call.
-TEST_P(Context, StopTokensBothWays) {
+TEST_P(Context, StopTokensWorkBothWays) {
     run([] {
         std::stop_source source;
         const cancellable a = dunlin::with_stop_token({}, source.get_token());
@@ -359,7 +359,7 @@ TEST_P(Context, StopTokensBothWays) {
     });
 }
 
-TEST_P(Context, StopAgainstDrop) {
+TEST_P(Context, AStopAndADropMayMeet) {
     run([] {
         for (const auto who : {opponent::goroutine, opponent::thread}) {
             std::optional<std::stop_source> source;
@@ -419,7 +419,7 @@ struct point {
 };
 inline const context_key<int> port("port");
 
-TEST_P(Context, Names) {
+TEST_P(Context, NamesTellHowAContextWasMade) {
     run([] {
         const context top;
         EXPECT_EQ(to_string(top.with_cancel()), "context.Background.WithCancel");
@@ -459,7 +459,7 @@ TEST_P(Context, Names) {
 
 // ---- after_func --------------------------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, AfterFunc) {
+TEST_P(Context, AfterFuncRunsOnceUnlessStopped) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
         dunlin::chan<int> called(10);

@@ -6,42 +6,22 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sstream>
 #include <string>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
 
+#include "support/forbid_threads.h"
 #include "support/scenarios.h"
 
 using namespace std::chrono_literals;
 
 namespace {
-
-// From here on no thread of this process can make another: clone and clone3 fail with EAGAIN.
-void forbid_threads() {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{sizeof code / sizeof code[0], code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-        std::printf("no seccomp\n");
-        std::exit(77);
-    }
-}
 
 dunlin::runtime::hand_off_stats hand_offs() { return dunlin::runtime::stats().hand_offs; }
 
@@ -190,7 +170,7 @@ int own_handler_after_another_signal() {
 int no_more_threads() {
     dunlin::run({.max_procs = 1}, [] {
         dunlin::spawn([] { dunlin::yield(); }).get();
-        forbid_threads();
+        support::forbid_threads();
         static std::atomic<int> count{0};
         dunlin::wait_group done;
         for (int i = 0; i < 12; ++i) {

@@ -7,17 +7,17 @@
 #include <gtest/gtest.h>
 
 #include "support/build.h"
-#include "support/child.h"
+#include "support/expect_child.h"
 
 using namespace std::chrono_literals;
 
 namespace {
 
+using support::expect_in;
+
 constexpr const char* asleep = "fatal: all goroutines are asleep - deadlock!";
 
 support::child_result sync_program(const std::vector<std::string>& arguments) { return support::run_child("sync", arguments); }
-
-void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
 
 // ---- misuse -----------------------------------------------------------------------------------------------------------------------------
 
@@ -43,10 +43,10 @@ protected:
     }
 };
 
-TEST_P(Misuse, OnTheMainGoroutine) { expect_report("main", "(goroutine 1, created at sync.cpp:"); }
-TEST_P(Misuse, OnAnotherGoroutine) { expect_report("goroutine", "\"culprit\", created at sync.cpp:"); }
+TEST_P(Misuse, EndsTheProcessOnTheMainGoroutine) { expect_report("main", "(goroutine 1, created at sync.cpp:"); }
+TEST_P(Misuse, EndsTheProcessOnAnotherGoroutine) { expect_report("goroutine", "\"culprit\", created at sync.cpp:"); }
 TEST_P(Misuse, IsNotAnException) { expect_report("catch", "(goroutine 1, created at sync.cpp:"); }
-TEST_P(Misuse, OnAThread) {
+TEST_P(Misuse, EndsTheProcessOnAThread) {
     if (GetParam().told_on_threads) return expect_report("thread", "(a thread that is no goroutine)");
     const auto r = sync_program({GetParam().name, "thread"});
     EXPECT_EQ(r.status, 0) << r;

@@ -171,7 +171,7 @@ TEST_F(SignalsAnywhere, TheOldActionComesBack) {
     std::signal(SIGUSR1, SIG_DFL);
 }
 
-TEST_F(SignalsAnywhere, OnThreadsOnly) {
+TEST_F(SignalsAnywhere, WorkOnThreadsOnly) {
     receiver<int> c = signal_channel({SIGUSR1});
     std::thread other([&] { EXPECT_EQ(c.recv(), SIGUSR1); });
     send(SIGUSR1);

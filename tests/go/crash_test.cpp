@@ -3,18 +3,19 @@
 #include <functional>
 #include <string>
 
-#include "support/child.h"
+#include "support/expect_child.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
 
 namespace {
 
+using support::expect_in;
+
 class GoCrash : public testing::Test {
 protected:
     static support::child_result deadlock(const std::string& scenario) { return support::run_child("deadlock", {scenario}); }
     static support::child_result exception(const std::string& scenario) { return support::run_child("exception", {scenario}); }
-    static void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
 };
 
 // go1.24 src/runtime/crash_test.go, TestSimpleDeadlock.

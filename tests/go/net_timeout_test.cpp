@@ -12,9 +12,8 @@
 
 #include "net/pairs.h"
 #include "net/socket.h"
-#include "sched/data/types.h"
+#include "support/heap_verifier.h"
 #include "support/runtime_test.h"
-#include "timer/heap.h"
 
 using namespace std::chrono_literals;
 
@@ -36,35 +35,6 @@ protected:
 };
 EACH_P(GoNetTimeout);
 
-// All heaps of the runtime are as they should be. For plain threads.
-bool heaps_valid() {
-    const auto& s = dunlin::sched::the_scheduler;
-    for (std::uint32_t i = 0, made = s.procs_made.load(); i < made; ++i) {
-        if (!static_cast<dunlin::timers::timer_heap*>(s.processor_at(i)->events)->valid()) return false;
-    }
-    return true;
-}
-
-// Looks at them all the time.
-class heap_verifier {
-public:
-    heap_verifier() : thread_([this] {
-        while (!end_.load()) {
-            EXPECT_TRUE(heaps_valid());
-            std::this_thread::sleep_for(200us);
-        }
-    }) {}
-    ~heap_verifier() {
-        end_ = true;
-        thread_.join();
-        EXPECT_TRUE(heaps_valid());
-    }
-
-private:
-    std::atomic<bool> end_{false};
-    std::thread thread_;
-};
-
 template <class F>
 std::error_code error_of(F&& f) {
     std::error_code ec;
@@ -75,7 +45,7 @@ std::error_code error_of(F&& f) {
 // NET-04, issue 35367. A deadline is put into the heap of timers by a waiter, so there is one on each connection.
 TEST_P(GoNetTimeout, TestConcurrentSetDeadline) {
     constexpr int goroutines = 8, conns = 10;
-    const heap_verifier verifier;
+    const support::heap_verifier verifier;
     run([] {
         const net::listener l = net::listen("tcp", "127.0.0.1:0");
         std::array<support::ends, conns> c;

@@ -18,9 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "sched/data/types.h"
+#include "support/heap_verifier.h"
 #include "support/runtime_test.h"
-#include "timer/heap.h"
 
 using namespace std::chrono_literals;
 
@@ -59,35 +58,6 @@ void both_kinds(F&& f) {
     f("plain", [](auto d) { return plain(d); });
     f("by_function", [](auto d) { return by_function(d); });
 }
-
-// All heaps of the runtime are as they should be. For plain threads.
-bool heaps_valid() {
-    const auto& s = dunlin::sched::the_scheduler;
-    for (std::uint32_t i = 0, made = s.procs_made.load(); i < made; ++i) {
-        if (!static_cast<dunlin::timers::timer_heap*>(s.processor_at(i)->events)->valid()) return false;
-    }
-    return true;
-}
-
-// Looks at them all the time.
-class heap_verifier {
-public:
-    heap_verifier() : thread_([this] {
-        while (!end_.load()) {
-            EXPECT_TRUE(heaps_valid());
-            std::this_thread::sleep_for(200us);
-        }
-    }) {}
-    ~heap_verifier() {
-        end_ = true;
-        thread_.join();
-        EXPECT_TRUE(heaps_valid());
-    }
-
-private:
-    std::atomic<bool> end_{false};
-    std::thread thread_;
-};
 
 // A test that depends on how busy the machine is: five attempts, as in Go. `attempt(i)` returns what was wrong.
 template <class F>
@@ -474,7 +444,7 @@ TEST_P(GoSleep, TestResetResult) {
 // TMR-17
 TEST_P(GoSleep, TestMultiWakeupTicker) {
     allow(120s);
-    heap_verifier verifier;
+    support::heap_verifier verifier;
     run([this] {
         dunlin::ticker k(1us);
         const times c = k.channel();
@@ -493,7 +463,7 @@ TEST_P(GoSleep, TestMultiWakeupTicker) {
 // TMR-17
 TEST_P(GoSleep, TestMultiWakeupTimer) {
     allow(120s);
-    heap_verifier verifier;
+    support::heap_verifier verifier;
     run([this] {
         timer t(1ns);
         const times c = t.channel();

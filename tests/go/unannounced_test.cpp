@@ -68,7 +68,7 @@ protected:
     }
 };
 
-TEST_F(Unannounced, ReadOfAPipe) {
+TEST_F(Unannounced, AReadOfAPipeLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         const descriptors pipe;
         with_ticker(
@@ -81,7 +81,7 @@ TEST_F(Unannounced, ReadOfAPipe) {
     }
 }
 
-TEST_F(Unannounced, WriteToAFullPipe) {
+TEST_F(Unannounced, AWriteToAFullPipeLosesItsProcessor) {
     const descriptors pipe;
     const int size = fcntl(pipe.write_end, F_SETPIPE_SZ, 4096);
     std::vector<char> data(static_cast<std::size_t>(size));
@@ -92,7 +92,7 @@ TEST_F(Unannounced, WriteToAFullPipe) {
         [&] { EXPECT_EQ(read(pipe.read_end, drained.data(), drained.size()), size); });
 }
 
-TEST_F(Unannounced, Usleep) {
+TEST_F(Unannounced, AUsleepLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         with_ticker(
             [](ticker& t) {
@@ -106,7 +106,7 @@ TEST_F(Unannounced, Usleep) {
     }
 }
 
-TEST_F(Unannounced, PollSelectAndEpoll) {
+TEST_F(Unannounced, PollSelectAndEpollLoseTheirProcessors) {
     for (const int which : {0, 1, 2}) {
         const descriptors pipe;
         const int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -132,7 +132,7 @@ TEST_F(Unannounced, PollSelectAndEpoll) {
     }
 }
 
-TEST_F(Unannounced, Flock) {
+TEST_F(Unannounced, AFlockLosesItsProcessor) {
     char name[] = "/tmp/dunlin_flock_XXXXXX";
     const int holder = mkstemp(name);
     ASSERT_GE(holder, 0);
@@ -148,7 +148,7 @@ TEST_F(Unannounced, Flock) {
     close(waiter);
 }
 
-TEST_F(Unannounced, AcceptAndConnect) {
+TEST_F(Unannounced, AcceptAndConnectLoseTheirProcessors) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     const std::string name = "dunlin_test_" + std::to_string(getpid());
@@ -169,7 +169,7 @@ TEST_F(Unannounced, AcceptAndConnect) {
     close(listener);
 }
 
-TEST_F(Unannounced, Semaphore) {
+TEST_F(Unannounced, ASemaphoreLosesItsProcessor) {
     sem_t semaphore;
     ASSERT_EQ(sem_init(&semaphore, 0, 0), 0);
     for (const int loops : {0, 2}) {
@@ -178,7 +178,7 @@ TEST_F(Unannounced, Semaphore) {
     sem_destroy(&semaphore);
 }
 
-TEST_F(Unannounced, ContendedMutex) {
+TEST_F(Unannounced, AContendedMutexLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         std::mutex mutex;
         std::atomic<bool> held{false}, release{false};
@@ -194,7 +194,7 @@ TEST_F(Unannounced, ContendedMutex) {
 }
 
 // Held by a goroutine that sits in a system call, and by one that computes.
-TEST_F(Unannounced, MutexesHeldByGoroutines) {
+TEST_F(Unannounced, WaitersForMutexesOfGoroutinesLoseTheirProcessors) {
     dunlin::run({.max_procs = 1}, [] {
         std::mutex mutex;
         long entered = 0, inside = 0, wrong = 0;
@@ -220,7 +220,7 @@ TEST_F(Unannounced, MutexesHeldByGoroutines) {
     });
 }
 
-TEST_F(Unannounced, ConditionVariable) {
+TEST_F(Unannounced, AConditionVariableLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         std::mutex mutex;
         std::condition_variable changed;
@@ -241,7 +241,7 @@ TEST_F(Unannounced, ConditionVariable) {
     }
 }
 
-TEST_F(Unannounced, Getaddrinfo) {
+TEST_F(Unannounced, ALookUpLosesItsProcessor) {
     with_ticker(
         [](ticker& t) {
             while (!t.enough()) {

@@ -227,7 +227,7 @@ TEST(MutexModel, OneOwnerAtATimeAndNobodyIsForgotten) {
     }
 }
 
-TEST(MutexModel, ThreeThreads) {
+TEST(MutexModel, ThreeThreadsExcludeEachOther) {
     EXPECT_TRUE(is_a_mutex({.threads = 3, .rounds = 2, .mem = memory::sequential}));
     EXPECT_TRUE(is_a_mutex({.threads = 3, .rounds = 1, .mem = memory::weak}));
     EXPECT_TRUE(is_a_mutex({.threads = 3, .rounds = 2}));

@@ -445,7 +445,7 @@ testing::AssertionResult loses_a_wake_up(const config& c) {
     return breaks(wake_model(c).model, "a goroutine is runnable, a processor is idle, and nobody comes");
 }
 
-TEST(WakeModel, OneSubmitterAndTwoMachines) {
+TEST(WakeModel, OneSubmitterAndTwoMachinesLoseNoWake) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         for (const unsigned procs : {1u, 2u}) {
             EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = procs, .mem = mem}));

@@ -189,7 +189,7 @@ TEST_P(Deadline, AContextEndsACallUnderWay) {
     });
 }
 
-TEST_P(Deadline, WhatAContextThrows) {
+TEST_P(Deadline, ThrowsWhatAContextThrows) {
     run([] {
         auto e = connected("tcp");
         char c;

@@ -500,7 +500,7 @@ int option(const net::stream& s, int level, int name) {
     return value;
 }
 
-TEST_F(StreamOnce, Options) {
+TEST_F(StreamOnce, HasTheOptionsOfGo) {
     auto e = connected("tcp");
     for (net::stream* s : {&e.client, &e.server}) {
         EXPECT_EQ(option(*s, IPPROTO_TCP, TCP_NODELAY), 1);

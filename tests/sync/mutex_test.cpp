@@ -61,7 +61,7 @@ void hammer(M& m, int goroutines, int threads, int rounds) {
     EXPECT_EQ(count, static_cast<long>(rounds) * (goroutines + threads));
 }
 
-TEST_P(Mutex, OneAtATime) {
+TEST_P(Mutex, LetsInOneAtATime) {
     allow(60s);
     run([] {
         dunlin::mutex m;
@@ -216,7 +216,7 @@ protected:
     void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
-TEST_F(MutexDeathTest, Misuse) {
+TEST_F(MutexDeathTest, MisuseEndsTheProcess) {
     EXPECT_DEATH(dunlin::run([] { dunlin::mutex().unlock(); }), "unlock of unlocked mutex \\(goroutine 1.*created at");
     EXPECT_DEATH(dunlin::mutex().unlock(), "unlock of unlocked mutex \\(a thread");
     EXPECT_DEATH(dunlin::run([] { dunlin::recursive_mutex().unlock(); }), "unlock of unlocked mutex");

@@ -145,5 +145,29 @@ class Decisions(unittest.TestCase):
         self.assertEqual(check({"docs/a.md": "[a](a.md#x) [b](b.md)\n`[c](c.md)` [d](https://d.example/e)\n"}),
                          (1, ["docs/a.md:1: a link to 'b.md': there is no such file"]))
 
+
+class Promises(unittest.TestCase):
+    """Each test that docs/promises.md and docs/proofs.md name exists."""
+
+    TESTS = {"tests/chan/a_test.cpp": "TEST_P(Chan, Works) {}\n    {\"a_row\", 1},\n", "tests/sim/a_cases.cpp": "{\"a/one\", 1}\n",
+             "tests/tools/b_test.py": "def test_this():\n    pass\n"}
+
+    def expect(self, row, *faults):
+        table = "| promise | shown by | not shown |\n|---|---|---|\n"
+        self.assertEqual(check({**self.TESTS, "docs/promises.md": table + row}),
+                         (1 if faults else 0, [f"docs/promises.md:3: {f}" for f in faults]))
+
+    def test_tests_rows_of_tables_cases_and_those_in_python_are_found(self):
+        self.expect("| `x` | `chan/a`: `Chan.Works`, `Works`, `a_row`; `sim/a_cases`: `a/one`; `tools/b_test.py`: `test_this` | |\n")
+
+    def test_one_that_is_gone_is_found(self):
+        self.expect("| x | `chan/a`: `Chan.Fails` | |\n", "'Chan.Fails': tests/chan/a has no such test")
+        self.expect("| x | `sim/a_cases`: `a/two` | |\n", "'a/two': tests/sim/a_cases has no such test")
+        self.expect("| x | `chan/b`: `Chan.Works` | |\n", "'chan/b': there is no such file of tests", "names no test")
+
+    def test_a_promise_without_a_test_is_found(self):
+        self.expect("| x | something | |\n", "names no test")
+
+
 if __name__ == "__main__":
     unittest.main()
