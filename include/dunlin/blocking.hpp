@@ -62,7 +62,7 @@ template <class F>
 /// Throws    What f throws.
 /// Call from Goroutines and plain threads (there it only calls f).
 /// Cost      A few nanoseconds if nothing is handed on; a wake of a thread (5 to 10 us) if something is. Figures:
-///           docs/figures.md, blocking.
+///           docs/results.md, blocking-*.
 /// Source    Go's entersyscall and exitsyscall.
 template <class F>
 decltype(auto) blocking(F&& f) {

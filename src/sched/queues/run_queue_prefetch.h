@@ -5,7 +5,7 @@
 // descriptor has come meanwhile. Reading those descriptors is a guess (they may be taken and reused by others at any
 // moment), which is all that a prefetch needs.
 // With what poller::deliver() asks for in advance it saves 2 % of an echo among a thousand connections
-// (docs/figures.md), about a third of what our own memory costs there.
+// (docs/where-we-lose.md), about a third of what our own memory costs there.
 #pragma once
 
 #include <cstddef>
