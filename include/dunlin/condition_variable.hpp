@@ -80,7 +80,8 @@ wait_outcome wait_for_condition_until(const void* condition, Lock& lock, const s
 }
 
 template <class Predicate>
-concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };  // what can be tested by if, explicitly convertible or not
+// what can be tested by if, explicitly convertible or not
+concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };
 
 // Everything but which locks are taken.
 template <class Self>

@@ -67,9 +67,11 @@ struct stream_options {
 };
 
 struct listen_options {
-    int backlog = 4096;         ///< connections that wait to be accepted; the system's limit (net.core.somaxconn) applies too
+    /// connections that wait to be accepted; the system's limit (net.core.somaxconn) applies too
+    int backlog = 4096;
     bool reuse_address = true;  ///< SO_REUSEADDR: the port may be bound again while old connections of it linger
-    bool reuse_port = false;    ///< SO_REUSEPORT: several listeners (processes too) share the port, and the kernel its connections
+    /// SO_REUSEPORT: several listeners (processes too) share the port, and the kernel its connections
+    bool reuse_port = false;
     bool unlink = true;         ///< a Unix socket's path is removed by close()
     stream_options accepted = {};
 };

@@ -152,7 +152,8 @@ struct once_call {
                     value.emplace(std::invoke(*function));
                 }
             } catch (...) {
-                error = std::current_exception();  // null while exit_goroutine() passes; it goes on when this block ends
+                // null while exit_goroutine() passes; it goes on when this block ends
+                error = std::current_exception();
             }
             function.reset();
         });

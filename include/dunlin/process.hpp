@@ -38,7 +38,8 @@ struct process_options {
     process_stream output = process_stream::inherit;
     process_stream error = process_stream::inherit;
     std::filesystem::path directory = {};  ///< to start in; empty: this one
-    std::optional<process_environment> environment = {};  ///< the whole of it: `process_environment{{"HOME", "/"}}`; none: this process's
+    /// the whole of it: `process_environment{{"HOME", "/"}}`; none: this process's
+    std::optional<process_environment> environment = {};
 };
 
 /// A child process: a handle, movable; default-constructed or moved from it is none.

@@ -60,9 +60,11 @@ struct hand_off_stats {
     std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
     std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
     std::size_t preempted_now = 0;      ///< of these, now
-    std::uint64_t thaws = 0;            ///< let go on without a processor, because others seemed to wait for a lock of theirs
+    /// let go on without a processor, because others seemed to wait for a lock of theirs
+    std::uint64_t thaws = 0;
     std::uint64_t given_back = 0;       ///< idle or lent processors given to threads that computed without one
-    std::uint64_t returns_idle = 0;     ///< goroutines that came to the runtime without a processor and found an idle or offered one
+    /// goroutines that came to the runtime without a processor and found an idle or offered one
+    std::uint64_t returns_idle = 0;
     std::uint64_t returns_queued = 0;   ///< that found none, and queued
     std::uint64_t threads_ended = 0;    ///< threads given back because they had nothing to do
 };
@@ -175,9 +177,9 @@ struct leak {
 };
 
 /// Goroutines of which it is certain that they can never go on: they wait without a limit for a nil channel or in a
-/// select that has none but those, or for the end of one of these. No false alarm; but one that waits for a channel which
-/// is not used any more, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers.
-/// Stops the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
+/// select that has none but those, or for the end of one of these. No false alarm; but one that waits for a channel
+/// which is not used any more, or for a mutex, is not among them (see testing::no_leaks). In the order of their
+/// numbers. Stops the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
 DUNLIN_API std::vector<leak> leaks();
 
 /// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and
@@ -215,16 +217,16 @@ DUNLIN_API unsigned set_mutex_profile_fraction(unsigned one_in);
 DUNLIN_API void mutex_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
 /// Begins a profile of who burns the CPU: each thread is interrupted after each 1/`hz` second of its own CPU time, and
-/// what it was in the midst of is counted. Threads that run goroutines, now or later, and those that the program has now.
-/// With SIGPROF, whose handler is replaced (signals of others are passed on to the one before). Costs some 20 us a sample.
-/// Throws std::system_error: std::errc::device_or_resource_busy: one runs already; std::invalid_argument: hz is not 1 to
-/// 1000; std::bad_alloc.
+/// what it was in the midst of is counted. Threads that run goroutines, now or later, and those that the program has
+/// now. With SIGPROF, whose handler is replaced (signals of others are passed on to the one before). Costs some 20 us a
+/// sample. Throws std::system_error: std::errc::device_or_resource_busy: one runs already; std::invalid_argument: hz is
+/// not 1 to 1000; std::bad_alloc.
 DUNLIN_API void start_cpu_profile(unsigned hz = 100);
 
 /// Ends it, and writes what has been counted: samples and CPU time, by stack, with the labels and the `name` of the
-/// goroutines. Of more than 4096 different stacks the others are counted together. Of threads that are not the runtime's
-/// only the function that runs is known. Nothing is written if none runs. From goroutines and plain threads. Throws
-/// std::bad_alloc.
+/// goroutines. Of more than 4096 different stacks the others are counted together. Of threads that are not the
+/// runtime's only the function that runs is known. Nothing is written if none runs. From goroutines and plain threads.
+/// Throws std::bad_alloc.
 DUNLIN_API void stop_cpu_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
 }  // namespace dunlin::runtime

@@ -168,7 +168,8 @@ private:
                 mine->value.emplace(std::invoke(f));
             }
         } catch (...) {
-            mine->error = std::current_exception();  // null while exit_goroutine() passes; it goes on when this block ends
+            // null while exit_goroutine() passes; it goes on when this block ends
+            mine->error = std::current_exception();
         }
     }
 

@@ -495,7 +495,8 @@ private:
     struct locked;
 
     detail::group_counter members_;
-    platform::atomic<bool> has_error_{false};                     // lock_ to write; wait() looks when all members have ended
+    // lock_ to write; wait() looks when all members have ended
+    platform::atomic<bool> has_error_{false};
     alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
     std::exception_ptr error_;                               // lock_: the first
     std::unique_ptr<weighted_semaphore> places_;             // changes while there are no members; null: no limit

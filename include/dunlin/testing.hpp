@@ -23,10 +23,10 @@ struct no_leaks_options {
 };
 
 /// A test that leaves no goroutine behind: its destructor finds those that were started since its constructor and have
-/// not ended, by goroutines and threads alike, and reports each with its name, where it was created, what it waits for since
-/// when, and its stack. To be made first, so that it goes last: `dunlin::testing::no_leaks guard({.on_leak = [](const
-/// std::string& report) { ADD_FAILURE() << report; }});` In a goroutine, or on a plain thread outside of run().
-/// Goroutines that the end of a run() inside its scope has stopped are gone: those are told by
+/// not ended, by goroutines and threads alike, and reports each with its name, where it was created, what it waits for
+/// since when, and its stack. To be made first, so that it goes last: `dunlin::testing::no_leaks guard({.on_leak =
+/// [](const std::string& report) { ADD_FAILURE() << report; }});` In a goroutine, or on a plain thread outside of
+/// run(). Goroutines that the end of a run() inside its scope has stopped are gone: those are told by
 /// `run_options{.report_leaks = true}`.
 /// Blocks    The destructor, as sleep_for(), until they have ended, for `grace` at most. Stops the world while it
 ///           looks.

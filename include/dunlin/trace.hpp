@@ -18,8 +18,8 @@ namespace dunlin::inline v0_1::trace {
 /// ui.perfetto.dev (convert), and says what a goroutine or a task has waited for (why). `DUNLIN_TRACE=FILE` in the
 /// environment is the same, for the whole program. 32 bytes an event; what a disk is too slow for is left out, and that
 /// is told. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a moment.
-/// Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the recorder, runs
-/// already. std::bad_alloc.
+/// Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the recorder,
+/// runs already. std::bad_alloc.
 DUNLIN_API void start(const std::string& file);
 
 /// Ends it: when this returns all is in the file. Nothing if none runs.
@@ -31,8 +31,8 @@ DUNLIN_API bool running() noexcept;
 struct recorder_options {
     /// What is kept; the oldest events make room for new ones. 32 bytes an event. A quarter of a megabyte at least.
     std::size_t bytes = std::size_t{16} << 20;
-    /// Where it is written when a region was too slow (then with .2, .3 ... behind it, for the next ones) or the process
-    /// dies with a report. Empty: not then.
+    /// Where it is written when a region was too slow (then with .2, .3 ... behind it, for the next ones) or the
+    /// process dies with a report. Empty: not then.
     std::string file = {};
     unsigned most_files = 8;
 };
@@ -43,8 +43,8 @@ DUNLIN_API void start_recorder(const recorder_options& options = {});
 /// Nothing if it does not run.
 DUNLIN_API void stop_recorder();
 
-/// Writes what the recorder has kept, while it goes on. In the format of start()'s file. Throws std::logic_error: it does
-/// not run; std::bad_alloc.
+/// Writes what the recorder has kept, while it goes on. In the format of start()'s file. Throws std::logic_error: it
+/// does not run; std::bad_alloc.
 DUNLIN_API void write_recorder(std::ostream& out);
 
 /// Part of what a goroutine does, by name, in the time line. Off: one test. On a plain thread: nothing but its limit.
@@ -62,9 +62,9 @@ private:
     bool traced_ = false;
 };
 
-/// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives, what
-/// this goroutine starts is part of it, and its regions and messages are. Made, used and destroyed in one goroutine, in
-/// scopes. On a plain thread, or while no trace runs: nothing.
+/// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives,
+/// what this goroutine starts is part of it, and its regions and messages are. Made, used and destroyed in one
+/// goroutine, in scopes. On a plain thread, or while no trace runs: nothing.
 class task {
 public:
     DUNLIN_API explicit task(std::string_view name);

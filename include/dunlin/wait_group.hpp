@@ -46,7 +46,8 @@ public:
     // The text begins the std::logic_error if the counter would fall below zero.
     void subtract(std::int64_t n, const char* negative) { add_slow(-n, negative); }
     void wait(unsigned char reason, bool in_place, std::source_location where) noexcept;
-    wait_outcome wait_limited(const wait_limit& limit, unsigned char reason, std::source_location where);  // throws std::bad_alloc
+    // throws std::bad_alloc
+    wait_outcome wait_limited(const wait_limit& limit, unsigned char reason, std::source_location where);
     std::uint32_t pending() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_acquire)); }
 
     // For a shared counter on the heap.

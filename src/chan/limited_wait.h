@@ -1,5 +1,5 @@
-// limited_wait.h - a wait for anything that a deadline or a context may end. Locks, sockets and channels wait through it;
-// what a channel is they need not know.
+// limited_wait.h - a wait for anything that a deadline or a context may end. Locks, sockets and channels wait through
+// it; what a channel is they need not know.
 #pragma once
 
 #include <dunlin/detail/chan_core.hpp>

@@ -84,7 +84,8 @@ struct stop_link {
     context_node* node;           // lock; null: it is gone
     const std::stop_token token;
     std::optional<std::stop_callback<request>> callback;
-    platform::atomic<bool> through{false};  // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
+    // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
+    platform::atomic<bool> through{false};
 };
 static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
@@ -149,7 +150,8 @@ private:
     registrations calls_;                  // lock
     stop_link* stop_link_ = nullptr;       // constant; owned by it and its callback
     context_node* first_child_ = nullptr;  // lock
-    context_node* next_ = nullptr;         // the parent's source's lock; a child that was taken from there: the cancel that took it
+    // the parent's source's lock; a child that was taken from there: the cancel that took it
+    context_node* next_ = nullptr;
     context_node* prev_ = nullptr;         // the parent's source's lock
     bool linked_ = false;                  // the same
 };

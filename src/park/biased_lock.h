@@ -103,7 +103,8 @@ private:
     void consider_bias(sched::processor* p) noexcept;
     static sched::processor* processor_of_maker() noexcept;
 
-    static constexpr std::uint32_t born = ~std::uint32_t{0};  // on_end_ of one that was born with its bias and still has it
+    // on_end_ of one that was born with its bias and still has it
+    static constexpr std::uint32_t born = ~std::uint32_t{0};
 
     platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
     platform::mortal_lock lock_;

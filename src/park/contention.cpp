@@ -49,7 +49,8 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
     ns_ += b.charge(address, platform::now_ns());
 }
 
-// A counter goes into the runtime, and may come out of it on another thread: errno's address must not be kept over that.
+// A counter goes into the runtime, and may come out of it on another thread: errno's address must not be kept over
+// that.
 [[gnu::noinline]] static int errno_here() noexcept { return errno; }
 [[gnu::noinline]] static void set_errno_here(int value) noexcept { errno = value; }
 

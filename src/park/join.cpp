@@ -1,8 +1,8 @@
 // join.cpp - see join.h.
 //
 // goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the joiner's waiter. The end
-// exchanges 1 into it (sched/goroutines/goroutine.cpp, end_goroutine); the joiner exchanges 0 for its waiter by CAS. The
-// second of the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a
+// exchanges 1 into it (sched/goroutines/goroutine.cpp, end_goroutine); the joiner exchanges 0 for its waiter by CAS.
+// The second of the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a
 // task handle is not shared.
 //
 // A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the lot

@@ -79,7 +79,8 @@ public:
     // All under the lock. ---------------------------------------------------------------------------------------------
 
     void announce() noexcept { waiting.fetch_add(1, std::memory_order_seq_cst); }
-    void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }  // writers have the lock
+    // writers have the lock
+    void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
     // The waiter that has waited longest for it; null: none.
     lot_node* front(const void* address) noexcept;

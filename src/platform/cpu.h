@@ -47,8 +47,8 @@ inline void prefetch(const void* address) noexcept { __builtin_prefetch(address,
 #define DUNLIN_HIDDEN __attribute__((visibility("hidden")))
 
 // A hint that the condition is rare, with the name the rest of the code uses.
-// A function into which ThreadSanitizer puts nothing: one that may run in a thread which ThreadSanitizer does not know yet or any more. What it calls is
-// to be inlined always, or it is instrumented all the same.
+// A function into which ThreadSanitizer puts nothing: one that may run in a thread which ThreadSanitizer does not know
+// yet or any more. What it calls is to be inlined always, or it is instrumented all the same.
 #if defined(__clang__)
 #define DUNLIN_NOT_INSTRUMENTED __attribute__((disable_sanitizer_instrumentation))
 #else

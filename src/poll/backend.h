@@ -22,7 +22,8 @@ namespace dunlin::inline v0_1::netpoll {
 enum : std::uint32_t {
     readable = 1,     // a read will not block: data, end of file, or an error to fetch
     writable = 2,     // the same for writes
-    peer_closed = 4,  // end of file or an error may follow what can be read now: a short read is no sign that nothing is left
+    // end of file or an error may follow what can be read now: a short read is no sign that nothing is left
+    peer_closed = 4,
 };
 
 class backend {

@@ -87,7 +87,8 @@ public:
 
     bool pollable() const noexcept { return pollable_; }
     bool is_closed() const noexcept { return gate_.closed(); }
-    int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }  // valid while the caller is in the gate, or a user
+    // valid while the caller is in the gate, or a user
+    int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
     // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
     gate::entry enter(direction d) noexcept {
@@ -173,7 +174,8 @@ private:
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
         if (gate_.leave(d, last)) [[likely]] return true;
-        side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);  // this goroutine may end its days here
+        // this goroutine may end its days here
+        side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }
     bool hand_on_turn(direction d) noexcept;

@@ -46,7 +46,8 @@ unsigned class_for(std::size_t usable) noexcept {
 }
 
 unsigned class_like_a_thread(const platform::stack_space& space) noexcept {
-    constexpr std::size_t least_stacks = std::size_t{1} << 18;  // so many should fit into a quarter of the address space
+    // so many should fit into a quarter of the address space
+    constexpr std::size_t least_stacks = std::size_t{1} << 18;
     constexpr std::size_t largest_default = std::size_t{64} << 20;
     const std::size_t wanted = std::min({space.of_a_thread, space.addresses / 4 / least_stacks, largest_default});
     unsigned size_class = dense_class;

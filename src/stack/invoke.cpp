@@ -60,12 +60,14 @@ extern "C" [[gnu::visibility("hidden")]] _Unwind_Reason_Code dunlin_goroutine_pe
                                                               _Unwind_Exception* exception, _Unwind_Context* frame) {
     if (version != 1) return _URC_FATAL_PHASE1_ERROR;
     if (actions & _UA_FORCE_UNWIND) {
-        if (std::memcmp(&exception->exception_class, exit_class, sizeof exit_class) != 0) return _URC_CONTINUE_UNWIND;  // pthread_exit, cancellation
+        // pthread_exit, cancellation
+        if (std::memcmp(&exception->exception_class, exit_class, sizeof exit_class) != 0) return _URC_CONTINUE_UNWIND;
         _Unwind_SetIP(frame, reinterpret_cast<std::uintptr_t>(dunlin_invoke_landing));
         return _URC_INSTALL_CONTEXT;
     }
     if (actions & _UA_SEARCH_PHASE) {
-        abi::__cxa_begin_catch(exception);  // so that std::current_exception() works in the report and in a terminate handler
+        // so that std::current_exception() works in the report and in a terminate handler
+        abi::__cxa_begin_catch(exception);
         dunlin_uncaught_exception();
     }
     return _URC_CONTINUE_UNWIND;

@@ -58,8 +58,8 @@ struct fake_stack {
 struct fake_stack {};
 #endif
 
-// These are part of the function that switches, in every build: ThreadSanitizer counts the entry of a function to one fiber and its end to the other if
-// the fiber changes within.
+// These are part of the function that switches, in every build: ThreadSanitizer counts the entry of a function to one
+// fiber and its end to the other if the fiber changes within.
 
 // Just before a switch by a computation that will come back.
 [[gnu::always_inline]] inline void before_switch([[maybe_unused]] fake_stack& keep, [[maybe_unused]] const sanitizer_stack& to) noexcept {

@@ -33,7 +33,8 @@ inline constexpr std::size_t colour_bytes = colour_step * colours;
 inline constexpr unsigned smallest_slot_shift = 15;
 inline constexpr unsigned class_count = 16;
 inline constexpr unsigned dense_class = 3;      // 256 KiB: sixteen in what one page of the page table maps
-inline constexpr unsigned checked_class = 5;    // 1 MiB: a sanitizer's frames are larger, and its shadow of a stack is made at once
+// 1 MiB: a sanitizer's frames are larger, and its shadow of a stack is made at once
+inline constexpr unsigned checked_class = 5;
 inline constexpr unsigned shifted_class = 7;    // 4 MiB: from here on slots are shifted
 inline constexpr std::size_t slot_shifted_by = std::size_t{1} << 20;
 inline constexpr unsigned no_class = class_count;

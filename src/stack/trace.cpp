@@ -42,7 +42,8 @@ _Unwind_Reason_Code collect(_Unwind_Context* frame, void* raw) {
     int interrupted = 0;
     const std::uintptr_t pc = _Unwind_GetIPInfo(frame, &interrupted);
     if (pc == 0) return _URC_END_OF_STACK;
-    if (interrupted) t.size = 0;  // a handler is not what went wrong, nor is the frame that the kernel made to return from it
+    // a handler is not what went wrong, nor is the frame that the kernel made to return from it
+    if (interrupted) t.size = 0;
     if (t.size == trace_frames_max) return _URC_END_OF_STACK;
     if (c.skip > 0) {
         --c.skip;

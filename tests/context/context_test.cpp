@@ -1,4 +1,5 @@
-// Contexts as C++ has them: member forms, keys, causes, stop tokens, lifetime, and the calls that take one. Go's own tests are in tests/go/context_test.cpp.
+// Contexts as C++ has them: member forms, keys, causes, stop tokens, lifetime, and the calls that take one. Go's own
+// tests are in tests/go/context_test.cpp.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -49,7 +50,7 @@ bool holds(const std::exception_ptr& p) {
     return false;
 }
 
-// ---- forms -------------------------------------------------------------------------------------------------------------------------------
+// ---- forms ----------------------------------------------------------------------------------------------------------
 
 TEST_P(Context, EachFormMakesADerivedContext) {
     run([] {
@@ -134,7 +135,7 @@ TEST_P(Context, ErrorsAreErrorCodesOfBothKinds) {
     });
 }
 
-// ---- causes ------------------------------------------------------------------------------------------------------------------------------
+// ---- causes ---------------------------------------------------------------------------------------------------------
 
 TEST_P(Context, ACauseIsKeptAsItWasGiven) {
     run([] {
@@ -183,7 +184,7 @@ TEST_P(Context, TheFirstCauseStays) {
     });
 }
 
-// ---- values ------------------------------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 TEST_P(Context, ValuesAreFoundThroughAllParents) {
     run([] {
@@ -244,7 +245,7 @@ TEST_P(Context, ValuesLiveAsLongAsTheContext) {
     });
 }
 
-// ---- std::stop_token ---------------------------------------------------------------------------------------------------------------------
+// ---- std::stop_token ------------------------------------------------------------------------------------------------
 
 TEST_P(Context, AStopTokenOfAContextFollowsIt) {
     run([] {
@@ -409,7 +410,7 @@ TEST_P(Context, StopCallbackThatMovesAndDropsTheContext) {
     });
 }
 
-// ---- names -------------------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 enum class colour { red };
 struct point {
@@ -457,7 +458,7 @@ TEST_P(Context, NamesTellHowAContextWasMade) {
     });
 }
 
-// ---- after_func --------------------------------------------------------------------------------------------------------------------------
+// ---- after_func -----------------------------------------------------------------------------------------------------
 
 TEST_P(Context, AfterFuncRunsOnceUnlessStopped) {
     run([] {

@@ -41,7 +41,7 @@ std::string end_of(Call call) {
     return "";
 }
 
-// ---- send and receive --------------------------------------------------------------------------------------------------------------------
+// ---- send and receive -----------------------------------------------------------------------------------------------
 
 TEST_P(ContextWait, EndsASendAndAReceive) {
     run([] {
@@ -214,7 +214,7 @@ TEST_P(ContextWait, SendersAndReceiversWithDeadlinesLoseNothing) {
     });
 }
 
-// ---- sleeping and select -----------------------------------------------------------------------------------------------------------------
+// ---- sleeping and select --------------------------------------------------------------------------------------------
 
 TEST_P(ContextWait, EndsASleep) {
     run([] {
@@ -267,7 +267,7 @@ TEST_P(ContextWait, EndsASelect) {
     });
 }
 
-// ---- lifetime ----------------------------------------------------------------------------------------------------------------------------
+// ---- lifetime -------------------------------------------------------------------------------------------------------
 
 TEST_P(ContextWait, DroppingTheHandlesFreesTheNodeAndItsTimer) {
     run([] {
@@ -365,7 +365,7 @@ TEST_P(ContextWait, CancelsAndDropsALongChain) {
     });
 }
 
-// ---- goroutines and threads ---------------------------------------------------------------------------------------------------------------
+// ---- goroutines and threads -----------------------------------------------------------------------------------------
 
 TEST_P(ContextWait, EndsWaitsOfGoroutinesAndThreads) {
     run([] {
@@ -408,7 +408,8 @@ TEST_P(ContextWait, EndsWaitsOfGoroutinesAndThreads) {
     });
 }
 
-// A goroutine's deadline that is pending when run() returns is forgotten: it does not pass any more, everything else works.
+// A goroutine's deadline that is pending when run() returns is forgotten: it does not pass any more, everything else
+// works.
 TEST_P(ContextWait, OutlivesRun) {
     cancellable ctx, past, waited;
     run([&] {
@@ -436,7 +437,8 @@ TEST_P(ContextWait, OutlivesRun) {
     ctx = {};
 }
 
-// A plain thread does not end with run(), and neither do its deadlines. (On a busy machine this one passes before run() returns.)
+// A plain thread does not end with run(), and neither do its deadlines. (On a busy machine this one passes before run()
+// returns.)
 TEST_P(ContextWait, DeadlinesOfAThreadPassWhateverRuns) {
     const cancellable ctx = dunlin::with_timeout({}, 30ms);
     const context child = ctx.with_cancel();

@@ -51,7 +51,8 @@ TEST_F(Deadlock, OfAJoinIsReported) { expect_report(deadlock("join_never_ends"),
 TEST_F(Deadlock, IsReportedAtOnce) {
     // TSan sleeps for a second at exit.
     const double limit_ms = support::sanitized ? 3000 : 100;
-    // The best of some, so that a busy machine does not matter. A report that waits for something would be late each time.
+    // The best of some, so that a busy machine does not matter. A report that waits for something would be late each
+    // time.
     double best_ms = 1e9;
     for (int i = 0; i < 10 && best_ms >= limit_ms; ++i) {
         const auto r = deadlock("after_a_sleep");

@@ -1,4 +1,5 @@
-// How a program ends that an exception, a misuse or an overflow ends: with a report that names the goroutine, and status 2.
+// How a program ends that an exception, a misuse or an overflow ends: with a report that names the goroutine, and
+// status 2.
 #include <csignal>
 #include <regex>
 #include <string>

@@ -25,11 +25,12 @@ namespace {
 
 dunlin::runtime::hand_off_stats hand_offs() { return dunlin::runtime::stats().hand_offs; }
 
-// ---- PRE-03 -----------------------------------------------------------------------------------------------------------------------------------
+// ---- PRE-03 ---------------------------------------------------------------------------------------------------------
 
 std::atomic<int> started{0};
 
-// go1.24 src/runtime/testdata/testprog/preempt.go. One has a frame and calls on its way in, one is arithmetic without a frame, one is empty.
+// go1.24 src/runtime/testdata/testprog/preempt.go. One has a frame and calls on its way in, one is arithmetic without a
+// frame, one is empty.
 void loop_after_a_call() {
     started.fetch_add(1);
     for (unsigned i = 0;; ++i) asm volatile("" : "+r"(i));
@@ -62,13 +63,14 @@ int async_preempt() {
     return 0;
 }
 
-// ---- settings ---------------------------------------------------------------------------------------------------------------------------------
+// ---- settings -------------------------------------------------------------------------------------------------------
 
 enum class wanted { nothing, ticks, taken, stopped };
 
-// Main sleeps, over and over, while another goroutine keeps the processor: until the other one has ended, or what is wanted has happened. A slow machine
-// may need a second for it. Where a goroutine shall be stopped there are two: beside main alone it finds, when the
-// signal comes late on a busy CPU, that main sleeps again and its processor is idle, and goes on.
+// Main sleeps, over and over, while another goroutine keeps the processor: until the other one has ended, or what is
+// wanted has happened. A slow machine may need a second for it. Where a goroutine shall be stopped there are two:
+// beside main alone it finds, when the signal comes late on a busy CPU, that main sleeps again and its processor is
+// idle, and goes on.
 template <class Keep>
 int tick_beside(wanted what, Keep keep) {
     dunlin::run([&] {
@@ -164,7 +166,7 @@ int own_handler_after_another_signal() {
     return loop_until_stopped();
 }
 
-// ---- shortage ---------------------------------------------------------------------------------------------------------------------------------
+// ---- shortage -------------------------------------------------------------------------------------------------------
 
 // Goroutines block and compute, and there are only the threads that there are.
 int no_more_threads() {
@@ -231,7 +233,8 @@ int threads_come_back() {
         });
         const rlimit little{address_space_bytes() + (64 << 10), RLIM_INFINITY};
         setrlimit(RLIMIT_AS, &little);
-        if (mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) _exit(77);  // qemu does not keep to it
+        // qemu does not keep to it
+        if (mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) _exit(77);
         limited = true;
         // A channel: a waiter for a group runs what has not begun itself, the last one first.
         constexpr int waiters = 20;
@@ -251,7 +254,7 @@ int threads_come_back() {
     return 0;
 }
 
-// ---- idle -------------------------------------------------------------------------------------------------------------------------------------
+// ---- idle -----------------------------------------------------------------------------------------------------------
 
 double cpu_ns() {
     timespec t;
@@ -259,7 +262,8 @@ double cpu_ns() {
     return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-// Prints how much of a CPU it uses, in per cent, when there has been much to hand on and now all sleep: in the runtime, in blocking(), in the kernel.
+// Prints how much of a CPU it uses, in per cent, when there has been much to hand on and now all sleep: in the runtime,
+// in blocking(), in the kernel.
 int idle_after_hand_offs() {
     dunlin::run({.max_procs = 2}, [] {
         static std::atomic<bool> over{false};

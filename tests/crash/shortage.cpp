@@ -22,7 +22,8 @@
 
 using namespace std::chrono_literals;
 
-static std::atomic<int> threads_left{-1};  // how many more can be had, unlike forbid_threads() for a while; negative: any number
+// how many more can be had, unlike forbid_threads() for a while; negative: any number
+static std::atomic<int> threads_left{-1};
 
 #if !DUNLIN_THREAD_SANITIZER && !DUNLIN_ADDRESS_SANITIZER
 // In the place of libc's, which it calls.
@@ -36,8 +37,8 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 
 namespace {
 
-// From here on this process may have so much more address space than it has. None of it for the arenas that glibc's malloc would reserve for new
-// threads, 64 MiB each: they might leave nothing at all.
+// From here on this process may have so much more address space than it has. None of it for the arenas that glibc's
+// malloc would reserve for new threads, 64 MiB each: they might leave nothing at all.
 void limit_memory(std::size_t more) {
     mallopt(M_ARENA_MAX, 1);
     std::ifstream status("/proc/self/statm");

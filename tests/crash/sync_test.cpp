@@ -19,7 +19,7 @@ constexpr const char* asleep = "fatal: all goroutines are asleep - deadlock!";
 
 support::child_result sync_program(const std::vector<std::string>& arguments) { return support::run_child("sync", arguments); }
 
-// ---- misuse -----------------------------------------------------------------------------------------------------------------------------
+// ---- misuse ---------------------------------------------------------------------------------------------------------
 
 struct misuse {
     const char* name;
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Destruction, Misuse, testing::Values(
     misuse{"destroy_waited_barrier", "a barrier is destroyed while goroutines wait for it"},
     misuse{"destroy_waited_once_flag", "a once_flag is destroyed while goroutines wait for it"}), name_of);
 
-// ---- exceptions that are not caught ----------------------------------------------------------------------------------------------------------
+// ---- exceptions that are not caught ---------------------------------------------------------------------------------
 
 class UncaughtOf : public testing::Test {
 protected:
@@ -123,7 +123,7 @@ TEST_F(UncaughtOf, NoneWhenTheNegativeWaitGroupIsCaught) {
     EXPECT_EQ(r.err, "") << r;
 }
 
-// ---- deadlocks ------------------------------------------------------------------------------------------------------------------------------
+// ---- deadlocks ------------------------------------------------------------------------------------------------------
 
 struct deadlock {
     const char* name;
@@ -203,9 +203,10 @@ TEST(NoSyncDeadlock, WhileAPendingFunctionWillUnlock) { expect_end("function_unl
 TEST(NoSyncDeadlock, WhileLimitsAreToCome) { expect_end("limits_end", "ended"); }
 TEST(NoSyncDeadlock, WhileAThreadMayUnlock) { expect_end("thread_unlocks", "unlocked"); }
 
-// ---- signals --------------------------------------------------------------------------------------------------------------------------------
+// ---- signals --------------------------------------------------------------------------------------------------------
 
-// SYN-19, go1.24 src/runtime/semasleep_test.go TestSpuriousWakeupsNeverHangSemasleep: a signal does not start a limit anew.
+// SYN-19, go1.24 src/runtime/semasleep_test.go TestSpuriousWakeupsNeverHangSemasleep: a signal does not start a limit
+// anew.
 TEST(Semasleep, TestSpuriousWakeupsNeverHangSemasleep) {
     for (const char* scenario : {"timer_under_signals", "sleep_under_frequent_signals", "limit_under_signals", "thread_under_signals",
              "thread_under_frequent_signals"}) {

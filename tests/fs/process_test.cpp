@@ -124,7 +124,8 @@ TEST_P(Process, InheritsNoSignalMask) {
     });
 }
 
-// The runtime's threads have settings of their own (docs/decisions/026-short-turns.md); this one can be read without tools.
+// The runtime's threads have settings of their own (docs/decisions/026-short-turns.md); this one can be read without
+// tools.
 TEST_P(Process, InheritsNoTimerSlack) {
     const auto slack_ns = [] { return prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); };
     const std::string ours = std::to_string(slack_ns()) + "\n";

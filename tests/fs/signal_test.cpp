@@ -58,7 +58,8 @@ TEST_P(Signals, SeveralChannelsEachGetIt) {
     });
 }
 
-// The kernel merges a signal with one that is pending; whatever is delivered comes out of the channel, up to its capacity.
+// The kernel merges a signal with one that is pending; whatever is delivered comes out of the channel, up to its
+// capacity.
 TEST_P(Signals, WhatDoesNotFitIsLost) {
     run([] {
         receiver<int> small = signal_channel({SIGUSR1}, 2);

@@ -1,6 +1,8 @@
-// Ports of Go's own tests of deadlines (net/timeout_test.go, net/dial_unix_test.go), under Go's names. In the comments: the numbers of the conformance list.
+// Ports of Go's own tests of deadlines (net/timeout_test.go, net/dial_unix_test.go), under Go's names. In the comments:
+// the numbers of the conformance list.
 //
-// Go's error "i/o timeout" is std::errc::timed_out, "operation was canceled" errc::cancelled, "use of closed network connection" errc::closed.
+// Go's error "i/o timeout" is std::errc::timed_out, "operation was canceled" errc::cancelled, "use of closed network
+// connection" errc::closed.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -177,7 +179,8 @@ TEST_P(GoNetTimeout, TestWriteTimeoutMustNotReturn) {
     });
 }
 
-// NET-07. A timeout must never be early; and for one of at most 4 s it shall be at most a tenth late, or as little late as a thread's sleep is then.
+// NET-07. A timeout must never be early; and for one of at most 4 s it shall be at most a tenth late, or as little late
+// as a thread's sleep is then.
 template <class SetDeadline, class Operation>
 void fluctuation(SetDeadline set_deadline, Operation operation) {
     nanoseconds best = 1h;
@@ -245,8 +248,8 @@ TEST_P(GoNetTimeout, TestAcceptTimeoutFluctuation) {
     });
 }
 
-// NET-08. The peer writes without end, so that the deadline comes in the midst of reading. Go's has one processor, and four; here those of all tests. The long
-// ones at the same time.
+// NET-08. The peer writes without end, so that the deadline comes in the midst of reading. Go's has one processor, and
+// four; here those of all tests. The long ones at the same time.
 TEST_P(GoNetTimeout, TestVariousDeadlines) {
     allow(60s);
     run([] {
@@ -424,7 +427,8 @@ TEST_P(GoNetTimeout, TestDialContextCancelRace) {
     });
 }
 
-// NET-11, golang.org/issue/16523: the cancellation comes when the connection has been made and the caller has not got it yet.
+// NET-11, golang.org/issue/16523: the cancellation comes when the connection has been made and the caller has not got
+// it yet.
 TEST_P(GoNetTimeout, TestDialContextCancelAtTheMomentOfSuccess) {
     static constinit std::atomic<const dunlin::cancellable*> to_cancel{nullptr};
     static std::atomic<int> cancelled{0};

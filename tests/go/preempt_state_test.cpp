@@ -1,5 +1,6 @@
-// PRE-06: goroutines that are stopped while they compute come back exactly as they were: registers, errno, exceptions, jumps.
-// ThreadSanitizer keeps signals back until a thread calls libc, so nothing is asserted there about how many were stopped.
+// PRE-06: goroutines that are stopped while they compute come back exactly as they were: registers, errno, exceptions,
+// jumps. ThreadSanitizer keeps signals back until a thread calls libc, so nothing is asserted there about how many were
+// stopped.
 #include <array>
 #include <cerrno>
 #include <cfenv>
@@ -118,7 +119,8 @@ TEST_P(Preemption, KeepsTheRoundingMode) {
     run([&] { storm(procs(), [&](int i) -> long { return compute_rounding(modes[i % 4]) != expected[static_cast<std::size_t>(i % 4)]; }); });
 }
 
-// The address of errno, like that of any thread_local variable, is the thread's: not to be kept over what may change threads.
+// The address of errno, like that of any thread_local variable, is the thread's: not to be kept over what may change
+// threads.
 [[gnu::noinline]] void set_errno(int value) { errno = value; }
 [[gnu::noinline]] int errno_now() { return errno; }
 

@@ -1,4 +1,5 @@
-// Ports of Go's own tests of sleeping and timers (time/sleep_test.go), under Go's names. In the comments: the numbers of the conformance list.
+// Ports of Go's own tests of sleeping and timers (time/sleep_test.go), under Go's names. In the comments: the numbers
+// of the conformance list.
 //
 // Where Go runs a test with NewTimer and with AfterFunc, so do these: `plain` and `by_function`.
 #include <algorithm>
@@ -71,7 +72,7 @@ void within_five_attempts(F&& attempt) {
     ADD_FAILURE() << errors;
 }
 
-// ---- sleeping -------------------------------------------------------------------------------------------------------------------------------
+// ---- sleeping -------------------------------------------------------------------------------------------------------
 
 void on_signal(int) {}
 
@@ -140,7 +141,7 @@ TEST_P(GoSleep, TestOverflowSleep) {
     });
 }
 
-// ---- functions ------------------------------------------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------------------------------
 
 // TMR-07. Each of the ten sleeps after it has started the next, so in one goroutine it would take 100 s.
 TEST_P(GoSleep, TestAfterFunc) {
@@ -181,7 +182,7 @@ TEST_F(GoSleepOnce, TestAfterFuncStarvation) {
     }
 }
 
-// ---- after ----------------------------------------------------------------------------------------------------------------------------------
+// ---- after ----------------------------------------------------------------------------------------------------------
 
 TEST_P(GoSleep, TestAfter) {
     run([] {
@@ -253,7 +254,7 @@ TEST_P(GoSleep, TestAfterQueuing) {
     });
 }
 
-// ---- stop and reset -------------------------------------------------------------------------------------------------------------------------
+// ---- stop and reset -------------------------------------------------------------------------------------------------
 
 // TMR-10. One that is stopped before it is due does not fire; when it is stopped too late, stop() says so.
 TEST_P(GoSleep, TestTimerStopStress) {
@@ -439,7 +440,7 @@ TEST_P(GoSleep, TestResetResult) {
     run([] { stop_or_reset_result(false); });
 }
 
-// ---- one timer, many goroutines -------------------------------------------------------------------------------------------------------------
+// ---- one timer, many goroutines -------------------------------------------------------------------------------------
 
 // TMR-17
 TEST_P(GoSleep, TestMultiWakeupTicker) {
@@ -481,7 +482,7 @@ TEST_P(GoSleep, TestMultiWakeupTimer) {
     });
 }
 
-// ---- misuse ---------------------------------------------------------------------------------------------------------------------------------
+// ---- misuse ---------------------------------------------------------------------------------------------------------
 
 // TMR-20. std::logic_error takes the place of the panic.
 template <class F>

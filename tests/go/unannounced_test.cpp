@@ -1,4 +1,5 @@
-// Calls that block and do not say so, without blocking(): others run meanwhile, and on x86-64 none of them ends with EINTR.
+// Calls that block and do not say so, without blocking(): others run meanwhile, and on x86-64 none of them ends with
+// EINTR.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -32,8 +33,8 @@ namespace {
 class GoSyscallP : public support::each_p {};
 EACH_P(GoSyscallP);
 
-// One processor, a goroutine that ticks, and, as main, one that calls what blocks its thread. Where `until` can be told, the call ends when there have
-// been twenty ticks; so each call ends if, and only if, others run meanwhile.
+// One processor, a goroutine that ticks, and, as main, one that calls what blocks its thread. Where `until` can be
+// told, the call ends when there have been twenty ticks; so each call ends if, and only if, others run meanwhile.
 class Unannounced : public support::runtime_test {
 protected:
     struct ticker {
@@ -254,7 +255,8 @@ TEST_F(Unannounced, ALookUpLosesItsProcessor) {
         [] {}, 1);
 }
 
-// Computing and short system calls in turn, while main sleeps and wakes: signals are sent at the moments at which calls begin.
+// Computing and short system calls in turn, while main sleeps and wakes: signals are sent at the moments at which calls
+// begin.
 TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
     run([this] {
         const descriptors pipe;
@@ -284,7 +286,8 @@ TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
                         case 3: error = select(0, nullptr, nullptr, nullptr, &v) == 0 ? 0 : errno_now(); break;
                         case 4: error = sem_timedwait(&semaphore, &soon) == -1 && errno_now() == ETIMEDOUT ? 0 : errno_now(); break;
                     }
-                    // ThreadSanitizer does not know select(): it notes the signal and lets the call end, and the runtime's handler comes too late.
+                    // ThreadSanitizer does not know select(): it notes the signal and lets the call end, and the
+                    // runtime's handler comes too late.
                     if (error != 0 && !(support::under_thread && i % 5 == 3 && error == EINTR)) {
                         failed.fetch_add(1);
                         errors[i % 5] = error;

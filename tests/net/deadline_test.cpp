@@ -158,7 +158,7 @@ TEST_P(Deadline, OfAReaderThatWaitsForItsTurn) {
     });
 }
 
-// ---- contexts ------------------------------------------------------------------------------------------------------------------------------
+// ---- contexts -------------------------------------------------------------------------------------------------------
 
 TEST_P(Deadline, AContextEndsACallUnderWay) {
     run([] {
@@ -214,7 +214,8 @@ TEST_P(Deadline, ThrowsWhatAContextThrows) {
     });
 }
 
-// The kernel's time-out is another thing than one's own, though both are one: TCP_USER_TIMEOUT for data that the peer does not take.
+// The kernel's time-out is another thing than one's own, though both are one: TCP_USER_TIMEOUT for data that the peer
+// does not take.
 TEST_F(DeadlineOnce, TheKernelsTimeOutIsToldFromOnesOwn) {
     dunlin::run([] {
         auto e = support::connected("tcp");

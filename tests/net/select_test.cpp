@@ -54,7 +54,8 @@ TEST_P(SelectStream, TakesWhatIsReady) {
     });
 }
 
-// Short reads say that nothing is left: a select after one must not believe that of the end of the peer, nor of what came since.
+// Short reads say that nothing is left: a select after one must not believe that of the end of the peer, nor of what
+// came since.
 TEST_P(SelectStream, WaitsAfterAShortRead) {
     run([] {
         auto e = support::connected("tcp");

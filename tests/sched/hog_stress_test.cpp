@@ -1,6 +1,7 @@
-// Goroutines that compute for long without calling the runtime, many of each kind (support/hogs.h), while the main goroutine sleeps a millisecond
-// at a time (a goroutine just woken has hogs stopped early) and another one yields all the time. Whatever is done to their threads, every hog gets
-// the result it gets without preemption, and none waits for ever for what another one that stands still holds.
+// Goroutines that compute for long without calling the runtime, many of each kind (support/hogs.h), while the main
+// goroutine sleeps a millisecond at a time (a goroutine just woken has hogs stopped early) and another one yields all
+// the time. Whatever is done to their threads, every hog gets the result it gets without preemption, and none waits for
+// ever for what another one that stands still holds.
 #include <cstdio>
 #include <mutex>
 #include <string>

@@ -187,7 +187,8 @@ TEST_P(Mutex, RecursiveIsFreeAfterAsManyUnlocks) {
     });
 }
 
-// One goroutine of the first run was told to try and never comes, others stay in the queue: the second run is not to wait for them.
+// One goroutine of the first run was told to try and never comes, others stay in the queue: the second run is not to
+// wait for them.
 TEST_P(Mutex, WhoWasLeftBehindByAnEarlierRunIsForgotten) {
     dunlin::mutex& m = *new dunlin::mutex;  // those left behind keep it
     for (int round = 0; round < 5; ++round) {

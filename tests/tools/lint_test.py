@@ -169,5 +169,49 @@ class Promises(unittest.TestCase):
         self.expect("| x | something | |\n", "names no test")
 
 
+def mend(path, text):
+    """The text of a file after --fix."""
+    with tempfile.TemporaryDirectory() as root:
+        os.makedirs(os.path.join(root, os.path.dirname(path)))
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run([sys.executable, TOOL, "--fix", root], capture_output=True, check=True)
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            return file.read()
+
+
+class Width(unittest.TestCase):
+    """Comments and paragraphs have 120 columns; --fix breaks what is wider."""
+
+    LONG = " ".join(["word"] * 24)  # 119 columns
+
+    def test_comments_and_paragraphs_that_are_too_wide_are_found_and_code_tables_and_addresses_are_not(self):
+        status, lines = check({"src/a.cpp": f"// {self.LONG}\nint a;  // {self.LONG}\nauto b = \"{self.LONG} // 234567\";\n// https://e/{'x' * 120}\n",
+                               "docs/a.md": f"{self.LONG} {self.LONG}\n\n| {self.LONG} | word |\n"})
+        self.assertEqual((status, lines), (1, ["src/a.cpp:1: a comment wider than 120 columns: tools/lint --fix",
+                                               "src/a.cpp:2: a comment wider than 120 columns: tools/lint --fix",
+                                               "docs/a.md:1: a paragraph wider than 120 columns: tools/lint --fix"]))
+
+    def test_a_comment_is_broken_and_goes_on_in_the_next_line(self):
+        self.assertEqual(mend("src/a.cpp", f"// {self.LONG}\n// more\nint a;\n"), f"// {self.LONG[:-5]}\n// word more\nint a;\n")
+
+    def test_the_indentation_of_a_head_is_kept(self):
+        self.assertEqual(mend("src/a.cpp", f"// Problem    {self.LONG}\n"), f"// Problem    {self.LONG[:-15]}\n//            word word word\n")
+
+    def test_a_comment_behind_code_goes_above_it_with_the_lines_that_belong_to_it(self):
+        self.assertEqual(mend("src/a.cpp", f"    int a;  // {self.LONG}\n            // more\n"),
+                         f"    // {self.LONG[:-10]}\n    // word word more\n    int a;\n")
+        self.assertEqual(mend("src/a.cpp", f"    int a;  ///< {self.LONG}\n"),
+                         f"    /// {self.LONG[:-10]}\n    /// word word\n    int a;\n")
+
+    def test_literals_and_continued_lines_are_left_alone(self):
+        text = f"auto a = R\"(\n// {self.LONG}\n)\";\n#define A 1  // {self.LONG} \\\n"
+        self.assertEqual(mend("src/a.cpp", text), text)
+
+    def test_paragraphs_and_items_are_broken_and_code_is_not(self):
+        self.assertEqual(mend("docs/a.md", f"* {self.LONG}\n\n```\n{self.LONG} word\n```\n\n    {self.LONG}\n"),
+                         f"* {self.LONG[:-5]}\n  word\n\n```\n{self.LONG} word\n```\n\n    {self.LONG}\n")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -94,7 +94,8 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
         if (lasts == never_called) {
             unsigned char expected = never_called;
-            score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);  // or the monitor has told another first call
+            // or the monitor has told another first call
+            score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
             entry.began_ns = (platform::now_ns() & ~std::int64_t{3}) | (entry.began_ns & blocking_entry::traced) | blocking_entry::learns;

@@ -22,8 +22,8 @@
 //                                                                 running in the same handler
 //
 // The page follows one life: go, queued, run, park, ready, end. Beside it: goroutine.h (start_goroutine() and what else
-// is inlined), work/submit.h (where a queued one is put), machine_main.cpp (the thread that runs it), switch.h (from one
-// to the next), yield.cpp, extra.h (name, labels, local values).
+// is inlined), work/submit.h (where a queued one is put), machine_main.cpp (the thread that runs it), switch.h (from
+// one to the next), yield.cpp, extra.h (name, labels, local values).
 //
 // Two moments are hard.
 //
@@ -330,7 +330,8 @@ void ready(goroutine* g) noexcept {
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
     const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
     if (outside) m = enter(m);
-    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {  // its run() has returned
+    // its run() has returned
+    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {
         if (outside) leave(m);
         return;
     }
@@ -430,7 +431,7 @@ void put_back_inside_runtime(goroutine* g) noexcept {
     put_back(processor_of(current_machine()), g);
 }
 
-// ---- another way to run: on the stack of the goroutine that waits for it ----------------------------------------------
+// ---- another way to run: on the stack of the goroutine that waits for it --------------------------------------------
 
 [[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child, const goroutine* self) noexcept {
     note_marks(processor_of(m), child);

@@ -25,7 +25,8 @@ bool ask_for_it_back(machine* m) noexcept {
         had->retake.lock();                                                   // S2
         m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
         platform::light_barrier();
-        processor* now = m->p.load(std::memory_order_acquire);                // pairs with the release of T4: a null that follows another processor
+        // pairs with the release of T4: a null that follows another processor
+        processor* now = m->p.load(std::memory_order_acquire);
         const bool another = now != had && (now != nullptr || m->last_p != had);  // shows that other as last_p
         had->retake.unlock();
         if (!another) return now == had;
@@ -52,9 +53,11 @@ bool ask_for_it_back(machine* m) noexcept {
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
     m->stray.store(false, std::memory_order_relaxed);
-    if (m->locked_g != nullptr || m->lowered) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
+    // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
+    if (m->locked_g != nullptr || m->lowered) m->must_end = true;
     m->locked_g = nullptr;
-    m->current.store(nullptr, std::memory_order_relaxed);  // start_world() asks, under this lock, whether to give it its processor back
+    // start_world() asks, under this lock, whether to give it its processor back
+    m->current.store(nullptr, std::memory_order_relaxed);
     s.lock.unlock();
     abandon(m, self);
 }

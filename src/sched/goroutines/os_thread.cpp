@@ -103,7 +103,8 @@ void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     // It may still be on its way to sleep; its wake word keeps the message.
     processor* p = release_processor(m);
     s.lock.lock();
-    --s.locked_machines_waiting;  // may be "minus one" until it has gone to sleep: then it is running, which is the truth
+    // may be "minus one" until it has gone to sleep: then it is running, which is the truth
+    --s.locked_machines_waiting;
     s.lock.unlock();
     its->handed_p = p;
     its->wake_word.store(1, std::memory_order_release);

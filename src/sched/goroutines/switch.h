@@ -1,5 +1,5 @@
-// switch.h - from one goroutine to the next: the departure of the one, the take-over of the other ("Leaving" at the head
-// of goroutine.cpp). For the files of a goroutine's life alone.
+// switch.h - from one goroutine to the next: the departure of the one, the take-over of the other ("Leaving" at the
+// head of goroutine.cpp). For the files of a goroutine's life alone.
 #pragma once
 
 #include <utility>
@@ -91,8 +91,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 }
 
 
-// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end. Returns when
-// self runs again.
+// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end. Returns
+// when self runs again.
 machine* requeue(machine* m, goroutine* self) noexcept;
 
 }  // namespace dunlin::sched

@@ -40,7 +40,8 @@ void check_for_deadlock() noexcept {
     const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
     if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 && !s.events->anybody_waits()) {
-        s.events->interrupt();  // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
+        // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
+        s.events->interrupt();
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;

@@ -263,7 +263,8 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     drain_to_global(p);
     s.lock.unlock();
     want_spare_machine();
-    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();  // a thread that only waits for timers
+    // a thread that only waits for timers
+    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();
 }
 
 namespace {

@@ -66,7 +66,8 @@ void place_machine_of_retired(processor* p) noexcept {
     }
     m->slice_used_ns = 0;
     m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-    m->stray.store(true, std::memory_order_release);  // as in take() of hand_off.cpp; enter_slow() clears it under this lock
+    // as in take() of hand_off.cpp; enter_slow() clears it under this lock
+    m->stray.store(true, std::memory_order_release);
     s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays()
 }
 

@@ -72,8 +72,8 @@ inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
     p->look_at_push(true);
 }
 
-// By a thief that has taken victim for a moment: what runs there goes on though it has readied another before `since_ns`,
-// a wake that was owed. When it leaves, or readies the next, it is known for how long.
+// By a thief that has taken victim for a moment: what runs there goes on though it has readied another before
+// `since_ns`, a wake that was owed. When it leaves, or readies the next, it is known for how long.
 inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexcept {
     if (!turns_matter() || victim->readied_ns != 0) return;
     victim->readied_ns = since_ns;

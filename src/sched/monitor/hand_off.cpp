@@ -64,7 +64,8 @@ constexpr std::int64_t asleep_grace_ns = 100'000;
 constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
-constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+// inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+constexpr std::int64_t runtime_patience_ns = 10 * ms;
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
 constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
@@ -101,7 +102,8 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (const machine* m = resume_one_with(p, free_cpu)) {
-            if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);  // or the end of its turn would be the next round's
+            // or the end of its turn would be the next round's
+            if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
             return;
         }
     }

@@ -17,8 +17,8 @@
 //            something back: 0 % CPU in an idle process, and the memory of its last peak goes back a second or two
 //            later, 64,000 stacks a second.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other. The same with monitor_bell.lost_late, by the thread that loses a goroutine whose run() has
-//            returned.
+//            One of them sees the other. The same with monitor_bell.lost_late, by the thread that loses a goroutine
+//            whose run() has returned.
 #include "sched/monitor/monitor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -69,12 +69,13 @@ platform::atomic<std::int64_t> long_wait_ns{1000 * ms};
 platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other: the reporter finds
-// out, for which it stops the world. It is asked when they are not those for which it was asked last: a circle is closed
-// by a wait that was not there before.
+// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other: the reporter
+// finds out, for which it stops the world. It is asked when they are not those for which it was asked last: a circle is
+// closed by a wait that was not there before.
 struct long_waits {
     std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
-    bool settled = false;                    // nothing has been executed since a look at whose waits there was nothing new
+    // nothing has been executed since a look at whose waits there was nothing new
+    bool settled = false;
     std::int64_t last_ns = 0;
     std::uint32_t ticks = 0;                 // of all processors, at the last look
     std::uint64_t reported = 0;              // which ones, at the last report
@@ -107,7 +108,8 @@ struct rounds {
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
     std::uint64_t polls = 0;  // so many there had been in the last round
-    std::int64_t polled_ns = 0;  // when that last changed, or that of the monitor's last poll that need not be followed by another
+    // when that last changed, or that of the monitor's last poll that need not be followed by another
+    std::int64_t polled_ns = 0;
     std::uint32_t ticks = 0;     // of all processors, when that was looked at
     std::int64_t next_trace_ns = 0;
     upkeep keep;
@@ -260,8 +262,8 @@ bool may_begin_to_wait(const goroutine& g) noexcept {
     return state == goroutine_state::runnable || state == goroutine_state::preempted;
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has been
-// looked at when it was long, looks are rare; without a waiter there is none.
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has
+// been looked at when it was long, looks are rare; without a waiter there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
     const std::uint32_t ticks = ticks_of_all();

@@ -58,7 +58,8 @@ machine* waited_for = nullptr;          // scheduler lock: the last one that was
                                         // for; its thread does not end
 suspicion gone_on;                      // thread maker: the suspicion whose owner goes on
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
-std::int64_t owner_cpu_ns = 0;          // thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
+// thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
+std::int64_t owner_cpu_ns = 0;
 
 void order(machine* m, std::uint32_t what) noexcept {
     m->resume_word.store(what, std::memory_order_release);

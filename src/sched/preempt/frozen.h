@@ -20,8 +20,8 @@
 // Orders     A thread that stands still sleeps on resume_word (types.h), as a preempted one does.
 // Unnamed    Nothing notes which threads read under a read-write lock, initialise a function-local static or are inside
 //            std::call_once(). Where a thread waits for one of those, those kept go on in turn, the youngest first, a
-//            tenth of a second of CPU time each, until the wait ends: their CPU and priority stay as they are, and it is said once,
-//            after a second. One that waits behind another waiter of a read-write lock is not seen.
+//            tenth of a second of CPU time each, until the wait ends: their CPU and priority stay as they are, and it
+//            is said once, after a second. One that waits behind another waiter of a read-write lock is not seen.
 // Tests      tests/runtime/ends_test.cpp, tests/runtime/leftovers_test.cpp
 #pragma once
 

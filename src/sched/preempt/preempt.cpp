@@ -186,7 +186,8 @@ void thaw_preempted() noexcept {
         platform::futex_wake(m->resume_word);
     }
     preempted_changed(s);
-    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays(), which then sees them as strays
+    // pairs with the exchange in look_at_strays(), which then sees them as strays
+    s.strays_unlisted.store(true, std::memory_order_release);
     s.lock.unlock();
 }
 

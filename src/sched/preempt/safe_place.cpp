@@ -48,9 +48,11 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
     return 0;
 }
 
-constexpr std::uintptr_t page = 4096;          // the smallest there is: what lies on the page of an instruction that runs can be read
+// the smallest there is: what lies on the page of an instruction that runs can be read
+constexpr std::uintptr_t page = 4096;
 constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a loop around it is met
-constexpr std::uintptr_t yield_bytes = 32;     // of libc's sched_yield(), at most: a number, the call, a look at what it returned
+// of libc's sched_yield(), at most: a number, the call, a look at what it returned
+constexpr std::uintptr_t yield_bytes = 32;
 }  // namespace
 
 void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }

@@ -120,7 +120,8 @@ void for_each_machine(F f) noexcept {
 }  // namespace
 
 samples::samples() noexcept {
-    [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
+    // the unwinder's first call sets it up, under a lock
+    [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     for_each_machine(ask);
     const std::int64_t until = platform::now_ns() + patience_ns;
     // Acquire pairs with the release of one_less_pending(); what each has written is published by its state.

@@ -18,8 +18,8 @@
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
 //                 until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
-//            busy victim by the retake handshake (handshake.h), because it is a plain field: 0.4 ns for its owner instead
-//            of 10 with a CAS.
+//            busy victim by the retake handshake (handshake.h), because it is a plain field: 0.4 ns for its owner
+//            instead of 10 with a CAS.
 #include "sched/work/find_work.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -420,7 +420,8 @@ goroutine* find_work(machine* m) noexcept {
         if (g) {
             stop_spinning(m);
             if (turns_matter()) begin_turns(processor_of(m));
-            if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();  // wake.h, left out
+            // wake.h, left out
+            if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();
             return g;
         }
         if (m->p.load(std::memory_order_relaxed) != nullptr) continue;

@@ -31,8 +31,8 @@ inline bool turn_of_preempted(const processor* p) noexcept { return p->slice.loa
 // runnable goroutine.
 inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 
-// Readies what is due on p. False: the world stops, and the caller shall find no work. `chooses`: the caller is about to
-// choose what to run.
+// Readies what is due on p. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
+// to choose what to run.
 bool look_at_events(processor* p, bool chooses) noexcept;
 // Readies what is due in `from`, on m, which is about to choose what to run. Returns how many.
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept;
