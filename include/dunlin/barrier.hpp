@@ -52,11 +52,11 @@ struct no_completion {
 
 }  // namespace detail
 
-/// So many goroutines or threads wait for each other, phase after phase; with the interface of std::barrier. When the
-/// last one of a phase has arrived, it calls the completion function, and then all go on.
+/// A fixed number of goroutines or threads that wait for each other, phase after phase; with the interface of
+/// std::barrier. When the last one of a phase has arrived, it calls the completion function, and then all go on.
 ///
-/// It may be destroyed as soon as all waits of the last phase have returned but one's own, even while another's has
-/// not.
+/// It may be destroyed as soon as all waits of the last phase have returned, even while an arrive() that ended the
+/// phase has not.
 /// Order     What happens before an arrival happens before the completion function, and that before the return of the
 ///           phase's waits.
 template <class CompletionFunction = detail::no_completion>
@@ -96,7 +96,7 @@ public:
     void arrive_and_wait(std::source_location where = std::source_location::current()) { wait(arrive(), where); }
     void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) { wait(arrive(), ctx, where); }
     /// Arrives, and takes no part in later phases. Throws std::logic_error if no more arrivals are expected in this
-    /// phase; the caller then takes part still.
+    /// phase; the caller still takes part then.
     void arrive_and_drop() { complete_if_last(core_.arrive_and_drop()); }
 
 private:

@@ -306,8 +306,8 @@ public:
     /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel:
     /// would_block. An assignment that may throw could lose the value, which has left the channel by then. So where T's
     /// move assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
-    /// throw: it must be an object of its own then, not the base of another one.
-    /// A T whose move constructor may throw is assigned as a copy; if that throws, it is in the channel still.
+    /// throw: it must be an object of its own then, not the base of another one. A T whose move constructor may throw
+    /// is assigned as a copy; if that throws, the value is still in the channel.
     channel_status try_recv(T& value) const noexcept(plain)
         requires(std::is_move_assignable_v<T> && (!needs_box<T> || std::is_copy_assignable_v<T>))
     {
@@ -330,7 +330,7 @@ public:
         return received_as(slot, channel_try_receive(core(), std::addressof(slot.value)));
     }
 
-    /// Over what is received, until the channel is closed and drained.
+    /// Iterates over the values received, until the channel is closed and drained.
     receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const { return {static_cast<const Self*>(this), where}; }
     std::default_sentinel_t end() const noexcept { return {}; }
 
@@ -367,12 +367,12 @@ public:
     /// Values in the buffer now; 0 for an unbuffered, a nil and a timer's channel.
     std::size_t len() const noexcept { return channel_length(core()); }
     std::size_t cap() const noexcept { return channel_capacity(core()); }
-    /// Has close() been called? Values may be left in the buffer.
+    /// Whether close() has been called. Values may be left in the buffer.
     bool closed() const noexcept { return channel_is_closed(core()); }
     bool is_nil() const noexcept { return core() == nullptr; }
     explicit operator bool() const noexcept { return core() != nullptr; }
 
-    /// The same channel?
+    /// Whether both are the same channel.
     friend bool operator==(const Self& a, const Self& b) noexcept {
         return static_cast<const handle_operations&>(a).core() == static_cast<const handle_operations&>(b).core();
     }
@@ -421,16 +421,15 @@ private:
 /// A channel: values of type T go from senders to receivers, in order. A counted handle: copies are the same channel,
 /// which lives as long as any of them. From goroutines and plain threads, in any mix.
 ///
-/// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other
-/// party be inside its operation still.
+/// The last handle may go as soon as one's own operation has returned, or closed() has returned true, even while the
+/// other party is still inside its operation.
 ///
-/// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides
-/// are held).
-/// A T whose move may throw must be copyable instead. It is sent in a box, as a copy that the sender makes, and
-/// received as a copy of that: one allocation more, and nothing that may throw happens inside the channel. If the
-/// sender's copy throws, nothing was sent; `value` is as it was after each send, also one that went through. If the
-/// receiver's throws, the value is first in the channel again and a receiver that waits, or else the next one, gets it;
-/// also on a channel that is closed.
+/// T must be movable and destructible without exceptions, and its move and its destructor must not call dunlin (they
+/// run while both sides are held). A T whose move may throw must be copyable instead. It is sent in a box, as a copy
+/// that the sender makes, and received as a copy of that: this costs one more allocation, and nothing that may throw
+/// happens inside the channel. If the sender's copy throws, nothing was sent; `value` is left as it was by every send,
+/// even a successful one. If the receiver's copy throws, the value becomes the first in the channel again and a waiting
+/// receiver, or else the next one, gets it; on a closed channel too.
 template <class T>
 class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
 public:
@@ -440,7 +439,7 @@ public:
     /// Unbuffered: a send waits for its receive. Throws std::bad_alloc.
     chan() : chan(0) {}
     /// With room for `capacity` values. Throws std::length_error "makechan: size out of range" if that is negative or
-    /// too many bytes; std::bad_alloc.
+    /// would take too many bytes; std::bad_alloc.
     explicit chan(std::ptrdiff_t capacity)
         : handle_(detail::make_channel(detail::element_type_of<detail::element_of<T>>, capacity)) {
         detail::check_element<T>();

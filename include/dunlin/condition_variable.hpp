@@ -145,15 +145,14 @@ private:
 /// goroutines and plain threads, in any mix.
 ///
 /// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
-/// returned.
-/// There are no spurious wake-ups; predicates are still the way to use it, since a notified waiter does not get the
+/// returned. There are no spurious wake-ups; use a predicate all the same, since a notified waiter does not get the
 /// lock at once.
 /// Misuse    Destruction while a waiter has not been notified ends the process with a report.
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {
 public:
-    /// Gives `lock` back, waits for a notify, and takes the lock again, also when it throws. The waiter is in the queue
-    /// before the lock is free: it misses no notify by a party that takes the lock afterwards.
+    /// Releases `lock`, waits for a notification, and takes the lock again, also when it throws. The waiter is in the
+    /// queue before the lock is free: it misses no notification from a party that takes the lock afterwards.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread); the lock blocks as it does.
     /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the
     ///           standard.
@@ -268,10 +267,10 @@ public:
 };
 
 /// When the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and thread_local)
-/// objects are destroyed, `lock` is given back and all waiters of `c` are woken. With the interface of
+/// objects are destroyed, `lock` is released and all waiters of `c` are woken. With the interface of
 /// std::notify_all_at_thread_exit. Both `c` and the mutex must live until then.
 /// Order     All that the goroutine did happens before the return of the waits.
-/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. It is given back at once then.
+/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. The lock is released at once then.
 DUNLIN_API void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock);
 
 }  // namespace dunlin

@@ -1,12 +1,12 @@
 // context.hpp - cancellation, deadlines and values that go with a request.
 //
-// The rule for every call of dunlin that takes a context: a context ends waits, and nothing else. What can be had at
-// once is had, though the context be done already, as with deadlines of such calls that lie in the past: a lock that is
-// free is taken, a value that is there received, a byte that has come read. Only a call that would have to wait ends
-// with context_cancelled. So a loop that never waits looks at ctx.is_done() itself. select() is different, as in Go:
-// on_done() is a case as any other, and among those that can go each is as likely. Calls that take several steps and
-// cannot know whether these will wait (dialling, looking up names, a handshake or a write of TLS, opening a file,
-// running a process) end when the context is done, whatever could be had.
+// The rule for every call of dunlin that takes a context: a context ends waits, and nothing else. A call that need not
+// wait succeeds even if the context is already done, as it does with a deadline in the past: a free lock is taken, a
+// value that is there is received, a byte that has arrived is read. Only a call that would have to wait ends with
+// context_cancelled. So a loop that never waits must look at ctx.is_done() itself. select() is different, as in Go:
+// on_done() is a case like any other, and each of those that can go is equally likely. Calls that take several steps
+// and cannot know whether these will wait (dialling, looking up names, a TLS handshake or write, opening a file,
+// running a process) end when the context is done, whatever else they could do.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -204,7 +204,7 @@ public:
     /// The background: never cancelled, no deadline, no values.
     context() noexcept = default;
     static context background() noexcept { return {}; }
-    /// The same, for where it is not clear yet which context to use; it has a name of its own.
+    /// The same, for code where it is not yet clear which context to use; it has a name of its own.
     static context todo() noexcept { return context(detail::make_todo_node()); }
 
     /// Closes when the context is done; nil for one that never will be. For select: on_done(ctx).
@@ -219,7 +219,7 @@ public:
     /// Null while it is not done; then what was given to cancel(), else a context_cancelled with err(). The first cause
     /// stays.
     std::exception_ptr cause() const noexcept { return detail::cause_of_node(core()); }
-    /// When it will be done at the latest.
+    /// The time by which it will be done at the latest.
     std::optional<clock::time_point> deadline() const noexcept {
         const std::int64_t ns = detail::deadline_of_node(core());
         return ns == detail::wait_limit::never ? std::nullopt : std::optional(clock::time_point(clock::duration(ns)));
@@ -293,7 +293,8 @@ private:
     friend detail::chan_core* detail::done_channel(const context& ctx) noexcept;
 };
 
-/// Cancels its context. Callable any number of times, from anywhere; the first call counts. Copies are the same.
+/// Cancels its context. Callable any number of times, from anywhere; the first call counts. All copies cancel the same
+/// context.
 class cancel_function {
 public:
     /// Cancels nothing.
@@ -393,8 +394,8 @@ cancellable context::with_timeout(const std::chrono::duration<Rep, Period>& d, s
     return with_timeout(*this, d, std::move(cause));
 }
 
-/// Derived from `parent`, with a value for `key` more. Values are for what belongs to a request (its id, its user), not
-/// for arguments.
+/// Derived from `parent`, with one more value, for `key`. Values are for what belongs to a request (its id, its user),
+/// not for arguments.
 template <class Key, class T>
 context context::with_value(const context& parent, const Key& key, T&& value) {
     return context(detail::make_value_node(parent.node_, detail::make_context_value(key, std::forward<T>(value))));
@@ -426,8 +427,8 @@ stop_function after_func(const context& ctx, F&& f) {
     return ctx.after_func(std::forward<F>(f));
 }
 
-/// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. A time that is past is
-/// no wait: they return.
+/// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. If the time is past
+/// there is nothing to wait for: they return.
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx, std::source_location where = std::source_location::current()) {
     detail::sleep_until_or_done(detail::deadline_in(d), ctx, where);

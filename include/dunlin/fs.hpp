@@ -17,8 +17,8 @@ namespace dunlin::inline v0_1 {
 
 namespace fs {
 
-/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::fs::pipe();`
-/// A write to a pipe whose read end is closed fails with std::errc::broken_pipe, and no SIGPIPE comes of it.
+/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::fs::pipe();` A write to a pipe
+/// whose read end is closed fails with std::errc::broken_pipe and raises no SIGPIPE.
 struct DUNLIN_API pipe {
     /// Throws io_error.
     pipe();
@@ -42,8 +42,8 @@ constexpr bool operator&(open_mode a, open_mode b) noexcept { return (static_cas
 
 /// An open file.
 ///
-/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and all
-///           that writes, may block the thread, and then its processor goes to others. A FIFO, a terminal or another
+/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and every
+///           write, may block the thread; its processor then goes to other goroutines. A FIFO, a terminal or another
 ///           device that can be polled is waited for without a thread.
 /// Threads   read_some() and write_some() move one position: one reader and one writer at a time. pread() and pwrite()
 ///           any number.
@@ -54,8 +54,8 @@ public:
     file() noexcept = default;
     /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error:
     /// "open /etc/x: no such file or directory".
-    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the waiting: context_cancelled; the thread
-    ///           then waits on unseen.
+    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the wait with context_cancelled; the
+    ///           thread goes on waiting in the background.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions = 0666);
@@ -71,7 +71,7 @@ public:
     static file adopt(int fd);
     static file adopt(int fd, std::error_code& ec) noexcept { return io_access::make<file>(detail::io_adopt(fd, ec)); }
 
-    /// Bytes from `offset` on, at least one, not moving the position; 0 at the end of the file.
+    /// Reads from `offset` on, at least one byte, without moving the position; 0 at the end of the file.
     std::size_t pread(mutable_buffer b, std::uint64_t offset);
     std::size_t pread(mutable_buffer b, std::uint64_t offset, std::error_code& ec);
     std::size_t pread(void* data, std::size_t size, std::uint64_t offset) { return pread(mutable_buffer(data, size), offset); }
@@ -97,7 +97,8 @@ public:
     /// Makes it longer (with zeroes) or shorter; the position stays.
     void truncate(std::uint64_t size);
     void truncate(std::uint64_t size, std::error_code& ec);
-    /// Returns when everything is on the disk (fsync); sync_data(): but for what is not needed to read it (fdatasync).
+    /// Returns when everything is on the disk (fsync); sync_data(): all that is needed to read the data back
+    /// (fdatasync).
     void sync();
     void sync(std::error_code& ec);
     void sync_data();

@@ -129,7 +129,7 @@ namespace dunlin::inline v0_1::detail {
 
 using io_descriptor = netpoll::descriptor;
 
-// What a call waits for at most: nothing, or a context.
+// What limits a call's wait: nothing, or a context.
 struct io_limit {
     wait_limit limit;
     bool set = false;
@@ -184,9 +184,9 @@ public:
     /// Closes it.
     ~io_handle() { detail::io_release(descriptor_); }
 
-    /// Wakes all that wait in a call on it (these calls fail with errc::closed), and closes the descriptor when the
-    /// last such call has ended: its number, and its port, are free when close() returns (for a file or terminal that
-    /// cannot be polled: when the last call has returned). A second close() does nothing.
+    /// Wakes every call that waits on it (they fail with errc::closed), and closes the descriptor when the last such
+    /// call has ended: its number and its port are free when close() returns (for a file or terminal that cannot be
+    /// polled: when the last call has returned). A second close() does nothing.
     void close() noexcept { detail::io_close(descriptor_); }
     bool is_open() const noexcept { return detail::io_is_open(descriptor_); }
     explicit operator bool() const noexcept { return is_open(); }
@@ -284,9 +284,8 @@ struct io_access {
 ///           call may block its thread, and its processor goes to others meanwhile.
 /// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the
 ///           deadlines from anywhere.
-/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but
-///           for std::bad_alloc, and what it has transferred before the error is returned. SIGPIPE is never raised for
-///           sockets.
+/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it throws nothing but
+///           std::bad_alloc, and returns what it had transferred before the error. SIGPIPE is never raised for sockets.
 /// Order     What was done before a write happens before what follows the read of those bytes.
 /// Cost      The system call, and about 40 ns; a wait 150 ns more.
 class DUNLIN_API byte_stream : public io_handle {
@@ -296,7 +295,7 @@ public:
     byte_stream() noexcept = default;
 
     /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for every holder of the same open file),
-    /// another one is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
+    /// any other is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
     /// still the caller's.
     static byte_stream adopt(int fd);
     static byte_stream adopt(int fd, std::error_code& ec) noexcept { return io_access::make<byte_stream>(detail::io_adopt(fd, ec)); }
@@ -363,7 +362,7 @@ public:
         return detail::io_write(descriptor_, b, false, detail::io_limit(ctx).get(), ec, w);
     }
 
-    /// Writes all of it. Two that write at the same time do not mix their bytes.
+    /// Writes all of it. The bytes of two concurrent writers are not mixed.
     std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write(b, true, {}, w); }
     std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) { return write({data, size}, true, {}, w); }
     std::size_t write_all(const_buffer b, const context& ctx, where_type w = where_type::current()) { return write(b, true, ctx, w); }
@@ -441,7 +440,7 @@ inline byte_stream byte_stream::adopt(int fd) {
 }
 
 /// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine
-/// may be quicker: a read in the handler may still wait. Deadlines do not count: on_timeout() is for that. `h` must
+/// may read first, so a read in the handler may still wait. Deadlines do not count: on_timeout() is for that. `h` must
 /// live until select() has returned.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>

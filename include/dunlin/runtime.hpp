@@ -132,18 +132,18 @@ struct runtime_stats {
 /// Any thread. Does not stop anything; the counts by state cost about 2 ns for each goroutine there ever was at once.
 DUNLIN_API runtime_stats stats();
 
-/// Has scheduling_latency, run_queue_lengths and park_times of stats() counted from now on, or not any more; what was
-/// counted stays. Off at first. Returns what it was before. Costs while it is on: two readings of the clock for each
-/// wait, and some nanoseconds for each goroutine that becomes runnable. Stops the world for a moment.
+/// Starts or stops counting scheduling_latency, run_queue_lengths and park_times of stats(); what has been counted
+/// stays. Off at first. Returns what it was before. Costs while it is on: two readings of the clock for each wait, and
+/// some nanoseconds for each goroutine that becomes runnable. Stops the world for a moment.
 DUNLIN_API bool set_wait_histograms(bool on);
 
-/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that
-/// are alike in all of it, in name and labels are one paragraph, "and 999 like it", with the shortest and the longest
-/// wait; the longest waits come first. Of one that computes, or was preempted, the stack too: its thread is asked for
-/// it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the
-/// kernel (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
-/// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
-/// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside
+/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Goroutines
+/// that are alike in all of this, and in name and labels, share a paragraph, "and 999 like it", with the shortest and
+/// the longest wait; the longest waits come first. Of one that computes, or was preempted, the stack too: its thread is
+/// asked for it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in
+/// the kernel (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel. A program that
+/// has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute. No stack of
+/// one that has called the runtime since the world stopped and waits there, nor of one that computes inside
 /// `blocking()` or `no_preempt`. Stops the world while it looks, 4 ms for those that compute at most; names and lines
 /// are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
@@ -176,10 +176,10 @@ struct leak {
     std::string waits_at, created_at;
 };
 
-/// Goroutines of which it is certain that they can never go on: they wait without a limit for a nil channel or in a
-/// select that has none but those, or for the end of one of these. No false alarm; but one that waits for a channel
-/// which is not used any more, or for a mutex, is not among them (see testing::no_leaks). In the order of their
-/// numbers. Stops the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
+/// Goroutines that certainly can never go on: they wait without a limit for a nil channel or in a select that has none
+/// but those, or for the end of one of these. There are no false alarms; but a goroutine that waits for a channel that
+/// is no longer used, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers. Stops
+/// the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
 DUNLIN_API std::vector<leak> leaks();
 
 /// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and

@@ -338,10 +338,10 @@ concept followable = requires { typename C::follows; };
 }  // namespace detail
 
 /// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the
-/// value, nullopt when the channel is closed and drained. handler(T) gets the value, and there is no word for the end:
-/// select() throws channel_closed then. It may also take nothing.
-/// Like every case it owns its handler, and the channel if it is given a temporary handle. A variable it only looks at:
-/// to keep the case for longer than `c` lives, give it a copy.
+/// value, nullopt when the channel is closed and drained. handler(T) gets the value, and cannot be told of the end:
+/// select() throws channel_closed then. A handler may also take nothing. Like every case it owns its handler, and the
+/// channel if it is given a temporary handle. A variable is only referred to: to keep the case for longer than `c`
+/// lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
 [[nodiscard]] auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::receives;
@@ -400,8 +400,8 @@ auto on_timeout(N, Handler&&...) {
     return detail::no_case();
 }
 
-/// A case of select(): the context is cancelled, or its deadline has passed. If others can go as well, each is as
-/// likely as the other, as in Go.
+/// A case of select(): the context is cancelled, or its deadline has passed. If other cases can go as well, each is
+/// equally likely, as in Go.
 template <std::derived_from<context> Context, class Handler = detail::no_handler>
 [[nodiscard]] auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
@@ -489,11 +489,11 @@ private:
 /// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the
 /// order given.
 ///
-/// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every
-/// moment one case is ready, `otherwise` is not taken. A channel may stand in several cases.
+/// If several can go, each is equally likely. All channels are looked at in one moment: if at every moment some case is
+/// ready, `otherwise` is not taken. A channel may stand in several cases.
 /// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. A
-///           party that one of its cases serves while it waits knows that select() is done with this channel, not with
-///           the others.
+///           party that is served by one of the cases while select() waits knows that select() has finished with that
+///           channel, but not with the others.
 /// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil
 ///           channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;

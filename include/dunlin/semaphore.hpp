@@ -56,8 +56,8 @@ DUNLIN_API void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most);  // 
 ///
 /// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
-/// Fairness  While there are waiters, a release() gives its permits to those that have waited longest; none can pass
-///           them.
+/// Fairness  While there are waiters, a release() gives its permits to those that have waited longest; no caller can
+///           overtake them.
 /// Misuse    Destruction while there are waiters ends the process with a report.
 template <std::ptrdiff_t LeastMax = std::numeric_limits<std::ptrdiff_t>::max()>
 class counting_semaphore {

@@ -20,9 +20,9 @@ namespace dunlin::inline v0_1 {
 /// It may be destroyed as soon as it is free and has no waiters, even while another's unlock has not returned yet.
 /// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(),
 ///           of every later lock().
-/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before
-///           the next writer. So a goroutine that has it shared must not lock it shared again: with a writer between
-///           the two, both wait for ever.
+/// Fairness  A waiting writer keeps new readers out. When a writer unlocks, all readers waiting at that moment get in
+///           before the next writer. So a goroutine that holds it shared must not lock it shared again: with a writer
+///           in between, both wait for ever.
 /// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked
 ///           or waited for.
 /// Cost      One atomic operation for each call while there are no waiters.

@@ -216,7 +216,7 @@ public:
         return detail::has_ended(handle_);
     }
 
-    /// Does it hold a goroutine?
+    /// Whether it holds a goroutine.
     bool valid() const noexcept { return handle_ != nullptr; }
     bool joinable() const noexcept { return valid(); }
     /// The goroutine's number; 0 if it holds none.
@@ -254,7 +254,7 @@ template <class R, class F, class... Args>
     return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
 
-/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to the
+/// Starts a goroutine that runs f(args...) and whose result can be taken. As go() otherwise; an exception goes to the
 /// caller of get().
 /// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join,
 ///           fib.
@@ -314,11 +314,10 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 /// them threw.
 ///
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can
-/// stop early.
-/// go() may be called from anywhere while wait() waits, by the members themselves above all; cancel() and context() at
-/// any time, beside wait() too. wait() and the destructor: one at a time.
-/// With set_limit() go() waits for a place; a member that calls go() of its own group then keeps its place meanwhile.
-/// Results, as the members end: task_set.
+/// stop early. go() may be called from anywhere while wait() waits, above all by the members themselves; cancel() and
+/// context() at any time, also during a wait(). Only one wait() or destructor at a time. With set_limit() go() waits
+/// for a place; a member that calls go() of its own group then keeps its place meanwhile. Results, as the members end:
+/// task_set.
 class DUNLIN_API task_group {
 public:
     task_group() = default;
@@ -326,7 +325,7 @@ public:
     explicit task_group(const dunlin::context& parent);
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
-    /// Waits for all; an exception that no wait() has asked for is dropped.
+    /// Waits for all; an exception that no wait() has rethrown is dropped.
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.

@@ -74,10 +74,11 @@ private:
 
 /// Sends the time once, after `d` (Go's time.Timer). Starts at once. Movable.
 ///
-/// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that was not received counts
-/// as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by after_func().
-/// Any number of goroutines and threads may use the channel; one at a time the timer itself.
-/// Exact     Never early; in an idle process late by the time it takes to wake a thread. The value is when it was due.
+/// Go 1.23's rules: after stop() or reset() has returned, no old value is received; a value that was not received
+/// counts as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by
+/// after_func(). Any number of goroutines and threads may use the channel, but only one at a time the timer itself.
+/// Exact     Never early; in an idle process it is late by the time it takes to wake a thread. The value is the time at
+///           which it was due.
 /// Cost      A clock reading: nothing else is done until there is a waiter on the channel. after_func(): an entry in a
 ///           heap of timers.
 class timer {
@@ -165,8 +166,8 @@ private:
     bool stopped_ = false;  // while it is a number
 };
 
-/// Sends the time every `period` (Go's time.Ticker). A receiver that is late finds one tick, and misses the others.
-/// Dropping it stops it.
+/// Sends the time every `period` (Go's time.Ticker). A late receiver finds one tick and misses the others. Dropping it
+/// stops it.
 class ticker {
 public:
     using time_point = clock::time_point;
@@ -224,10 +225,9 @@ receiver<clock::time_point> after(N) {
 }
 
 /// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the
-/// timer does not stop it. When run() returns, those that are pending are forgotten, as goroutines are: they never run,
-/// and f is destroyed when the timer is dropped, or never if it has been.
-/// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends
-/// the process, as in go().
+/// timer does not stop it. When run() returns, pending ones are forgotten, as goroutines are: they never run, and f is
+/// destroyed when the timer is dropped; if the timer was dropped before, never. Throws std::invalid_argument if f is
+/// null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
     static_assert(detail::can_be_timed<F>, "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");

@@ -16,16 +16,16 @@ namespace dunlin::inline v0_1::trace {
 /// that), ran on which processor, waited where for what, was preempted, was in blocking(), ended; with thefts, timers,
 /// polls, and the program's own regions, tasks and messages. The program dunlin-trace makes a time line of it for
 /// ui.perfetto.dev (convert), and says what a goroutine or a task has waited for (why). `DUNLIN_TRACE=FILE` in the
-/// environment is the same, for the whole program. 32 bytes an event; what a disk is too slow for is left out, and that
-/// is told. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a moment.
-/// Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the recorder,
-/// runs already. std::bad_alloc.
+/// environment is the same, for the whole program. 32 bytes an event; what the disk is too slow for is left out, and
+/// the file says so. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a
+/// moment. Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the
+/// recorder, runs already. std::bad_alloc.
 DUNLIN_API void start(const std::string& file);
 
-/// Ends it: when this returns all is in the file. Nothing if none runs.
+/// Ends it: when this returns, everything is in the file. Does nothing if no trace runs.
 DUNLIN_API void stop();
 
-/// A trace or the recorder runs.
+/// Whether a trace or the recorder runs.
 DUNLIN_API bool running() noexcept;
 
 struct recorder_options {
@@ -40,11 +40,11 @@ struct recorder_options {
 /// The flight recorder: as start(), but only the last events are kept, in memory, until they are asked for.
 /// `DUNLIN_TRACE=recorder:FILE` is this with that file. Throws as start().
 DUNLIN_API void start_recorder(const recorder_options& options = {});
-/// Nothing if it does not run.
+/// Does nothing if it does not run.
 DUNLIN_API void stop_recorder();
 
-/// Writes what the recorder has kept, while it goes on. In the format of start()'s file. Throws std::logic_error: it
-/// does not run; std::bad_alloc.
+/// Writes what the recorder has kept; the recorder goes on. In the format of start()'s file. Throws std::logic_error:
+/// it does not run; std::bad_alloc.
 DUNLIN_API void write_recorder(std::ostream& out);
 
 /// Part of what a goroutine does, by name, in the time line. Off: one test. On a plain thread: nothing but its limit.

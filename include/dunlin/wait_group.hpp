@@ -160,7 +160,7 @@ public:
     }
 
     /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that
-    /// leaves f ends the process. May be called inside its own group while another waits.
+    /// leaves f ends the process. May be called by a member while another goroutine waits.
     template <detail::not_options F>
     void go(F&& f, std::source_location where = std::source_location::current()) {
         static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
