@@ -119,7 +119,7 @@ private:
 ///
 /// Slow ones A send never waits: it overwrites the oldest value of a ring of `capacity`. A receiver that had not
 ///           received it gets broadcast_lagged, with the number of those that it has missed, and then the rest. The
-///           others are not concerned. (Where nothing may be missed, and the sender is to wait: a chan for each
+///           others are not affected. (Where nothing may be missed, and the sender is to wait: a chan for each
 ///           receiver.)
 /// T is copied for each receiver, outside any lock; a large T is better held by a std::shared_ptr. A value lives until
 /// it is overwritten, or all handles are gone.

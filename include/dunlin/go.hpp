@@ -225,7 +225,7 @@ DUNLIN_API void sleep_until(clock::time_point t, std::source_location where);
 /// Blocks    The goroutine, never its thread. On a plain thread, the thread.
 /// Exact     Never early; in an idle process late by the time it takes to wake a thread (about 60 us). No rounding to
 ///           milliseconds.
-/// Clock     Any: it has not come before Clock::now() says so.
+/// Clock     Any: the moment has not come before Clock::now() says so.
 /// Throws    std::bad_alloc if there is no memory for the timer; std::invalid_argument for a time that is not a number.
 template <class Clock, class Duration>
 void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
@@ -249,14 +249,14 @@ void sleep_for(N, const More&...) {
 }
 
 /// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot
-/// stop it. In the main goroutine: the others go on, and when all have ended the process is reported as deadlocked (Go:
-/// runtime.Goexit). Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
+/// stop it. In the main goroutine: the others go on, and when all have ended, the process is reported as deadlocked
+/// (Go: runtime.Goexit). Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
 [[noreturn]] DUNLIN_API void exit_goroutine();
 
-/// Wires the calling goroutine to its thread: until as many unlock_os_thread(), it runs on this thread only and nothing
-/// else does. For libraries that keep per-thread state on purpose (graphics contexts, namespaces, set-uid). On a plain
-/// thread: nothing.
-/// If the goroutine ends wired, its thread ends too, and with it whatever was done to it.
+/// Wires the calling goroutine to its thread: until unlock_os_thread() has been called as often, it runs on this thread
+/// only, and nothing else runs there. For libraries that keep per-thread state on purpose (graphics contexts,
+/// namespaces, set-uid). On a plain thread: nothing. If the goroutine ends while it is wired, its thread ends too, and
+/// so does every change made to that thread.
 /// Cost      Each park and each wake-up of a wired goroutine is two switches of threads.
 /// Throws    std::bad_alloc. Source: runtime.LockOSThread.
 DUNLIN_API void lock_os_thread();
@@ -275,7 +275,7 @@ public:
 /// The calling goroutine.
 namespace this_goroutine {
 
-/// A number that no other goroutine of the process has or had, the main one's is 1; 0 on a plain thread.
+/// A number that no other goroutine of the process has or had; the main goroutine's is 1. 0 on a plain thread.
 DUNLIN_API std::uint64_t id() noexcept;
 /// What set_name() or go_options::name gave it, else "". A copy.
 DUNLIN_API std::string name();

@@ -210,7 +210,7 @@ public:
         }
     }
 
-    /// Has it ended?  Throws std::logic_error if the task holds nothing.
+    /// Whether it has ended. Throws std::logic_error if the task holds nothing.
     bool done() const {
         require("done");
         return detail::has_ended(handle_);
