@@ -62,15 +62,17 @@ def filled_paragraph(block):
 
 def markdown(text):
     lines, out, i = text.split("\n"), [], 0
-    fenced = generated = False
+    fenced = generated = hidden = False
     while i < len(lines):
         line = lines[i]
         fence = line.lstrip().startswith("```")
+        hidden = "<!--" in line or hidden
         generated = (generated or "written by ./dev" in line) and "<!-- end of" not in line
         if fence:
             fenced = not fenced
-        if fenced or fence or generated or not is_prose(line):
+        if fenced or fence or generated or hidden or not is_prose(line):
             out.append(line)
+            hidden = hidden and "-->" not in line
             i += 1
         elif is_code(lines, i):
             while i < len(lines) and (lines[i].startswith("    ") or not lines[i].strip()):

@@ -211,6 +211,8 @@ class Width(unittest.TestCase):
     def test_paragraphs_and_items_are_broken_and_code_is_not(self):
         self.assertEqual(mend("docs/a.md", f"* {self.LONG}\n\n```\n{self.LONG} word\n```\n\n    {self.LONG}\n"),
                          f"* {self.LONG[:-5]}\n  word\n\n```\n{self.LONG} word\n```\n\n    {self.LONG}\n")
+        hidden = f"<!-- run: a\n{self.LONG} word\n-->\n\n| {self.LONG} | word |\n"
+        self.assertEqual(mend("docs/a.md", hidden), hidden)
 
 
 if __name__ == "__main__":
