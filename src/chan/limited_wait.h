@@ -15,8 +15,8 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // but `served` it will not be woken any more, and the caller takes its nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first,
-// and looks here before it queues.
+// The rule for limits: a limit ends waits only; what is there at once is taken, even if the limit is past. So every
+// wait tries first, and looks here before it queues.
 bool is_done(const chan_core* done) noexcept;  // a context's channel: it is closed
 inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && is_done(limit->done); }
 

@@ -180,8 +180,8 @@ void selection::enqueue_all(park::waiter& w) {
         n->slot = c.slot;
         n->several = true;
     }
-    // A partner that comes finds the first place in a queue: of several cases on one channel each must be as likely to
-    // have it.
+    // A partner that comes finds the first place in a queue: if several cases stand on one channel, each must be
+    // equally likely to have that place.
     if (order_ != nullptr) {
         for (std::size_t i = count_; i > 1; --i) std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
     }

@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    // True: on its own clock the moment has not come, and the timer is set anew.
+    // True: on its own clock the moment has not come, and the timer is set again.
     bool wait_on() {
         if (moment_ == nullptr) return false;
         const std::int64_t when_ns = moment_->deadline_ns();

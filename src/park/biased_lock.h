@@ -27,8 +27,8 @@
 //            which all take them, as with any locks. Channels take the first places, heaps of timers, whose locks are
 //            taken under theirs, the last.
 // End        The last holder may destroy the lock below as soon as it has let go, and leaving with the bias touches the
-//            processor only: so it may destroy this one too. Others may be on their way out, but must not be on their
-//            way in.
+//            processor only: so the last holder may destroy the biased lock too. Others may be on their way out, but
+//            must not be on their way in.
 // Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m`
 //            null).
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp

@@ -120,7 +120,7 @@ void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
     // Pairs with announce() (lot.h, A2 and B2), after the exchange of `join` by the end.
     if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // the joiner has given up, or will find it ended
     b.lock.lock();
-    // By now the descriptor may be another goroutine's, whose joiner is none of ours.
+    // By now the descriptor may be another goroutine's, whose joiner is not ours to wake.
     wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;
     b.lock.unlock();
     wake_all(chain);

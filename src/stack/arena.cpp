@@ -130,8 +130,8 @@ slot_list arena::cut(unsigned size_class, int* error) noexcept {
     return fresh;
 }
 
-// A region as large as all of the class so far, or the largest that can be had. The only system calls under the lock,
-// so that threads which run out at the same moment do not each reserve one.
+// A region as large as all of the class so far, or the largest that the kernel grants. The only system calls under the
+// lock, so that threads which run out at the same moment do not each reserve one.
 arena::region* arena::grow(unsigned size_class, int* error) noexcept {
     lock_.assert_held();
     const std::size_t regions = region_count_.load(std::memory_order_relaxed);  // only written under the lock

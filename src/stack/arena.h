@@ -1,8 +1,8 @@
 // arena.h - where stacks come from and where they go.
 //
 // Problem    A million stacks of 256 KiB to 8 MiB, each with a guard, in a process that may have 65,530 mappings; a
-//            stack must be had in nanoseconds when one was freed a moment ago, and its memory must not stay for ever
-//            when it was freed long ago.
+//            stack must be available in nanoseconds when one was freed a moment ago, and its memory must not stay for
+//            ever when it was freed long ago.
 // Guarantee  G1: a slot has one owner at a time: the arena, a holder (between allocate and recycle), or a running trim.
 //            G2: a held slot is protected as `slot::guard` says, and its memory is not given back.
 //            G3: no system call is made under the lock, except to reserve a region (a handful in a program's life).

@@ -103,7 +103,7 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
     return fits;
 }
 
-// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all.
+// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more become visible to all.
 // False: those would be too many, because another release has just raised the permits and not found these waiters yet
 // (between its R2 and R3). Then the waiters have theirs from that one, as its R4 would have it, and this release has
 // changed nothing.

@@ -33,8 +33,8 @@ struct shared_mutex::queue {
     shared_mutex& object;
     park::lot_bucket& bucket;
 
-    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would
-    // still reach.
+    // Takes all readers off that can still be claimed; how many. Or only those before the first writer that a wake
+    // would still reach.
     std::uint32_t admit_readers(park::wake_chain& chain, bool up_to_a_writer = false) noexcept {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {

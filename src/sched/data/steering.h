@@ -47,8 +47,7 @@ struct steering {
     virtual void watch(std::int64_t now_ns) noexcept = 0;
     // A plain thread makes a goroutine runnable, or waits for one.
     virtual void from_outside() noexcept = 0;
-    // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped
-    // here.
+    // What would be fatal otherwise, in the goroutine that runs. Returns if the caller cannot be stopped here.
     virtual void stop_here(std::string_view what) noexcept = 0;
     // A report that ends the process: which simulation it was.
     virtual void print(platform::text_writer& out) const noexcept = 0;

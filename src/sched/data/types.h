@@ -152,7 +152,7 @@ public:
     }
 
 private:
-    // One writer at a time but for raise_lingers(), which this may undo: the next mistake makes up for it.
+    // One writer at a time except for raise_lingers(), which this may undo: the next mistake makes up for it.
     void set(std::uint32_t bits, std::uint32_t of) noexcept {
         all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
     }
@@ -450,7 +450,7 @@ struct machine_handshake {
     platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
 };
 
-// What it runs. Its own but for what others have a look at.
+// What it runs. The machine's own, except for what others look at.
 struct machine_running {
     // the machine itself; null on the scheduler's own stack. Release, for the monitor
     platform::atomic<goroutine*> current{nullptr};
@@ -544,7 +544,7 @@ struct machine_at_end {
                                                 // walk the list
 };
 
-// Which thread it is. Constant but for the record's next thread.
+// Which thread it is. Constant, until the record serves its next thread.
 struct machine_identity {
     machine* all_next = nullptr;                // constant after it is linked
     std::uint32_t id = 0;                       // constant

@@ -3,7 +3,7 @@
 // It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
 // (processor.cpp), or because its run() has returned (retire.cpp). In this order the goroutine gets: the processor that
 // it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
-// in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
+// in the global queue. If no more threads can be made, it queues in any case, and its thread serves another goroutine.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"

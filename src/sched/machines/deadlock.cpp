@@ -55,8 +55,8 @@ void check_for_deadlock() noexcept {
         s.deadlock_suspected = true;  // until those threads have ended: we are not told
         return;
     }
-    // A goroutine in on_thread_stack() uses us as a plain thread does, and may ready another one yet, whichever run()
-    // it is of.
+    // A goroutine in on_thread_stack() uses the library as a plain thread does, and may still ready another one,
+    // whichever run() it belongs to.
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
         s.deadlock_suspected = true;

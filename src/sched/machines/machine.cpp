@@ -289,7 +289,7 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     processor* p = nullptr;
     s.lock.lock_in_a_crowd();
     for (;;) {
-        // What was put aside, for want of a thread, after this one had looked. Under the same lock as the list: a
+        // Something was put aside for lack of a thread after this one had looked. Under the same lock as the list: a
         // thread that puts one aside from now on finds this machine there.
         if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
         if (p != nullptr) break;

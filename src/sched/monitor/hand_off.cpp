@@ -1,8 +1,8 @@
 // hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
 // libc's.
 //
-// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes
-//            while others wait.
+// Problem    A processor is of no use where its thread sleeps in the kernel, and its goroutine holds the others up
+//            where it computes while they wait.
 // Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and
 //            in-place joins tell whether its machine has come to the scheduler since the last look. If so all is well.
 //            If not, it is stuck, and:
@@ -14,23 +14,23 @@
 //                                        that is due here, or from outside while all processors were stuck
 //            Taking is the handshake of handshake.h: no signal, no help. The thread goes on as a stray.
 // Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
-//            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
-//            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
+//            idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for a new thread,
+//            see preempt.h); otherwise to the idle list. New threads are made by the thread maker, in advance.
 // Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What
 //            sleeps is looked at less and less often.
 // Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to
-//            wake it again. So the processor is taken as ever, for an idle machine, and the thread computes on: the
-//            kernel sees to the two of them. The machine that finds nothing more to run gives the processor back
+//            wake it again. So the processor is taken as usual, for an idle machine, and the lender's thread computes
+//            on: the kernel schedules the two. The machine that finds nothing more to run gives the processor back
 //            (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
 //            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the
-//            rest of its slice as one that was stopped early. So more goroutines than processors compute for 0.2 ms at
-//            most, and one that computes has half of the time at least: it has the processor for as long before it is
-//            lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
-//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the
-//            scheduler lock, under which alone `stray` is cleared. Is it clear, the thread has come to the runtime, or
-//            stands still in the handler, and has, or will be given, another processor. Is it set, and `borrower` is
-//            not this processor, it has lost another one since, perhaps to a call in which it sleeps. Else it computes,
-//            and the steps are those of give_back().
+//            rest of its slice as one that was stopped early. So there are more executing goroutines than processors
+//            for 0.2 ms at most, and a goroutine that computes has at least half of the time: it keeps the processor
+//            for as long before it is lent again. Without an idle machine nothing is lent, and the slice is 1 ms. Why
+//            the borrower may give it back: `stray` and `borrower` say where the lender's thread is, and `stray` is
+//            cleared under the scheduler lock only. If it is clear, the thread has come to the runtime, or stands still
+//            in the handler, and has been or will be given another processor. If it is set and `borrower` is not this
+//            processor, the thread has lost another one since, perhaps to a call in which it sleeps. Otherwise it
+//            computes, and the steps are those of give_back().
 // Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
 //            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time.
 //            slice_state::preempted_turn tells a processor that it is such a turn.
@@ -125,8 +125,8 @@ bool can_hand_on(const outlook& o) noexcept {
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
-// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the
-// same: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be made it is taken
+// nevertheless: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // `used_ns` of its slice are to be counted when its turn comes again.

@@ -369,7 +369,7 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     return wake_at;
 }
 
-// No thread could be had for the machine that was to sleep until the earliest deadline.
+// No thread could be made for the machine that was to sleep until the earliest deadline.
 bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
 
 // The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes

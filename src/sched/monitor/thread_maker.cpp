@@ -117,8 +117,8 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait
-        // it wakes the next (F2 of wake.h).
+        // A machine that has yet to look finds what was put aside for this request (look_for_a_processor), and wakes
+        // the next if more goroutines wait (F2 of wake.h).
         const std::size_t waiting = waiting_goroutines();
         if (waiting != 0 && spare_machines() >= waiting && the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) continue;
         if (make_enough()) continue;

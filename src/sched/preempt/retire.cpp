@@ -7,7 +7,7 @@
 //   computing   cannot be marked: their machines are condemned, and lose themselves at the next call into the runtime
 //               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
 //               destructors have destroyed;
-//   preempted   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
+//   preempted   stand still already; except those that may hold a lock of libc's, which go on like computing ones;
 //   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
 //   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
 // Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.

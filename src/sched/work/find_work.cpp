@@ -323,9 +323,9 @@ bool sleep_for_events(machine* m) noexcept {
     // stood still.
     const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
-    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a deadline in
-    // hand has not searched, and wakes another only if they are several: a second thread for each event would cost more
-    // than the event.
+    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a due deadline
+    // has not searched, and wakes another machine only if there are several: a second thread for each event would cost
+    // more than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
     if (DUNLIN_UNLIKELY(tracing::on()) && back) tracing::note_processor(m, tracing::kind::polled, processor_of(m), found.count, 1);
