@@ -156,8 +156,7 @@ void mutex::unlock() {
     const lot_bucket& b = park::bucket_of(this);
     if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) return unlock_watched();  // U1
     owner_.store(0, std::memory_order_relaxed);
-    // U2, pairs with take()
-    word_.store(0, std::memory_order_release);
+    word_.store(0, std::memory_order_release);                                                    // U2, see take()
     platform::light_barrier();                                                                    // U3
     if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) look_for_waiters(this);   // U4
 }
