@@ -154,11 +154,13 @@ public:
     /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed;
     /// std::bad_alloc.
     template <class Rep, class Period>
-    sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         return sent_as(send_with_deadline(value, deadline_in(d), where));
     }
     template <class Rep, class Period>
-    sent send_for(const T& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const
+    sent send_for(const T& value, const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
     {
         T copy(value);
@@ -171,11 +173,13 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         return send_on_clock(value, t, where);
     }
     template <class Clock, class Duration>
-    sent send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const
+    sent send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
     {
         T copy(value);
@@ -213,7 +217,8 @@ private:
         return outcome == wait_outcome::ok;
     }
     template <class Clock, class Duration>
-    sent send_on_clock(T& value, const std::chrono::time_point<Clock, Duration>& t, const std::source_location& where) const {
+    sent send_on_clock(T& value, const std::chrono::time_point<Clock, Duration>& t,
+        const std::source_location& where) const {
         return sent_as(wait_on_clock(t, [&](std::int64_t ns) { return send_with_deadline(value, ns, where); }));
     }
     static sent sent_as(bool ok) noexcept { return ok ? channel_status::ok : channel_status::would_block; }
@@ -264,7 +269,9 @@ public:
     /// Cost      As for send().
     std::optional<T> recv(std::source_location where = std::source_location::current()) const {
         slot_type slot;
-        if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) return std::nullopt;
+        if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) {
+            return std::nullopt;
+        }
         return take<T>(slot, core());
     }
 
@@ -282,7 +289,8 @@ public:
     /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws
     /// std::bad_alloc.
     template <class Rep, class Period>
-    received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    received<T> recv_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         slot_type slot;
         return received_as(slot, receive_with_deadline(slot, deadline_in(d), where));
     }
@@ -293,7 +301,8 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         slot_type slot;
         channel_status status;
         wait_on_clock(t, [&](std::int64_t ns) {
@@ -331,7 +340,9 @@ public:
     }
 
     /// Iterates over the values received, until the channel is closed and drained.
-    receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const { return {static_cast<const Self*>(this), where}; }
+    receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const {
+        return {static_cast<const Self*>(this), where};
+    }
     std::default_sentinel_t end() const noexcept { return {}; }
 
 private:
@@ -431,7 +442,8 @@ private:
 /// even a successful one. If the receiver's copy throws, the value becomes the first in the channel again and a waiting
 /// receiver, or else the next one, gets it; on a closed channel too.
 template <class T>
-class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
+class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>,
+    public detail::handle_operations<chan<T>> {
 public:
     using sends = T;
     using receives = T;

@@ -60,7 +60,8 @@ inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d
 // From `from` to `to`, limited to what fits: the difference of two time points of a coarse clock may overflow its own
 // type.
 template <class Clock, class D1, class D2>
-std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock, D1>& from, const std::chrono::time_point<Clock, D2>& to) {
+std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock, D1>& from,
+    const std::chrono::time_point<Clock, D2>& to) {
     using wide = std::chrono::duration<long double, std::nano>;
     return to_nanoseconds(wide(to.time_since_epoch()) - wide(from.time_since_epoch()));
 }

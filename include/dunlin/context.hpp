@@ -65,7 +65,8 @@ class DUNLIN_API context_value {
 public:
     virtual ~context_value();
     // The value, if the key is this one's and the value's type the wanted one.
-    virtual const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept = 0;
+    virtual const void* find(const std::type_info& key_type, const void* key,
+        const std::type_info& value_type) const noexcept = 0;
     // "key, value", as to_string() shows them.
     virtual std::string describe() const = 0;
 };
@@ -81,7 +82,8 @@ std::string shown(const T& value) {
     }
     if constexpr (std::convertible_to<const T&, std::string_view>) {
         return std::string(std::string_view(value));
-    } else if constexpr (requires(std::ostream& out) { out << value; } && !std::is_pointer_v<T> && !requires { *value; }) {
+    } else if constexpr (requires(std::ostream& out) { out << value; } && !std::is_pointer_v<T> &&
+        !requires { *value; }) {
         std::ostringstream out;
         out << std::boolalpha << value;
         return std::move(out).str();
@@ -95,7 +97,8 @@ class context_value_of final : public context_value {
 public:
     template <class K, class V>
     context_value_of(K&& key, V&& value) : key_(std::forward<K>(key)), value_(std::forward<V>(value)) {}
-    const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept override {
+    const void* find(const std::type_info& key_type, const void* key,
+        const std::type_info& value_type) const noexcept override {
         const bool found = key_type == typeid(Key) && value_type == typeid(T) && *static_cast<const Key*>(key) == key_;
         return found ? std::addressof(value_) : nullptr;
     }
@@ -111,12 +114,17 @@ template <class T>
 class context_value_of_object final : public context_value {
 public:
     template <class V>
-    context_value_of_object(const context_key<T>& key, V&& value) : key_(&key), name_(key.name()), value_(std::forward<V>(value)) {}
-    const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept override {
-        const bool found = key_type == typeid(const void*) && value_type == typeid(T) && *static_cast<const void* const*>(key) == key_;
+    context_value_of_object(const context_key<T>& key, V&& value) : key_(&key), name_(key.name()),
+        value_(std::forward<V>(value)) {}
+    const void* find(const std::type_info& key_type, const void* key,
+        const std::type_info& value_type) const noexcept override {
+        const bool found = key_type == typeid(const void*) && value_type == typeid(T) &&
+            *static_cast<const void* const*>(key) == key_;
         return found ? std::addressof(value_) : nullptr;
     }
-    std::string describe() const override { return (name_ != nullptr ? std::string(name_) : type_name(typeid(context_key<T>))) + ", " + shown(value_); }
+    std::string describe() const override {
+        return (name_ != nullptr ? std::string(name_) : type_name(typeid(context_key<T>))) + ", " + shown(value_);
+    }
 
 private:
     const void* key_;
@@ -126,7 +134,8 @@ private:
 
 // What a key is stored as: text as std::string, so that equal texts are equal keys.
 template <class Key>
-using stored_key = std::conditional_t<std::convertible_to<const Key&, std::string_view>, std::string, std::decay_t<Key>>;
+using stored_key = std::conditional_t<std::convertible_to<const Key&, std::string_view>, std::string,
+    std::decay_t<Key>>;
 
 template <class Key, class T>
 std::unique_ptr<context_value> make_context_value(const Key& key, T&& value) {
@@ -160,7 +169,8 @@ struct cancel_registration;
 // All return a reference that the caller owns. `parent` null: the background.
 DUNLIN_API chan_handle make_cancel_node(const chan_handle& parent);
 // `moment`: what deadline_ns was made from, if that is of another clock.
-DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::unique_ptr<foreign_moment> moment,
+DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns,
+    std::unique_ptr<foreign_moment> moment,
     std::exception_ptr cause);
 DUNLIN_API chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_value> value);
 DUNLIN_API chan_handle make_detached_node(const chan_handle& parent);
@@ -171,7 +181,8 @@ DUNLIN_API std::error_code error_of_node(chan_core* node) noexcept;
 DUNLIN_API std::string name_of_node(chan_core* node);
 DUNLIN_API std::exception_ptr cause_of_node(chan_core* node) noexcept;
 DUNLIN_API std::int64_t deadline_of_node(chan_core* node) noexcept;
-DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept;
+DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key,
+    const std::type_info& value_type) noexcept;
 DUNLIN_API std::stop_token stop_token_of_node(chan_core* node);
 DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<cancel_call> call);
 DUNLIN_API bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept;
@@ -249,7 +260,8 @@ public:
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
-        return stop_function(detail::call_after_cancel(core(), std::make_unique<detail::cancel_call_of<std::decay_t<F>>>(std::forward<F>(f))));
+        return stop_function(detail::call_after_cancel(core(),
+            std::make_unique<detail::cancel_call_of<std::decay_t<F>>>(std::forward<F>(f))));
     }
 
     /// Derived contexts; see the functions of the same names.
@@ -257,7 +269,8 @@ public:
     template <class Rep, class Period>
     cancellable with_timeout(const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) const;
     template <class Clock, class Duration>
-    cancellable with_deadline(const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr) const;
+    cancellable with_deadline(const std::chrono::time_point<Clock, Duration>& t,
+        std::exception_ptr cause = nullptr) const;
     template <class Key, class T>
     context with_value(const Key& key, T&& value) const;
     context without_cancel() const;
@@ -265,9 +278,11 @@ public:
 
     static cancellable with_cancel(const context& parent);
     template <class Rep, class Period>
-    static cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr);
+    static cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d,
+        std::exception_ptr cause = nullptr);
     template <class Clock, class Duration>
-    static cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr);
+    static cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
+        std::exception_ptr cause = nullptr);
     template <class Key, class T>
     static context with_value(const context& parent, const Key& key, T&& value);
     static context without_cancel(const context& parent);
@@ -347,20 +362,25 @@ private:
 
 /// Derived from `parent`, and cancelled with it or by its cancel function, whichever comes first.
 /// Throws std::bad_alloc. Cost: one allocation; it ends with the last handle, and leaves the tree then.
-inline cancellable context::with_cancel(const context& parent) { return cancellable(detail::make_cancel_node(parent.node_)); }
+inline cancellable context::with_cancel(const context& parent) {
+    return cancellable(detail::make_cancel_node(parent.node_));
+}
 inline cancellable with_cancel(const context& parent) { return context::with_cancel(parent); }
 inline cancellable context::with_cancel() const { return with_cancel(*this); }
 
 /// The same, and err() becomes errc::deadline_exceeded at `t` (cause(): `cause` if one is given). A deadline later than
 /// the parent's changes nothing.
 template <class Clock, class Duration>
-cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause) {
+cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
+    std::exception_ptr cause) {
     std::unique_ptr<detail::foreign_moment> moment;
     if constexpr (!std::same_as<Clock, clock>) moment = std::make_unique<detail::moment_of<Clock, Duration>>(t);
-    return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_at(t), std::move(moment), std::move(cause)));
+    return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_at(t), std::move(moment),
+        std::move(cause)));
 }
 template <class Clock, class Duration>
-cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr) {
+cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
+    std::exception_ptr cause = nullptr) {
     return context::with_deadline(parent, t, std::move(cause));
 }
 template <class Clock, class Duration>
@@ -370,16 +390,19 @@ cancellable context::with_deadline(const std::chrono::time_point<Clock, Duration
 
 namespace detail {
 template <class Parent, class D>
-inline constexpr bool are_parent_and_duration = std::is_convertible_v<const Parent&, const context&> && requires(const D& d) { detail::deadline_in(d); };
+inline constexpr bool are_parent_and_duration = std::is_convertible_v<const Parent&, const context&> &&
+    requires(const D& d) { detail::deadline_in(d); };
 }
 
 /// with_deadline(), `d` from now.
 template <class Rep, class Period>
-cancellable context::with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause) {
+cancellable context::with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d,
+    std::exception_ptr cause) {
     return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_in(d), nullptr, std::move(cause)));
 }
 template <class Rep, class Period>
-cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) {
+cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d,
+    std::exception_ptr cause = nullptr) {
     return context::with_timeout(parent, d, std::move(cause));
 }
 template <class Parent, class D, class... More>
@@ -410,7 +433,9 @@ context context::with_value(const Key& key, T&& value) const {
 }
 
 /// The values of `parent`, without its cancellation and deadline.
-inline context context::without_cancel(const context& parent) { return context(detail::make_detached_node(parent.node_)); }
+inline context context::without_cancel(const context& parent) {
+    return context(detail::make_detached_node(parent.node_));
+}
 inline context without_cancel(const context& parent) { return context::without_cancel(parent); }
 inline context context::without_cancel() const { return without_cancel(*this); }
 
@@ -418,8 +443,12 @@ inline context context::without_cancel() const { return without_cancel(*this); }
 inline cancellable context::with_stop_token(const context& parent, std::stop_token token) {
     return cancellable(detail::make_stop_token_node(parent.node_, std::move(token)));
 }
-inline cancellable with_stop_token(const context& parent, std::stop_token token) { return context::with_stop_token(parent, std::move(token)); }
-inline cancellable context::with_stop_token(std::stop_token token) const { return with_stop_token(*this, std::move(token)); }
+inline cancellable with_stop_token(const context& parent, std::stop_token token) {
+    return context::with_stop_token(parent, std::move(token));
+}
+inline cancellable context::with_stop_token(std::stop_token token) const {
+    return with_stop_token(*this, std::move(token));
+}
 
 /// Runs f() in a goroutine of its own when `ctx` is done: context::after_func().
 template <class F>
@@ -430,11 +459,13 @@ stop_function after_func(const context& ctx, F&& f) {
 /// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. If the time is past
 /// there is nothing to wait for: they return.
 template <class Rep, class Period>
-void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx, std::source_location where = std::source_location::current()) {
+void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx,
+    std::source_location where = std::source_location::current()) {
     detail::sleep_until_or_done(detail::deadline_in(d), ctx, where);
 }
 template <class Clock, class Duration>
-void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx, std::source_location where = std::source_location::current()) {
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx,
+    std::source_location where = std::source_location::current()) {
     detail::wait_on_clock(t, [&](std::int64_t ns) {
         detail::sleep_until_or_done(ns, ctx, where);
         return false;

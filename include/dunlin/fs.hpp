@@ -37,8 +37,12 @@ enum class open_mode : unsigned {
     exclusive = 32,  ///< with create: fail if it exists
     sync = 64,       ///< each write is on the disk when it returns
 };
-constexpr open_mode operator|(open_mode a, open_mode b) noexcept { return static_cast<open_mode>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
-constexpr bool operator&(open_mode a, open_mode b) noexcept { return (static_cast<unsigned>(a) & static_cast<unsigned>(b)) != 0; }
+constexpr open_mode operator|(open_mode a, open_mode b) noexcept {
+    return static_cast<open_mode>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr bool operator&(open_mode a, open_mode b) noexcept {
+    return (static_cast<unsigned>(a) & static_cast<unsigned>(b)) != 0;
+}
 
 /// An open file.
 ///
@@ -58,12 +62,18 @@ public:
     ///           thread goes on waiting in the background.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec,
+        unsigned permissions = 0666);
     /// Empty, for reading and writing; made if it does not exist.
     static file create(const std::filesystem::path& path) { return open(path, "w+"); }
     static file create(const std::filesystem::path& path, std::error_code& ec) { return open(path, "w+", ec); }
@@ -74,18 +84,32 @@ public:
     /// Reads from `offset` on, at least one byte, without moving the position; 0 at the end of the file.
     std::size_t pread(mutable_buffer b, std::uint64_t offset);
     std::size_t pread(mutable_buffer b, std::uint64_t offset, std::error_code& ec);
-    std::size_t pread(void* data, std::size_t size, std::uint64_t offset) { return pread(mutable_buffer(data, size), offset); }
-    std::size_t pread(void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) { return pread(mutable_buffer(data, size), offset, ec); }
+    std::size_t pread(void* data, std::size_t size, std::uint64_t offset) {
+        return pread(mutable_buffer(data, size), offset);
+    }
+    std::size_t pread(void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) {
+        return pread(mutable_buffer(data, size), offset, ec);
+    }
     /// Writes all of it at `offset`. (In a file opened to append Linux writes at the end all the same.)
     std::size_t pwrite(const_buffer b, std::uint64_t offset);
     std::size_t pwrite(const_buffer b, std::uint64_t offset, std::error_code& ec);
-    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset) { return pwrite(const_buffer(data, size), offset); }
-    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) { return pwrite(const_buffer(data, size), offset, ec); }
+    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset) {
+        return pwrite(const_buffer(data, size), offset);
+    }
+    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) {
+        return pwrite(const_buffer(data, size), offset, ec);
+    }
     /// Writes all of it at the position: write_all().
     std::size_t write(const_buffer b, where_type w = where_type::current()) { return write_all(b, w); }
-    std::size_t write(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return write_all(b, ec, w); }
-    std::size_t write(const void* data, std::size_t size, where_type w = where_type::current()) { return write_all(data, size, w); }
-    std::size_t write(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) { return write_all(data, size, ec, w); }
+    std::size_t write(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return write_all(b, ec, w);
+    }
+    std::size_t write(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write_all(data, size, w);
+    }
+    std::size_t write(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return write_all(data, size, ec, w);
+    }
 
     enum class from { begin, current, end };
     /// The new position.

@@ -156,7 +156,8 @@ private:
         using frame = detail::jthread_frame<Call>;
         constexpr auto kind = detail::end_kind::joinable;
         const detail::new_goroutine n = detail::launch<frame>(
-            options, std::source_location(), kind, nullptr, frame::entry, std::in_place, std::forward<Values>(values)...);
+            options, std::source_location(), kind, nullptr, frame::entry, std::in_place,
+                std::forward<Values>(values)...);
         handle_ = n.g;
     }
     void check(const char* operation) const {

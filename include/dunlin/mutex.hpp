@@ -57,7 +57,8 @@ public:
     bool try_lock() noexcept;
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return try_lock() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
     template <detail::number N>
@@ -67,8 +68,10 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok; });
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
+        return try_lock() || detail::wait_on_clock(t,
+            [&](std::int64_t ns) { return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok; });
     }
     /// Gives it back.
     void unlock();
@@ -85,9 +88,14 @@ private:
     bool take() noexcept {
         std::uint32_t word = 0;
         // Acquire pairs with the release of unlock(). On failure as well: see owner_.
-        if (word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+        if (word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire)) {
+            return true;
+        }
         while ((word & locked) == 0) {
-            if (word_.compare_exchange_weak(word, word | locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+            if (word_.compare_exchange_weak(word, word | locked, std::memory_order_acquire,
+                std::memory_order_acquire)) {
+                return true;
+            }
         }
         return false;
     }
@@ -136,7 +144,8 @@ public:
     }
     bool try_lock() noexcept { return again() || first(mutex_.try_lock()); }
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return again() || first(mutex_.try_lock_for(d, where));
     }
     template <detail::number N>
@@ -145,7 +154,8 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         return again() || first(mutex_.try_lock_until(t, where));
     }
     void unlock();

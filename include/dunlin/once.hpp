@@ -135,7 +135,8 @@ namespace detail {
 template <class F>
 struct once_call {
     using result = std::invoke_result_t<F&>;
-    using stored = std::conditional_t<std::is_void_v<result>, char, std::conditional_t<std::is_reference_v<result>, std::remove_reference_t<result>*, result>>;
+    using stored = std::conditional_t<std::is_void_v<result>, char,
+        std::conditional_t<std::is_reference_v<result>, std::remove_reference_t<result>*, result>>;
 
     explicit once_call(F&& f) : function(std::move(f)) {}
     explicit once_call(const F& f) : function(f) {}

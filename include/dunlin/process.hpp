@@ -60,7 +60,8 @@ public:
     explicit process(std::vector<std::string> command, const process_options& options = {});
     /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws
     /// std::bad_alloc.
-    process(std::vector<std::string> command, std::error_code& ec) : process(std::move(command), process_options(), ec) {}
+    process(std::vector<std::string> command, std::error_code& ec)
+        : process(std::move(command), process_options(), ec) {}
     process(std::vector<std::string> command, const process_options& options, std::error_code& ec);
     process(process&&) noexcept = default;
     process& operator=(process&&) noexcept = default;
@@ -101,7 +102,9 @@ public:
     /// (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
-    static result run(std::vector<std::string> command, std::error_code& ec) { return run(std::move(command), {}, {}, ec); }
+    static result run(std::vector<std::string> command, std::error_code& ec) {
+        return run(std::move(command), {}, {}, ec);
+    }
 
 private:
     struct state;

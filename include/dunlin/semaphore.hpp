@@ -30,7 +30,9 @@ public:
     bool try_acquire() noexcept {
         std::ptrdiff_t n = permits_.load(std::memory_order_relaxed);
         while (n > 0) {
-            if (permits_.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst, std::memory_order_relaxed)) return true;
+            if (permits_.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+                return true;
+            }
         }
         return false;
     }
@@ -84,13 +86,16 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void acquire(const context& ctx, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (core_.acquire(&limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "semaphore acquire");
+        if (core_.acquire(&limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "semaphore acquire");
+        }
     }
     /// Takes one if there is one now.
     bool try_acquire() noexcept { return core_.try_acquire(); }
     /// Waits for `d` at most. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool try_acquire_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_acquire_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return core_.try_acquire() || acquire_until(detail::deadline_in(d), where);
     }
     template <detail::number N>
@@ -99,8 +104,10 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return core_.try_acquire() || detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
+    bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
+        return core_.try_acquire() ||
+            detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
     }
 
 private:

@@ -41,7 +41,9 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void lock(const context& ctx, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (wait(writer, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "shared_mutex lock");
+        if (wait(writer, &limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "shared_mutex lock");
+        }
     }
     bool try_lock() noexcept {
         std::uint32_t free = 0;
@@ -49,7 +51,8 @@ public:
     }
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return try_lock() || wait_until(writer, detail::deadline_in(d), where);
     }
     template <detail::number N>
@@ -59,12 +62,15 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(writer, ns, where); });
     }
     void unlock() {
         std::uint32_t mine = written;
-        if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) unlock_slow();
+        if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) {
+            unlock_slow();
+        }
     }
 
     /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain
@@ -75,17 +81,22 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void lock_shared(const context& ctx, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (wait(reader, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "shared_mutex lock_shared");
+        if (wait(reader, &limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "shared_mutex lock_shared");
+        }
     }
     bool try_lock_shared() noexcept {
         std::uint32_t word = word_.load(std::memory_order_relaxed);
         while (word < most_readers) {
-            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) {
+                return true;
+            }
         }
         return false;
     }
     template <class Rep, class Period>
-    bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return try_lock_shared() || wait_until(reader, detail::deadline_in(d), where);
     }
     template <detail::number N>
@@ -94,14 +105,18 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
-        return try_lock_shared() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
+    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
+        return try_lock_shared() ||
+            detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
     }
     void unlock_shared() {
         std::uint32_t word = word_.load(std::memory_order_relaxed);
         // There are no waiters, or other readers remain.
         while ((word & written) == 0 && (word & readers) > ((word & waited) ? 1u : 0u)) {
-            if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) return;
+            if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) {
+                return;
+            }
         }
         unlock_shared_slow();
     }

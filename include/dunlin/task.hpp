@@ -165,11 +165,14 @@ public:
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         require("wait");
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "task wait");
+        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "task wait");
+        }
     }
     /// wait() for `d` at most. True if the goroutine has ended.
     template <class Rep, class Period>
-    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    bool wait_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         require("wait_for");
         return detail::join_limited(handle_, {detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
@@ -179,10 +182,12 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         require("wait_until");
         return detail::wait_on_clock(
-            t, [&](std::int64_t ns) { return detail::join_limited(handle_, {ns, nullptr}, where) == detail::wait_outcome::ok; });
+            t, [&](std::int64_t ns) { return detail::join_limited(handle_, {ns, nullptr},
+                where) == detail::wait_outcome::ok; });
     }
 
     /// Lets go of the goroutine, which goes on by itself; the task holds nothing afterwards. Its result or exception is
@@ -226,10 +231,14 @@ private:
     template <class R, class F, class... Args>
     friend task<R> detail_spawn(const go_options* options, std::source_location where, F&& f, Args&&... args);
 
-    task(detail::goroutine_handle* handle, detail::task_result<T>* result) noexcept : handle_(handle), result_(result) {}
+    task(detail::goroutine_handle* handle, detail::task_result<T>* result) noexcept : handle_(handle),
+        result_(result) {}
 
     void require(const char* operation) const {
-        if (!handle_) throw std::logic_error(std::string("dunlin::task::") + operation + ": the task holds no goroutine (moved from, or get() was called)");
+        if (!handle_) {
+            throw std::logic_error(std::string("dunlin::task::") + operation
+                + ": the task holds no goroutine (moved from, or get() was called)");
+        }
     }
     void release() noexcept {
         std::destroy_at(result_);
@@ -246,10 +255,12 @@ private:
 };
 
 template <class R, class F, class... Args>
-[[gnu::always_inline]] inline task<R> detail_spawn(const go_options* options, std::source_location where, F&& f, Args&&... args) {
+[[gnu::always_inline]] inline task<R> detail_spawn(const go_options* options, std::source_location where, F&& f,
+    Args&&... args) {
     using frame = detail::task_frame<R, detail::call_of<F, Args...>>;
     detail::check_function(f, "dunlin::spawn");
-    const detail::new_goroutine n = detail::launch<frame>(options, where, detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
+    const detail::new_goroutine n =
+        detail::launch<frame>(options, where, detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
                                                           std::forward<F>(f), std::forward<Args>(args)...);
     return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
@@ -355,10 +366,12 @@ public:
                 return;
             }
             using body = member<detail::call_of<const F&, std::size_t>>;
-            static_assert(alignof(body) <= 64, "a goroutine's function may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
+            static_assert(alignof(body) <= 64,
+                "a goroutine's function may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
             made_members<body> made;
             for (std::size_t i = 0; i < n; ++i) {
-                const detail::new_goroutine g = detail::make(sizeof(body), alignof(body), nullptr, std::source_location());
+                const detail::new_goroutine g =
+                    detail::make(sizeof(body), alignof(body), nullptr, std::source_location());
                 try {
                     ::new (g.frame) body(this, f, i);
                 } catch (...) {
@@ -452,7 +465,8 @@ private:
         detail::member_mark<task_group> of;  // members_ is its first
         Call run;
         template <class... Values>
-        explicit member(task_group* g, Values&&... values) : of(g), run(std::in_place, std::forward<Values>(values)...) {}
+        explicit member(task_group* g, Values&&... values) : of(g),
+            run(std::in_place, std::forward<Values>(values)...) {}
         static void entry(void* raw) {
             task_group* group = static_cast<member*>(raw)->of.group();
             member_guard leave{group};
@@ -482,7 +496,8 @@ private:
         members_.add_one();
         try {
             detail::check_function(f, "dunlin::task_group::go");
-            detail::launch<body>(options, std::source_location(), detail::end_kind::detached, &members_, body::entry, this, std::forward<F>(f),
+            detail::launch<body>(options, std::source_location(), detail::end_kind::detached, &members_, body::entry,
+                this, std::forward<F>(f),
                                    std::forward<Args>(args)...);
         } catch (...) {
             const member_guard not_started{this};

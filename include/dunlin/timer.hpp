@@ -46,7 +46,10 @@ public:
     void release(std::uint32_t n = 1) noexcept {
         // The last one need not count down. Acquire-release: the last one, which deletes it, sees what the others did
         // with it.
-        if (references_.load(std::memory_order_acquire) == n || references_.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
+        if (references_.load(std::memory_order_acquire) == n ||
+            references_.fetch_sub(n, std::memory_order_acq_rel) == n) {
+            delete this;
+        }
     }
 
 private:
@@ -57,7 +60,8 @@ private:
 
 // It may be called several times, so it is not given away.
 template <class F>
-inline constexpr bool can_be_timed = std::is_invocable_v<std::decay_t<F>&> && std::constructible_from<std::decay_t<F>, F>;
+inline constexpr bool can_be_timed = std::is_invocable_v<std::decay_t<F>&> &&
+    std::constructible_from<std::decay_t<F>, F>;
 
 template <class F>
 class timed_call_of final : public timed_call {
@@ -88,7 +92,8 @@ public:
     /// Not started: stop() and reset() throw std::logic_error.
     timer() noexcept = default;
     template <class Rep, class Period>
-    explicit timer(const std::chrono::duration<Rep, Period>& d) : due_ns_(detail::deadline_in(d)), kind_(kind::number) {}
+    explicit timer(const std::chrono::duration<Rep, Period>& d) : due_ns_(detail::deadline_in(d)),
+        kind_(kind::number) {}
     template <detail::number N>
     explicit timer(N) {
         static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
@@ -177,7 +182,8 @@ public:
     explicit ticker(const std::chrono::duration<Rep, Period>& period) {
         const std::int64_t ns = detail::to_nanoseconds(period).count();
         if (ns <= 0) detail::throw_non_positive_interval("NewTicker");
-        channel_ = detail::chan_handle(detail::make_timer_channel(detail::deadline_in(std::chrono::nanoseconds(ns)), ns));
+        channel_ = detail::chan_handle(detail::make_timer_channel(detail::deadline_in(std::chrono::nanoseconds(ns)),
+            ns));
     }
     template <detail::number N>
     explicit ticker(N) {
@@ -230,7 +236,8 @@ receiver<clock::time_point> after(N) {
 /// null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
-    static_assert(detail::can_be_timed<F>, "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");
+    static_assert(detail::can_be_timed<F>,
+        "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");
     if constexpr (detail::can_be_timed<F>) {
         detail::check_function(f, "dunlin::after_func");
         timer t(new detail::timed_call_of<std::decay_t<F>>(std::forward<F>(f)));

@@ -52,7 +52,8 @@ class region {
 public:
     /// `too_slow`, if it is not zero: one that takes longer has the recorder written to its file, at once, while the
     /// program goes on; not more than once in a second.
-    DUNLIN_API explicit region(std::string_view name, std::chrono::nanoseconds too_slow = std::chrono::nanoseconds(0)) noexcept;
+    DUNLIN_API explicit region(std::string_view name,
+        std::chrono::nanoseconds too_slow = std::chrono::nanoseconds(0)) noexcept;
     DUNLIN_API ~region();
     region(const region&) = delete;
     region& operator=(const region&) = delete;

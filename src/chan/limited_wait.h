@@ -18,7 +18,9 @@ end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 // The rule for limits: a limit ends waits only; what is there at once is taken, even if the limit is past. So every
 // wait tries first, and looks here before it queues.
 bool is_done(const chan_core* done) noexcept;  // a context's channel: it is closed
-inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && is_done(limit->done); }
+inline bool cancelled_already(const wait_limit* limit) noexcept {
+    return limit != nullptr && limit->done != nullptr && is_done(limit->done);
+}
 
 inline bool is_past(const wait_limit* limit) noexcept {
     return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();

@@ -86,7 +86,8 @@ void start_call(timers::timer_entry* e) noexcept {
 
 // It was pending when run() returned. Once: the pending reference is the caller's then.
 bool forgotten(timed_call_access::parts& p) noexcept {
-    return p.entry.forgotten.load(std::memory_order_relaxed) && p.entry.forgotten.exchange(false, std::memory_order_relaxed);
+    return p.entry.forgotten.load(std::memory_order_relaxed) &&
+        p.entry.forgotten.exchange(false, std::memory_order_relaxed);
 }
 
 }  // namespace

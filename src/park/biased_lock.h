@@ -60,7 +60,8 @@ public:
         if (m != nullptr && place < sched::max_sections) [[likely]] {
             sched::processor* p = sched::processor_of(m);
             if (p != nullptr && bias_.load(std::memory_order_relaxed) == p) [[likely]] {
-                DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr, "a place is used for two biased locks at once");
+                DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr,
+                    "a place is used for two biased locks at once");
                 // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's
                 // writes all the same.
                 p->sections[place].store(this, std::memory_order_release);         // B1

@@ -41,7 +41,8 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     return p->queue.pop_youngest_if(wanted);
 }
 
-[[gnu::always_inline]] inline bool run_youngest_in_place(const void* group, const std::source_location& where) noexcept {
+[[gnu::always_inline]] inline bool run_youngest_in_place(const void* group,
+    const std::source_location& where) noexcept {
     sched::machine* m = sched::current_machine();
     if (m == nullptr || !sched::room_for_child(m->current.load(std::memory_order_relaxed))) return false;
     m = sched::enter(m);
@@ -60,7 +61,10 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     while (expected != ended) {
         // Release publishes the waiter; acquire, when the child was quicker, sees its result.
         const auto mine = reinterpret_cast<std::uintptr_t>(&w);
-        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel,
+            std::memory_order_acquire)) {
+            continue;
+        }
         w.wait();
         return;
     }
@@ -79,13 +83,16 @@ const sched::goroutine* joiner_of(const sched::goroutine* child) noexcept {
 
 namespace detail {
 
-bool run_youngest_of(const void* group, const std::source_location& where) noexcept { return run_youngest_in_place(group, where); }
+bool run_youngest_of(const void* group, const std::source_location& where) noexcept {
+    return run_youngest_in_place(group, where);
+}
 
 }  // namespace detail
 
 bool announce_join_in_lot(sched::goroutine* child) noexcept {
     std::uintptr_t expected = 0;
-    return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) || expected == in_the_lot;
+    return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) ||
+        expected == in_the_lot;
 }
 
 void detach(sched::goroutine* child) noexcept {

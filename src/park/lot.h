@@ -41,7 +41,10 @@ namespace dunlin::inline v0_1::park {
 enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event, weighted };
 
 struct lot_node : wait_node {
-    lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object), kind(k) { several = limited; }
+    lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object),
+        kind(k) {
+        several = limited;
+    }
 
     lot_node* after() const noexcept { return static_cast<lot_node*>(next); }
 

@@ -35,6 +35,8 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
     }
 }
 
-[[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept { fatal("a lock of the runtime was unlocked while nobody held it"); }
+[[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept {
+    fatal("a lock of the runtime was unlocked while nobody held it");
+}
 
 }  // namespace dunlin::platform

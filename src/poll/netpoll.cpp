@@ -50,7 +50,8 @@ void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forge
 constinit platform::atomic<int> watches_refused{0};
 
 int watch(int fd, std::uint64_t tag) noexcept {
-    if (watches_refused.load(std::memory_order_relaxed) > 0 && watches_refused.fetch_sub(1, std::memory_order_relaxed) > 0) [[unlikely]] return ENOSPC;
+    if (watches_refused.load(std::memory_order_relaxed) > 0 &&
+        watches_refused.fetch_sub(1, std::memory_order_relaxed) > 0) [[unlikely]] return ENOSPC;
     return the_backend.load(std::memory_order_acquire)->add(fd, tag);
 }
 void unwatch(int fd) noexcept { the_backend.load(std::memory_order_acquire)->remove(fd); }
@@ -70,7 +71,8 @@ unsigned poller::poll() noexcept {
 void poller::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept {
     backend* b = the_backend.load(std::memory_order_seq_cst);
     if (b == nullptr) return timers_.wait(deadline_ns);
-    found.count = b->wait(found.events, sched::event_batch::capacity, deadline_ns != 0 ? deadline_ns : backend::for_ever);
+    found.count = b->wait(found.events, sched::event_batch::capacity, deadline_ns != 0 ? deadline_ns
+        : backend::for_ever);
 }
 
 unsigned poller::deliver(const sched::event_batch& found) noexcept {

@@ -114,7 +114,8 @@ slot_list arena::cut(unsigned size_class, int* error) noexcept {
     const std::size_t count = std::min(usual, r.slots() - first);
     for (std::size_t index = first; index < first + count; ++index) {
         std::byte* const base = r.begin + (index << slot_shift(size_class));
-        platform::tell_valgrind_of_stack(base + guard_bytes, base + slot_bytes(size_class), canary_words * sizeof(canary_value));
+        platform::tell_valgrind_of_stack(base + guard_bytes, base + slot_bytes(size_class),
+            canary_words * sizeof(canary_value));
         fresh.push_back(new (r.records + index) slot{.next = nullptr,
                                                      .prev = nullptr,
                                                      .top = first_top(base, size_class, index),

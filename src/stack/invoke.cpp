@@ -28,10 +28,13 @@ namespace {
 
 constexpr char exit_class[8] = {'D', 'N', 'L', 'N', 'E', 'X', 'I', 'T'};
 
-_Unwind_Reason_Code keep_going(int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception*, _Unwind_Context*, void*) {
+_Unwind_Reason_Code keep_going(int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception*,
+    _Unwind_Context*, void*) {
     // Our personality routine ends the walk before the end of the stack; if we get here there was no dunlin_invoke()
     // frame.
-    if (actions & _UA_END_OF_STACK) platform::fatal("exit_goroutine(): the stack does not end in a goroutine's entry (was it switched by hand?)");
+    if (actions & _UA_END_OF_STACK) {
+        platform::fatal("exit_goroutine(): the stack does not end in a goroutine's entry (was it switched by hand?)");
+    }
     return _URC_NO_REASON;
 }
 
@@ -56,7 +59,8 @@ void unwind_to_invoke(exit_request& request) {
 }
 
 // Never unwound into except to leave: see the head of this file.
-extern "C" [[gnu::visibility("hidden")]] _Unwind_Reason_Code dunlin_goroutine_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class,
+extern "C" [[gnu::visibility("hidden")]] _Unwind_Reason_Code dunlin_goroutine_personality(int version,
+    _Unwind_Action actions, _Unwind_Exception_Class,
                                                               _Unwind_Exception* exception, _Unwind_Context* frame) {
     if (version != 1) return _URC_FATAL_PHASE1_ERROR;
     if (actions & _UA_FORCE_UNWIND) {

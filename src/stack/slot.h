@@ -42,7 +42,9 @@ inline constexpr unsigned no_class = class_count;
 constexpr unsigned slot_shift(unsigned size_class) noexcept { return smallest_slot_shift + size_class; }
 constexpr std::size_t slot_bytes(unsigned size_class) noexcept { return std::size_t{1} << slot_shift(size_class); }
 // The address of a slot, modulo its size.
-constexpr std::size_t slot_offset(unsigned size_class) noexcept { return size_class >= shifted_class ? slot_shifted_by : 0; }
+constexpr std::size_t slot_offset(unsigned size_class) noexcept {
+    return size_class >= shifted_class ? slot_shifted_by : 0;
+}
 
 // The same for whole pages, where there is room: neighbours in slots that lie megabytes apart would share a few sets of
 // the TLB, and of the caches that hold the page table. Address space only: a page that no stack begins in is not

@@ -111,7 +111,9 @@ inline void mutex::note_owner(std::uint64_t owner) noexcept {
 }
 
 // Anew for each run that has left goroutines behind.
-inline std::uint32_t run_number() noexcept { return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed)); }
+inline std::uint32_t run_number() noexcept {
+    return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed));
+}
 
 inline bool mutex::somebody_is_woken(std::uint32_t word) const noexcept {
     return (word & woken) != 0 && woken_in_.load(std::memory_order_relaxed) == run_number();
@@ -152,7 +154,9 @@ wait_outcome mutex::lock_limited(const detail::wait_limit& limit, const std::sou
 }
 
 void mutex::unlock() {
-    if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) == 0)) sched::report_misuse("unlock of unlocked mutex");
+    if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) == 0)) {
+        sched::report_misuse("unlock of unlocked mutex");
+    }
     const lot_bucket& b = park::bucket_of(this);
     if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) return unlock_watched();  // U1
     owner_.store(0, std::memory_order_relaxed);
@@ -329,7 +333,8 @@ mutex::~mutex() {
 void recursive_mutex::unlock() {
     if (DUNLIN_UNLIKELY(!mutex_.is_held_by_caller())) {
         const bool held = (mutex_.word_.load(std::memory_order_relaxed) & mutex::locked) != 0;
-        sched::report_misuse(held ? "unlock of a recursive_mutex by somebody who does not hold it" : "unlock of unlocked mutex (recursive_mutex)");
+        sched::report_misuse(held ? "unlock of a recursive_mutex by somebody who does not hold it"
+            : "unlock of unlocked mutex (recursive_mutex)");
     }
     if (--depth_ == 0) mutex_.unlock();
 }

@@ -57,7 +57,8 @@ bool semaphore_core::try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept {
 }
 
 void semaphore_core::throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const {
-    throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) + " permits and " +
+    throw std::overflow_error("dunlin::counting_semaphore::release: "
+        + std::to_string(permits_.load(std::memory_order_relaxed)) + " permits and " +
                               std::to_string(n) + " more are more than max(), " + std::to_string(most));
 }
 
@@ -112,7 +113,10 @@ bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrd
     for (;;) {
         const bool fits = have <= most - left;
         // Sequentially consistent as in R2: a waiter that queues afterwards sees it in A3.
-        if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst, std::memory_order_relaxed)) return fits;
+        if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst,
+            std::memory_order_relaxed)) {
+            return fits;
+        }
     }
 }
 
@@ -138,10 +142,13 @@ void semaphore_core::hand_out(const void* address) noexcept {
     park::wake_all(chain.first());
 }
 
-semaphore_core::~semaphore_core() { park::check_nobody_waits(this, "a semaphore is destroyed while goroutines wait for it"); }
+semaphore_core::~semaphore_core() {
+    park::check_nobody_waits(this, "a semaphore is destroyed while goroutines wait for it");
+}
 
 void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most) {
-    throw std::invalid_argument("dunlin::counting_semaphore: " + std::to_string(desired) + " permits are not between 0 and max(), " + std::to_string(most));
+    throw std::invalid_argument("dunlin::counting_semaphore: " + std::to_string(desired)
+        + " permits are not between 0 and max(), " + std::to_string(most));
 }
 
 }  // namespace dunlin::detail

@@ -161,7 +161,9 @@ shared_mutex::~shared_mutex() {
     if (DUNLIN_UNLIKELY(word_.load(std::memory_order_relaxed) != 0)) {
         park::check_nobody_waits(this, "a shared_mutex is destroyed while goroutines wait for it");
         // On a plain thread: perhaps a static object at the end of the process, and its holder is frozen.
-        if (sched::current_goroutine() != nullptr) sched::report_misuse("a shared_mutex is destroyed while it is locked");
+        if (sched::current_goroutine() != nullptr) {
+            sched::report_misuse("a shared_mutex is destroyed while it is locked");
+        }
     }
 }
 

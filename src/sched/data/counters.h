@@ -12,7 +12,9 @@ namespace dunlin::inline v0_1::sched {
 // Counts something that one owner at a time does; any thread may read it.
 class counter {
 public:
-    void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+    void add(std::uint64_t n = 1) noexcept {
+        value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    }
     std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
     // For a count that must not be seen before what it counts: acquire pairs with release.
     void add_last() noexcept { value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }

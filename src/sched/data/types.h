@@ -115,7 +115,9 @@ public:
     explicit creation_place(const std::source_location& where) noexcept : raw_(std::bit_cast<std::uintptr_t>(where)) {}
     explicit creation_place(const void* code) noexcept : raw_(reinterpret_cast<std::uintptr_t>(code) | is_code) {}
 
-    const void* code() const noexcept { return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr; }
+    const void* code() const noexcept {
+        return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr;
+    }
     std::source_location location() const noexcept { return std::bit_cast<std::source_location>(raw_); }
 
 private:
@@ -136,7 +138,9 @@ public:
     // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
     // runnable, then by the machine that runs it.
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x3fffff; }
-    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00); }
+    void set_stamped(std::uint64_t n) noexcept {
+        set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00);
+    }
     // waits.h: so is its whole way from runnable to running. Written as the stamp.
     bool measured() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x40000000) != 0; }
     void set_measured(bool yes) noexcept { set(yes ? 0x40000000 : 0, 0x40000000); }
@@ -212,7 +216,9 @@ struct alignas(platform::cache_line) goroutine {
         return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
     }
     // Where its frames are if it has any; for all but its owner a guess.
-    void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
+    void* stack_hint() const noexcept {
+        return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr;
+    }
 
     // trace.h, Order: how often it has begun to run since it was first traced. The machine that runs it writes it.
     std::uint32_t turn() const noexcept {

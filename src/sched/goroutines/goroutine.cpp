@@ -113,7 +113,9 @@ void make_parts(goroutine* g, std::size_t bytes, std::size_t align, std::size_t 
 }
 
 void free_parts(goroutine* g) noexcept {
-    if (g->flags & goroutine::heap_frame) ::operator delete(*reinterpret_cast<void**>(g->inline_frame), heap_frame_align);
+    if (g->flags & goroutine::heap_frame) {
+        ::operator delete(*reinterpret_cast<void**>(g->inline_frame), heap_frame_align);
+    }
     if (g->extra) {
         delete g->extra;
         g->extra = nullptr;
@@ -223,7 +225,8 @@ namespace {
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept;  // below, where a life ends
 
 // Leaves a stack on which nothing remains to be done. `next` has a context or is null.
-[[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine, bool own) noexcept {
+[[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine,
+    bool own) noexcept {
     const stack::context* to = &m->scheduler_context;
     stack::sanitizer_stack view = m->own_stack;
     m->current.store(nullptr, std::memory_order_relaxed);
@@ -433,7 +436,8 @@ void put_back_inside_runtime(goroutine* g) noexcept {
 
 // ---- another way to run: on the stack of the goroutine that waits for it --------------------------------------------
 
-[[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child, const goroutine* self) noexcept {
+[[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child,
+    const goroutine* self) noexcept {
     note_marks(processor_of(m), child);
     if (tracing::on()) tracing::note(m, tracing::kind::in_place, child, self->id);
 }

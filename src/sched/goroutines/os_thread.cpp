@@ -33,7 +33,8 @@ void give_processor_away(machine* m) noexcept {
     processor* p = release_processor(m);
     s.lock.lock();
     const bool busy = !s.stopping.load(std::memory_order_relaxed) &&
-                      (p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr || s.global.size() != 0);
+                      (p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr ||
+                          s.global.size() != 0);
     if (!busy) put_idle_processor(p, false);
     s.lock.unlock();
     if (busy) {

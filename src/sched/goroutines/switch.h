@@ -42,7 +42,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 // another machine, which is returned, inside the runtime with a processor.
 [[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
     platform::assert_no_locks();
-    DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
+    DUNLIN_DCHECK(stack::canary_intact(*self->stack),
+        "stack overflow: the words below a goroutine's stack were overwritten");
     self->saved_errno = *m->error_number;
     if (DUNLIN_UNLIKELY(!m->exceptions->empty())) {
         self->exceptions = *m->exceptions;

@@ -45,7 +45,8 @@ constexpr std::uint64_t yields_per_exchange = 8;
         return true;
     }
     const bool others = the_scheduler.global_size() != 0;
-    if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
+    if (others && p->counts.yields.get() % yields_per_exchange == 0 &&
+        p->run_next.load(std::memory_order_relaxed) == nullptr) {
         next = exchange_with_global(p, self);
         return true;
     }

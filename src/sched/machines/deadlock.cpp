@@ -37,9 +37,11 @@ void check_for_deadlock() noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
     s.deadlock_suspected = false;
-    const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
+    const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines
+        + s.locked_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
-    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 && !s.events->anybody_waits()) {
+    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 &&
+        !s.events->anybody_waits()) {
         // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
         s.events->interrupt();
     }

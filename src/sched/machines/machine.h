@@ -43,7 +43,8 @@ void has_come(machine* m) noexcept;
 inline std::uint32_t spare_machines() noexcept {
     const scheduler& s = the_scheduler;
     const std::uint32_t takers = s.takers_coming, offered = s.offered_count;
-    return s.idle_machine_count + s.coming_machines.load(std::memory_order_relaxed) + (takers > offered ? takers - offered : 0);
+    return s.idle_machine_count + s.coming_machines.load(std::memory_order_relaxed)
+        + (takers > offered ? takers - offered : 0);
 }
 // Ends at most `count` machines of the idle list.
 void end_idle_machines(unsigned count) noexcept;

@@ -50,7 +50,9 @@ bool has_local_work(const processor* p) noexcept {
     return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
 }
 
-bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr; }
+bool computes_on(const machine* m) noexcept {
+    return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr;
+}
 
 // Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
 // gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
@@ -166,7 +168,9 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_starts);
     for (std::uint32_t i = made; i-- > 0;) {
         processor* p = s.processor_at(i);
-        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) put_idle_processor(p, false);
+        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) {
+            put_idle_processor(p, false);
+        }
         if (p->state.load(std::memory_order_relaxed) != processor_state::stopped) continue;
         machine* m = p->stopped_from;
         if (retired(p)) {

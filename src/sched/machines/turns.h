@@ -45,7 +45,9 @@ inline constexpr std::uint64_t turns_between_stamps = 256;
 
 inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
 
-inline std::uint64_t turns_of(const processor* p) noexcept { return p->counts.switches.get() + p->counts.in_place_joins.get(); }
+inline std::uint64_t turns_of(const processor* p) noexcept {
+    return p->counts.switches.get() + p->counts.in_place_joins.get();
+}
 
 // There is another processor that could be woken. Where not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }

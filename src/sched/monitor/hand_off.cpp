@@ -151,7 +151,8 @@ bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) n
 
 // A sum that changes whenever the machine comes to the scheduler.
 std::uint64_t progress_of(const processor* p) noexcept {
-    return p->tick.load(std::memory_order_relaxed) + p->counts.switches.get() + p->counts.in_place_joins.get() + p->counts.parks.get();
+    return p->tick.load(std::memory_order_relaxed) + p->counts.switches.get() + p->counts.in_place_joins.get()
+        + p->counts.parks.get();
 }
 
 // True: its goroutine was resumed in the midst of a computation, so it is known to be one that computes.
@@ -217,7 +218,9 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
 void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
     if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
-        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted();
+        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) {
+            thaw_preempted();
+        }
         return;
     }
     if (!o.somebody_waits && lasts < idle_grace_ns) return;
@@ -250,7 +253,8 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!can_hand_on(o)) return;
     int free_cpu = any_cpu;
     const bool stoppable =
-        !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
+        !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) &&
+            platform::thread_sleeps(m->tid) == n.sampled_sleeps;
     const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
     if (lends) m->resumed_sleeps = n.sampled_sleeps;
     if (!take(p, m, early ? age : 0, lends ? tracing::taking::lent : tracing::taking::from_hog)) return;
@@ -296,7 +300,8 @@ void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noex
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
         o.look_again_at(o.now_ns + blocking_grace_ns);
-    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns && !platform::thread_is_running(m->tid)) {
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns &&
+        !platform::thread_is_running(m->tid)) {
         n.seen_in_call = true;
         o.look_again_at(o.now_ns + asleep_grace_ns);
     }
@@ -333,13 +338,17 @@ void tell_whose_turn(outlook& o) noexcept {
         computing += p->notes.sampled && progress_of(p) == p->notes.progress;
     }
     const std::int64_t hogs = o.preempted + computing, others = o.runnable + running - computing;
-    const std::int64_t interval = std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
+    const std::int64_t interval =
+        std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
     if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         // Only a processor that runs one goroutine after the other: not one that has not moved, and not one that was
         // just given to a preempted goroutine.
-        if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running ||
+            progress_of(p) == p->notes.progress) {
+            continue;
+        }
         const machine* m = p->owner.load(std::memory_order_acquire);
         if (m == nullptr || m->resumed_ns != 0) continue;
         p->slice.store(slice_state::preempted_turn, std::memory_order_relaxed);
@@ -357,7 +366,9 @@ void look_at_slice(processor* p, outlook& o) noexcept {
         n.tick = tick;
         n.tick_since_ns = o.now_ns;
     } else if (o.now_ns - n.tick_since_ns >= slice_ns) {
-        if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) p->slice.store(slice_state::over, std::memory_order_relaxed);
+        if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) {
+            p->slice.store(slice_state::over, std::memory_order_relaxed);
+        }
         n.tick_since_ns = o.now_ns;
         o.effect = true;
     }
@@ -378,7 +389,8 @@ void look_at_processors(outlook& o) noexcept {
     }
     o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
-    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) &&
+        idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
     o.urgent = s.urgent.load(std::memory_order_relaxed);
     tell_whose_turn(o);
     bool all_stuck = true;
@@ -397,7 +409,9 @@ void look_at_processors(outlook& o) noexcept {
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
     o.only_hogs = all_stuck && o.preempted != 0 && runnable == 0 && !due && !s.events->anybody_waits();
     if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);
-    if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
+    if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) {
+        s.all_stuck.store(all_stuck, std::memory_order_relaxed);
+    }
 }
 
 // ---- strays ---------------------------------------------------------------------------------------------------------
@@ -408,7 +422,8 @@ namespace {
 bool give_back(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) && !s.stopping.load(std::memory_order_relaxed) &&
+    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) &&
+        !s.stopping.load(std::memory_order_relaxed) &&
                      s.global.size() == 0;
     processor* p = may ? take_idle_processor(m->last_p) : nullptr;
     if (p != nullptr) {
@@ -442,7 +457,9 @@ void look_at_stray(machine* m, outlook& o) noexcept {
         o.effect = true;
         return;
     }
-    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) {
+        return look_later(n, o.now_ns, longest_stop_wait_ns);
+    }
     const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
     if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
         ask_to_stop(m);
@@ -477,7 +494,8 @@ void look_at_strays(outlook& o) noexcept {
     look_at_stopped_world(o.now_ns);
     o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
     if (stopping_since_ns != 0) o.only_hogs = false;
-    if (s.strays_unlisted.load(std::memory_order_relaxed) && s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
+    if (s.strays_unlisted.load(std::memory_order_relaxed) &&
+        s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
         for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);
         }

@@ -46,6 +46,7 @@ void print_where(platform::text_writer& out, creation_place where) noexcept;
 // in main())`, a stack, abort().
 [[noreturn]] void report_misuse(std::string_view what) noexcept;
 
-[[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept;
+[[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected,
+    goroutine_state wanted) noexcept;
 
 }  // namespace dunlin::sched

@@ -128,7 +128,8 @@ void install_freeze_handler() noexcept {
 
 void stop_condemned_machines() noexcept {
     const machine* self = own_machine();
-    const auto condemned = [self](const machine* m) { return m != self && m->condemned.load(std::memory_order_acquire); };
+    const auto condemned = [self](const machine* m) { return m != self &&
+        m->condemned.load(std::memory_order_acquire); };
     const std::int64_t grace = platform::now_ns() + grace_ns;
     for (bool any = true; any && platform::now_ns() < grace;) {
         any = false;

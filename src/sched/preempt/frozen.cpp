@@ -118,7 +118,8 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     unsigned looks = 0;
     const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
     for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {
-        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0;
+        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr &&
+            m->in_runtime.load(std::memory_order_relaxed) == 0;
         if (!in_user_code || m->condemned.load(std::memory_order_relaxed)) continue;
         ++looks;
         found = look_at(m->tid, now_ns);
@@ -196,13 +197,17 @@ void freeze_here(machine* m) noexcept {
         m->in_runtime.store(0, std::memory_order_release);
         return;
     }
-    if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
+    if (goroutine* g = m->current.load(std::memory_order_relaxed)) {
+        g->state.store(goroutine_state::frozen, std::memory_order_release);
+    }
     m->resume_word.store(resume_order::stay, std::memory_order_relaxed);
     keep_frozen(m);
     s.lock.unlock();
     call_monitor_for_lost();
     std::uint32_t how;
-    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay) platform::futex_wait(m->resume_word, resume_order::stay);
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay) {
+        platform::futex_wait(m->resume_word, resume_order::stay);
+    }
     if (how == resume_order::end_thread) end_frozen_thread(m);
     m->in_runtime.store(0, std::memory_order_release);
 }

@@ -42,12 +42,15 @@ void keep_for_leak_check(goroutine& g) noexcept {
 
 platform::atomic<std::uint32_t> ended{0};
 
-bool is_forgotten_before_it_began(const goroutine* g) noexcept { return g->stack == nullptr && !(g->flags & goroutine::joinable); }
+bool is_forgotten_before_it_began(const goroutine* g) noexcept {
+    return g->stack == nullptr && !(g->flags & goroutine::joinable);
+}
 
 void freeze_descriptor(goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
-    if (state == goroutine_state::runnable || state == goroutine_state::waiting || state == goroutine_state::preempted) {
+    if (state == goroutine_state::runnable || state == goroutine_state::waiting ||
+        state == goroutine_state::preempted) {
         g.state.store(goroutine_state::frozen, std::memory_order_release);
     }
 }
