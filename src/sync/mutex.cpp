@@ -4,8 +4,8 @@
 //            unlock() must not touch the mutex, which may be gone. Drepper's state "locked, with sleepers" in the same
 //            word needs an exchange in unlock(); a second word beside it needs a look at the object afterwards. So what
 //            unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
-// Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other need be
-//            woken
+// Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other
+//                     need be woken
 //            watched  1: an unlock of a mutex of this bucket comes by under the bucket's lock. Sticky: cleared after
 //                     `patience` that found no mutex waited for
 // Protocol   lock                                              unlock
