@@ -1,4 +1,5 @@
-// blocking_bench.cpp - goroutines whose threads sleep in the kernel, announced by blocking() and not. Twins: peers/go/blocking.go, blocking_cgo.go.
+// blocking_bench.cpp - goroutines whose threads sleep in the kernel, announced by blocking() and not. Twins:
+// peers/go/blocking.go, blocking_cgo.go.
 
 #include <sys/syscall.h>
 #include <time.h>
@@ -25,7 +26,8 @@ void sleep_in_kernel(std::chrono::nanoseconds length) {
     nanosleep(&t, nullptr);
 }
 
-/// What blocking() adds to the shortest system call. Short batches with and without by turns, so that both meet the same machine.
+/// What blocking() adds to the shortest system call. Short batches with and without by turns, so that both meet the
+/// same machine.
 void blocking_trivial(const settings& s, results& r) {
     const long pairs = s.scaled(1500);
     constexpr long calls = 2000;
@@ -49,7 +51,8 @@ void blocking_trivial(const settings& s, results& r) {
     });
 }
 
-/// A thousand goroutines block for 1 ms. The first time in the process the threads have to be made; then twenty times more.
+/// A thousand goroutines block for 1 ms. The first time in the process the threads have to be made; then twenty times
+/// more.
 void blocking_1ms(const settings& s, results& r) {
     const long goroutines = s.scaled(1000);
     const auto once_ms = [goroutines] {
@@ -71,7 +74,8 @@ void blocking_1ms(const settings& s, results& r) {
     });
 }
 
-/// Calls `start(wg, stop)`, which starts what blocks threads until `stop`, and sleeps for 1 ms again and again: how much longer that takes.
+/// Calls `start(wg, stop)`, which starts what blocks threads until `stop`, and sleeps for 1 ms again and again: how
+/// much longer that takes.
 template <class Start>
 void ticks_beside(const settings& s, results& r, Start&& start) {
     const auto length = std::chrono::milliseconds(s.scaled(2000));

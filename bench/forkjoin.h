@@ -1,4 +1,5 @@
-// forkjoin.h - the boards and matrices that forkjoin_bench.cpp and peers/cpp compute, so that both have the same compiled.
+// forkjoin.h - the boards and matrices that forkjoin_bench.cpp and peers/cpp compute, so that both have the same
+// compiled.
 
 #pragma once
 
@@ -25,7 +26,8 @@ struct product {
     int size;
     int stride;
 
-    /// Its sizes are integers as its cells are. Copies of them cannot be among what is written, so nothing is read anew.
+    /// Its sizes are integers as its cells are. Copies of them cannot be among what is written, so nothing is read
+    /// anew.
     static void small(const int* a, const int* b, int* c, const int size, const int stride) {
         for (int i = 0; i < size; ++i) {
             int* sums = c + i * stride;

@@ -115,7 +115,7 @@ void matmul_1024(const settings& s, results& r) {
     });
 }
 
-// ---- as in the suite: its sizes, a run that does not count, and one that does ------------------------------------------------------------
+// ---- as in the suite: its sizes, a run that does not count, and one that does ---------------------------------------
 
 template <class Run>
 void measure_once(results& r, Run&& run) {

@@ -1,6 +1,6 @@
-// growth_bench.cpp - how cost grows with the number of goroutines, channels, timers, connections: `dunlin_bench grow-timers --n 1000`.
-// Twin: peers/go/growth.go. bench/driver/growth.py says which sizes are run, each in a process of its own;
-// its curves over processors are workloads of the other files, but for one.
+// growth_bench.cpp - how cost grows with the number of goroutines, channels, timers, connections: `dunlin_bench
+// grow-timers --n 1000`. Twin: peers/go/growth.go. bench/driver/growth.py says which sizes are run, each in a process
+// of its own; its curves over processors are workloads of the other files, but for one.
 
 #include <algorithm>
 #include <atomic>
@@ -28,7 +28,7 @@ double each_of(double total, long n) { return total / static_cast<double>(n); }
 /// How often `operations` are repeated, so that they are about `total`.
 long repeated(const settings& s, long total, long operations, long least) { return std::max(least, s.scaled(total) / operations); }
 
-// ---- goroutines ------------------------------------------------------------------------------------------------------------------------
+// ---- goroutines -----------------------------------------------------------------------------------------------------
 
 /// Goroutines that wait for values on one channel and take them until it is closed.
 class crowd {
@@ -93,7 +93,7 @@ void grow_goroutines(const settings& s, results& r) {
     });
 }
 
-// ---- processors ------------------------------------------------------------------------------------------------------------------------
+// ---- processors -----------------------------------------------------------------------------------------------------
 
 /// `n` pairs that play ping-pong at once, each over two channels of its own.
 void grow_pairs(const settings& s, results& r) {
@@ -120,9 +120,10 @@ void grow_pairs(const settings& s, results& r) {
     });
 }
 
-// ---- channels --------------------------------------------------------------------------------------------------------------------------
+// ---- channels -------------------------------------------------------------------------------------------------------
 
-/// A number goes round `n` goroutines over as many channels and loses one at each hop. The channels hold one value, so that a ring of one is a ring.
+/// A number goes round `n` goroutines over as many channels and loses one at each hop. The channels hold one value, so
+/// that a ring of one is a ring.
 void grow_channels(const settings& s, results& r) {
     const long n = s.size(), hops = std::max(s.scaled(200'000), 5 * n);
     dunlin::run({.stack_size = dunlin::dense_stack_size}, [&] {
@@ -181,7 +182,7 @@ void grow_select(const settings& s, results& r) {
     });
 }
 
-// ---- timers ----------------------------------------------------------------------------------------------------------------------------
+// ---- timers ---------------------------------------------------------------------------------------------------------
 
 void grow_timers(const settings& s, results& r) {
     const long n = s.size(), rounds = s.scaled(200'000);
@@ -221,7 +222,7 @@ void grow_timers(const settings& s, results& r) {
     });
 }
 
-// ---- connections -----------------------------------------------------------------------------------------------------------------------
+// ---- connections ----------------------------------------------------------------------------------------------------
 
 void grow_echo(const settings& s, results& r) {
     echo_under(r, "echo", {"--connections", std::to_string(s.size()), "--seconds", s.quick ? "0.1" : "0.5"});

@@ -1,4 +1,5 @@
-// hogs_bench.cpp - who gets the CPU while goroutines compute without a call, and what an idle process uses of it. Twin: peers/go/hogs.go.
+// hogs_bench.cpp - who gets the CPU while goroutines compute without a call, and what an idle process uses of it. Twin:
+// peers/go/hogs.go.
 
 #include <pthread.h>
 #include <sched.h>
@@ -49,7 +50,8 @@ void hogs_wake(const settings& s, results& r) {
     r.add("p99", percentile(delays_ms, 0.99), "ms");
 }
 
-/// Four hogs for each processor with the same work, and, until the first has finished, two goroutines that yield after each unit.
+/// Four hogs for each processor with the same work, and, until the first has finished, two goroutines that yield after
+/// each unit.
 void hogs_fair(const settings& s, results& r) {
     const long units_each = s.scaled(4000);
     dunlin::run([&] {
@@ -90,7 +92,8 @@ void hogs_fair(const settings& s, results& r) {
     });
 }
 
-/// Microseconds of wall time per unit while the workers of `start` run for a second; `finish` waits for them after the stop.
+/// Microseconds of wall time per unit while the workers of `start` run for a second; `finish` waits for them after the
+/// stop.
 template <class Start, class Finish>
 double us_per_unit(std::chrono::milliseconds length, Start&& start, Finish&& finish) {
     std::vector<worker> workers(2 * dunlin::runtime::max_procs());

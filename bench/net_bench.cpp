@@ -1,4 +1,5 @@
-// net_bench.cpp - sockets and pipes. Twins: peers/go/net.go and, straight on the system's calls, peers/c. The load is bench/load's, in a process of its own.
+// net_bench.cpp - sockets and pipes. Twins: peers/go/net.go and, straight on the system's calls, peers/c. The load is
+// bench/load's, in a process of its own.
 
 #include <netinet/in.h>
 #include <signal.h>
@@ -27,7 +28,7 @@
 namespace bench {
 namespace {
 
-// ---- echo ------------------------------------------------------------------------------------------------------------------------------
+// ---- echo -----------------------------------------------------------------------------------------------------------
 
 void echo_one(dunlin::net::stream connection) {
     std::array<char, 1024> buffer;
@@ -56,7 +57,8 @@ namespace {
 
 void echo(const settings& s, results& r, const std::string& kind, const std::string& connections) {
     std::vector<std::string> words = {"--connections", connections, "--seconds", s.quick ? "0.1" : "1"};
-    if (dunlin::runtime::max_procs() > 1) words.push_back("--free");  // several processors on one CPU would never run at once
+    // several processors on one CPU would never run at once
+    if (dunlin::runtime::max_procs() > 1) words.push_back("--free");
     echo_under(r, kind, words);
 }
 
@@ -71,7 +73,7 @@ void echo_10m(const settings& s, results& r) {
 }
 void idle_connections(const settings& s, results& r) { echo_under(r, "idle", {"--connections", std::to_string(s.scaled(20'000))}); }
 
-// ---- HTTP ------------------------------------------------------------------------------------------------------------------------------
+// ---- HTTP -----------------------------------------------------------------------------------------------------------
 
 int free_port() {
     const auto listener = dunlin::net::listen("tcp", "127.0.0.1:0");
@@ -102,7 +104,7 @@ void http_hello(const settings& s, results& r) {
     waitpid(server, nullptr, 0);
 }
 
-// ---- pipes -----------------------------------------------------------------------------------------------------------------------------
+// ---- pipes ----------------------------------------------------------------------------------------------------------
 
 void read_by_goroutine(watched_pipe& p) {
     auto reader = dunlin::byte_stream::adopt(p.ends[0]);

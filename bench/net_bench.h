@@ -9,7 +9,8 @@
 
 namespace bench {
 
-/// Accepts connections and sends back what comes in, a goroutine for each, while bench/load's program runs with these words.
+/// Accepts connections and sends back what comes in, a goroutine for each, while bench/load's program runs with these
+/// words.
 void echo_under(results& r, const std::string& kind, const std::vector<std::string>& words);
 
 }  // namespace bench

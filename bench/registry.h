@@ -51,7 +51,8 @@ struct registered {
     explicit registered(workload w) { workloads().push_back(w); }
 };
 
-/// Whose program it is: what main.cpp, which dunlin's and those of peers/cpp share, has to know of the runtime. Each program defines its own.
+/// Whose program it is: what main.cpp, which dunlin's and those of peers/cpp share, has to know of the runtime. Each
+/// program defines its own.
 struct program {
     const char* peer;
     std::string (*version)();

@@ -195,7 +195,9 @@ def redraw(arguments):
     if not draw_plots():
         return 1
     if arguments.publish:
-        say(f"written into docs: {' '.join(publish.publish(RESULTS))}")
+        written, refused = publish.publish(RESULTS)
+        for line in [*refused, f"written into docs: {' '.join(written) or 'nothing'}"]:
+            say(line)
     return 0
 
 

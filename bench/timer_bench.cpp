@@ -74,7 +74,8 @@ void timer_stop(const settings& s, results& r) {
     });
 }
 
-/// Beside `pending` other timers, which are due from half an hour before to half an hour after the one that is measured.
+/// Beside `pending` other timers, which are due from half an hour before to half an hour after the one that is
+/// measured.
 void after_func_stop_beside(const settings& s, results& r, long pending) {
     const long rounds = s.scaled(200'000);
     dunlin::run([&] {

@@ -53,7 +53,7 @@ void report(results& r, double ns, const expectation& e, long operations) {
     if (e.ideal_us > 0) r.add("of-ideal", ns / 1e3 * static_cast<double>(operations) / e.ideal_us, "x");
 }
 
-// ---- sweeps: fan-out and pipelines -------------------------------------------------------------------------------------------------------
+// ---- sweeps: fan-out and pipelines ----------------------------------------------------------------------------------
 
 /// A request is answered when all of its jobs are: it takes as long as the longest, or as all of them on all
 /// processors.
@@ -174,7 +174,7 @@ void pipe_of(const settings& s, results& r) {
     pipe(s, r, Stages, Capacity, Skewed);
 }
 
-// ---- other shapes ------------------------------------------------------------------------------------------------------------------------
+// ---- other shapes ---------------------------------------------------------------------------------------------------
 
 /// Requests one after the other; each does the same `total_us` of work, and the longest chain in it is `chain_us`.
 template <class Request>

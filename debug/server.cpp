@@ -41,8 +41,8 @@ struct server_state : std::enable_shared_from_this<server_state> {
     wait_group goroutines;
     std::atomic<unsigned> connections{0};
     mutex one_at_a_time;  // what stops the world
-    // Under one_at_a_time: the flight recorder that runs is ours; it is of a request for some seconds; a goroutine sees to
-    // its end.
+    // Under one_at_a_time: the flight recorder that runs is ours; it is of a request for some seconds; a goroutine sees
+    // to its end.
     bool records = false, traces = false, watches_recorder = false;
     clock::time_point recorder_asked = {};
     bool counts_waits = false;  // we have switched them on

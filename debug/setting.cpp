@@ -1,5 +1,5 @@
-// setting.cpp - DUNLIN_DEBUG=page=ADDRESS: the core calls this at the beginning of each run(), and at its end, where this
-// library is linked. It knows no more of us than these two functions (dunlin/detail/page_hook.hpp).
+// setting.cpp - DUNLIN_DEBUG=page=ADDRESS: the core calls this at the beginning of each run(), and at its end, where
+// this library is linked. It knows no more of us than these two functions (dunlin/detail/page_hook.hpp).
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -44,5 +44,6 @@ const bool registered = [] {
 
 }  // namespace
 
-// What links the library asks for this name, or the linker would leave this file out of a program that does not call us.
+// What links the library asks for this name, or the linker would leave this file out of a program that does not call
+// us.
 extern "C" DUNLIN_API const char dunlin_debug_page = 0;

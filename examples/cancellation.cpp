@@ -1,4 +1,5 @@
-// cancellation.cpp - time-outs and cancellation: a context goes down the calls, and whatever waits ends when it is done.
+// cancellation.cpp - time-outs and cancellation: a context goes down the calls, and whatever waits ends when it is
+// done.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,5 @@
-// echo_server.cpp - the smallest useful server: a goroutine for each connection, written as if it had a thread of its own.
+// echo_server.cpp - the smallest useful server: a goroutine for each connection, written as if it had a thread of its
+// own.
 //
 //   example_echo_server                  serves a few clients of its own, and ends
 //   example_echo_server --listen ADDR    serves ADDR (":7000", say) until SIGINT or SIGTERM

@@ -1,4 +1,5 @@
-// graceful_shutdown.cpp - SIGTERM ends a service: no new requests, those under way are finished, but for at most a second.
+// graceful_shutdown.cpp - SIGTERM ends a service: no new requests, those under way are finished, but for at most a
+// second.
 #include <csignal>
 #include <cstdio>
 #include <thread>

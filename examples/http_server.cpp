@@ -1,7 +1,9 @@
-// http_server.cpp - an HTTP server made of Boost.Beast's synchronous calls, unchanged, one goroutine for each connection.
+// http_server.cpp - an HTTP server made of Boost.Beast's synchronous calls, unchanged, one goroutine for each
+// connection.
 //
 //   example_http_server                  answers a few requests of its own, and ends
-//   example_http_server --listen ADDR    serves ADDR (":8080", say) until SIGINT or SIGTERM: wrk -c 100 http://127.0.0.1:8080/
+//   example_http_server --listen ADDR    serves ADDR (":8080", say) until SIGINT or SIGTERM:
+//                                        wrk -c 100 http://127.0.0.1:8080/
 #include <csignal>
 #include <cstdio>
 #include <ctime>

@@ -1,8 +1,10 @@
-// nats_crawler.cpp - a crawler whose frontier is a queue: any number of processes take pages from it and put what they find back into it.
+// nats_crawler.cpp - a crawler whose frontier is a queue: any number of processes take pages from it and put what they
+// find back into it.
 //
-// A page is known by its name in a bucket, which create() decides about once for all crawlers; and the job's id is the page's name, so that a page found
-// twice at a time is stored once. The links of a page are in the queue before the page is done: a crawler that dies in between crawls it again, and an empty
-// queue means that everything was seen. Here the web is a server in this program; NATS_URL names the NATS servers.
+// A page is known by its name in a bucket, which create() decides about once for all crawlers; and the job's id is the
+// page's name, so that a page found twice at a time is stored once. The links of a page are in the queue before the
+// page is done: a crawler that dies in between crawls it again, and an empty queue means that everything was seen. Here
+// the web is a server in this program; NATS_URL names the NATS servers.
 #include <cstdio>
 #include <cstdlib>
 #include <set>

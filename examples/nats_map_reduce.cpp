@@ -1,5 +1,6 @@
-// nats_map_reduce.cpp - words are counted in files, by queues, buckets and goroutines. Mappers and reducers may be on any machine that sees the files.
-// Whatever is done twice writes the same twice, so nothing counts twice. NATS_URL names the servers; files are the arguments (without any: this source).
+// nats_map_reduce.cpp - words are counted in files, by queues, buckets and goroutines. Mappers and reducers may be on
+// any machine that sees the files. Whatever is done twice writes the same twice, so nothing counts twice. NATS_URL
+// names the servers; files are the arguments (without any: this source).
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -69,7 +70,8 @@ int main(int argc, char** argv) {
             counts sum;
             for (const auto& [file, path] : files) {
                 auto found = mapped.get(file + "." + part);
-                for (; !found; found = mapped.get(file + "." + part)) dunlin::sleep_for(10ms);  // a replica may be behind
+                // a replica may be behind
+                for (; !found; found = mapped.get(file + "." + part)) dunlin::sleep_for(10ms);
                 for (const auto& [word, n] : *found->value) sum[word] += n;
             }
             reduced.put(part, sum);

@@ -1,7 +1,9 @@
-// nats_rolling_restart.cpp - workers are replaced one after the other, as a deployment does it, and no job is lost or done twice.
+// nats_rolling_restart.cpp - workers are replaced one after the other, as a deployment does it, and no job is lost or
+// done twice.
 //
-// SIGTERM ends a worker in order: it takes no more, what was fetched goes back at once, and what its goroutines hold they finish. `worker` as the first
-// argument is a worker; without one the program sends jobs and restarts three of them. NATS_URL names the servers.
+// SIGTERM ends a worker in order: it takes no more, what was fetched goes back at once, and what its goroutines hold
+// they finish. `worker` as the first argument is a worker; without one the program sends jobs and restarts three of
+// them. NATS_URL names the servers.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,8 @@
-// nats_sqlite.cpp - payments that arrive at least once and are booked exactly once: the sink keeps the ids of what it has booked, in the same transaction.
+// nats_sqlite.cpp - payments that arrive at least once and are booked exactly once: the sink keeps the ids of what it
+// has booked, in the same transaction.
 //
-// NATS_URL names the servers (nats://127.0.0.1:4222 otherwise). `dunlin_cluster --around example_nats_sqlite` starts one for it.
+// NATS_URL names the servers (nats://127.0.0.1:4222 otherwise). `dunlin_cluster --around example_nats_sqlite` starts
+// one for it.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -35,7 +37,8 @@ struct dunlin::nats::codec<payment> {
 
 namespace {
 
-// One connection, used by one goroutine at a time. SQLite's calls block their thread; the processor goes to others meanwhile.
+// One connection, used by one goroutine at a time. SQLite's calls block their thread; the processor goes to others
+// meanwhile.
 class ledger {
 public:
     explicit ledger(const char* file) {
@@ -104,7 +107,8 @@ int main() {
             const payment p{"p" + std::to_string(i), i % 7, 100 + i};
             expected += p.cents;
             payments.send_async(p, nats::once_by(p.id));
-            if (i % 10 == 0) payments.send_async(p, nats::once_by(p.id));  // a sender that does not know whether it has sent it: stored once
+            // a sender that does not know whether it has sent it: stored once
+            if (i % 10 == 0) payments.send_async(p, nats::once_by(p.id));
         }
         if (!payments.flush().empty()) return 1;
 
@@ -115,7 +119,8 @@ int main() {
             workers.go([&] {
                 while (auto d = consumer.recv()) {
                     (books.book(**d) ? booked : again) += 1;
-                    // Every fifth time "the worker dies" here, between its effect and done(): the payment comes again, and changes nothing.
+                    // Every fifth time "the worker dies" here, between its effect and done(): the payment comes again,
+                    // and changes nothing.
                     if (d->deliveries() == 1 && (*d)->cents % 5 == 0) continue;
                     d->done();
                     if (++ended == count) consumer.stop();

@@ -1,8 +1,11 @@
-// nats_thumbnails.cpp - a thumbnail service: requests are answered at once where the thumbnail is there, and made by a work queue where it is not.
+// nats_thumbnails.cpp - a thumbnail service: requests are answered at once where the thumbnail is there, and made by a
+// work queue where it is not.
 //
-//   caller --request--> front --job--> workers (any number, anywhere) --put--> bucket --watch--> front --answer--> caller
+//   caller --request--> front --job--> workers (any number, anywhere) --put--> bucket --watch--> front --answer-->
+//   caller
 //
-// Many who ask for the same picture at once make one job of it. A front or worker that dies is replaced by any other. NATS_URL names the servers.
+// Many who ask for the same picture at once make one job of it. A front or worker that dies is replaced by any other.
+// NATS_URL names the servers.
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>

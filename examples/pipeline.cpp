@@ -1,4 +1,5 @@
-// pipeline.cpp - stages joined by channels. A full channel stops the stage before it: the slowest one sets the pace, and nothing piles up.
+// pipeline.cpp - stages joined by channels. A full channel stops the stage before it: the slowest one sets the pace,
+// and nothing piles up.
 #include <algorithm>
 #include <cstdio>
 

@@ -1,4 +1,5 @@
-// prime_sieve.cpp - the concurrent prime sieve: a chain of goroutines, each of which lets through what its prime does not divide.
+// prime_sieve.cpp - the concurrent prime sieve: a chain of goroutines, each of which lets through what its prime does
+// not divide.
 #include <cstdio>
 
 #include <dunlin/dunlin.hpp>

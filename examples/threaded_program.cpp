@@ -1,5 +1,5 @@
-// threaded_program.cpp - goroutines in a program that has threads already: no run(), no initialisation, the same calls, and the same objects, from both
-// worlds.
+// threaded_program.cpp - goroutines in a program that has threads already: no run(), no initialisation, the same calls,
+// and the same objects, from both worlds.
 #include <atomic>
 #include <cstdio>
 #include <thread>

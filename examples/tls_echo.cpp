@@ -1,7 +1,8 @@
 // tls_echo.cpp - an echo server over TLS, and clients that know whom they talk to.
 //
 //   example_tls_echo                             makes a certificate, serves a few clients of its own, and ends
-//   example_tls_echo --listen ADDR CERT KEY      serves ADDR (":7443", say) with a certificate and key (PEM files) until SIGINT or SIGTERM
+//   example_tls_echo --listen ADDR CERT KEY      serves ADDR (":7443", say) with a certificate and key (PEM
+//                                                files) until SIGINT or SIGTERM
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -35,7 +36,7 @@ void serve(tls::listener& l) {
     while (tls::stream s = l.accept(ec)) dunlin::go([s = std::move(s)]() mutable { echo(std::move(s)); });
 }
 
-// ---- a certificate of our own, which only this program trusts ---------------------------------------------------------------------------
+// ---- a certificate of our own, which only this program trusts -------------------------------------------------------
 
 struct identity {
     std::string certificate, key;

@@ -1,4 +1,5 @@
-// websocket_echo.cpp - WebSocket by Boost.Beast's synchronous calls, server and client, one goroutine for each connection.
+// websocket_echo.cpp - WebSocket by Boost.Beast's synchronous calls, server and client, one goroutine for each
+// connection.
 //
 //   example_websocket_echo                  talks to a few clients of its own, and ends
 //   example_websocket_echo --listen ADDR    serves ADDR (":9001", say) until SIGINT or SIGTERM

@@ -494,10 +494,10 @@ def warning(f):
     return f"**Not for quoting**: {'; '.join(reasons)}." if reasons else ""
 
 
-def tables(f):
+def tables(f, load=False):
     """The lines of one family's tables, one for each workload; dunlin's ratio to the others stands behind each metric."""
     lines = [head_line(f), ""]
-    for extra in filter(None, [warning(f), *f["notes"], *(f"Failed: {text}" for text in f["failures"])]):
+    for extra in filter(None, [report.load_line(f)[1] if load else warning(f), *f["notes"], *(f"Failed: {text}" for text in f["failures"])]):
         lines += [extra, ""]
     peers = list(f["versions"])
     others = [peer for peer in peers if peer != report.SUBJECT]

@@ -1,7 +1,7 @@
 import unittest
 from dataclasses import replace
 
-from driver import growth, plots, publish
+from driver import growth, plots, publish, report
 from driver.report_test import MACHINE, Quiet
 
 
@@ -237,9 +237,28 @@ class Publish(unittest.TestCase):
             text = (publish.DOCS / f.page).read_text()
             self.assertNotEqual(publish.between_marks(text, f.name, "changed\n"), text)
 
-    def test_a_section_shows_the_plot_and_the_figures(self):
+    def test_a_run_that_is_quick_short_or_of_a_busy_machine_is_refused(self):
+        fine = {"quick": False, "rounds": 3, "machine": {"load_before": 0.6}}
+        self.assertEqual(publish.refused(fine), "")
+        self.assertEqual(publish.refused({**fine, "quick": True}), "a quick run")
+        self.assertEqual(publish.refused({**fine, "rounds": 1}), "1 of 3 rounds")
+        self.assertEqual(publish.refused({**fine, "machine": {"load_before": 2.4}}), "a busy machine (load average 2.4)")
+
+    def test_what_is_published_says_the_load_and_does_not_disown_itself(self):
+        doc = report.document([], {"cpu": "C", "cpus": 2, "memory_gib": 1, "kernel": "6.18.44-x", "architecture": "a", "system": "s",
+                                   "load_before": 0.6}, {"dunlin": "abc; g++"}, {}, 3, False)
+        page = publish.results_page(doc)
+        self.assertIn("Load average before the run: 0.6.", page)
+        self.assertIn("Written by `./dev bench plots --publish`", page)
+        self.assertNotIn("quoting", page)
+        self.assertIn("C, 2 CPUs, Linux 6.18.44; tree abc, ", publish.readme_block(doc))
+
+    def test_the_readme_has_a_place_for_the_figures(self):
+        text = (publish.DOCS.parent / "README.md").read_text()
+        self.assertNotEqual(publish.between_marks(text, "figures", "changed\n"), text)
+
+    def test_a_section_shows_the_figures(self):
         section = publish.growth_section(document(lambda peer, n: n))
-        self.assertIn("(plots/growth-x.svg)", section)
         self.assertIn("| 10 | 10 | 10 | 1 [1 .. 1] |", section)
 
 

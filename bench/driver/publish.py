@@ -1,5 +1,5 @@
 """Copies what was measured into the documentation: docs/results.md, the tables of docs/growth.md (and that of `work` in
-docs/benchmarks.md), and the plots of all in docs/plots."""
+docs/benchmarks.md), and the plots that README shows. A run that is quick, short or of a busy machine is refused."""
 
 import json
 import shutil
@@ -9,6 +9,9 @@ from .peers import ROOT
 
 DOCS = ROOT / "docs"
 PLOTS = "plots"
+SHOWN = ("scheduler", "channels")  # by README; all others are drawn where they are wanted
+LEAST_ROUNDS = 3
+MOST_LOAD = 1.0
 
 
 def marks_of(name):
@@ -25,47 +28,66 @@ def between_marks(text, name, content):
     return before + begin + content + end + after
 
 
+def refused(measured):
+    """Why a run, or a family of curves, is not published; empty: it is."""
+    reasons = []
+    if measured["quick"]:
+        reasons.append("a quick run")
+    if measured["rounds"] < LEAST_ROUNDS:
+        reasons.append(f"{measured['rounds']} of {LEAST_ROUNDS} rounds")
+    if measured["machine"]["load_before"] > MOST_LOAD:
+        reasons.append(f"a busy machine (load average {measured['machine']['load_before']})")
+    return ", ".join(reasons)
+
+
 def growth_section(family):
-    """What stands between the marks: the plot, then the tables folded away."""
-    return "\n".join(
-        [
-            f"![{family['title']}: cost beside {', '.join(p for p in family['versions'] if p != report.SUBJECT)}]({PLOTS}/growth-{family['name']}.svg)",
-            "",
-            "<details><summary>The figures</summary>",
-            "",
-            *growth.tables(family),
-            "</details>",
-            "",
-        ]
-    )
+    """What stands between the marks: the tables, folded away."""
+    return "\n".join(["<details><summary>The figures</summary>", "", *growth.tables(family, load=True), "</details>", ""])
 
 
 def results_page(doc):
-    """latest.md with the plots in front of the table."""
+    """latest.md, with the load instead of a warning: what may be published has passed refused()."""
+    return report.markdown(doc, load=True).replace(
+        "\n\n| workload", "\n\nWritten by `./dev bench plots --publish`; what each workload does: [benchmarks.md](benchmarks.md).\n\n| workload", 1)
+
+
+def readme_block(doc):
+    """The plots, under one line that says of which machine and tree."""
+    m = doc["machine"]
+    tree = doc["versions"][report.SUBJECT].partition(";")[0]
     drawn = plots.bars(doc)
-    head, _, table = report.markdown(doc).partition("\n\n| ")
-    images = [
-        f"![{title}: {report.SUBJECT} beside its peers]({PLOTS}/ratios-{name}.svg)" for name, title, _ in plots.SUBJECTS if name in drawn
-    ]
-    explained = "Written by `./dev bench plots --publish`; what each workload does: [benchmarks.md](benchmarks.md)."
-    return "\n\n".join([head, explained, *images, "## All figures", "| " + table]) if table else head + "\n"
+    images = [f"![{title}: {report.SUBJECT} beside its peers](docs/{PLOTS}/ratios-{name}.svg)"
+              for name, title, _ in plots.SUBJECTS if name in drawn and name in SHOWN]
+    line = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel'].partition('-')[0]}; tree {tree}, {doc['when'][:10]}; "
+            f"medians of {doc['rounds']} rounds: [all figures](docs/results.md).")
+    return "\n\n".join([line, *images]) + "\n"
 
 
 def publish(results, docs=DOCS):
-    """The names of the files that were written; the plots must have been drawn."""
-    written = []
-    drawn = sorted((results / PLOTS).glob("*.svg"))
-    (docs / PLOTS).mkdir(parents=True, exist_ok=True)
-    for svg in drawn:
-        shutil.copyfile(svg, docs / PLOTS / svg.name)
-        written.append(f"{PLOTS}/{svg.name}")
+    """(the names of the files that were written, a line for each run that was refused); the plots must have been drawn."""
+    written, lines = [], []
     if (results / "latest.json").is_file():
-        (docs / "results.md").write_text(results_page(json.loads((results / "latest.json").read_text())))
-        written.append("results.md")
+        doc = json.loads((results / "latest.json").read_text())
+        if reason := refused(doc):
+            lines.append(f"results.md stays: {reason}")
+        else:
+            (docs / PLOTS).mkdir(parents=True, exist_ok=True)
+            for name in SHOWN:
+                svg = results / PLOTS / f"ratios-{name}.svg"
+                if svg.is_file():
+                    shutil.copyfile(svg, docs / PLOTS / svg.name)
+                    written.append(f"{PLOTS}/{svg.name}")
+            (docs / "results.md").write_text(results_page(doc))
+            readme = docs.parent / "README.md"
+            readme.write_text(between_marks(readme.read_text(), "figures", readme_block(doc)))
+            written += ["results.md", "../README.md"]
     if (results / "growth.json").is_file():
         for family in json.loads((results / "growth.json").read_text())["families"]:
+            if reason := refused(family):
+                lines.append(f"the figures of {family['name']} stay: {reason}")
+                continue
             page = family.get("page", "growth.md")
             text = between_marks((docs / page).read_text(), family["name"], growth_section(family))
             (docs / page).write_text(text)
             written.append(page)
-    return list(dict.fromkeys(written))
+    return list(dict.fromkeys(written)), lines

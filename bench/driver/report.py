@@ -149,7 +149,8 @@ def _beside(row, peer):
     return f"**{_ratio(row['ratios'][peer])}**{sure} ({figure})"
 
 
-def markdown(doc):
+def markdown(doc, load=False):
+    """The table under what it is of; with the load of the machine instead of a warning."""
     m = doc["machine"]
     present = {peer for row in doc["rows"] for peer in (*row["figures"], *row["failures"])}
     others = [peer for peer in doc["versions"] if peer != SUBJECT and (peer in present or not doc["rows"])]
@@ -165,7 +166,7 @@ def markdown(doc):
         f"Medians, {doc['rounds']} round{'s' if doc['rounds'] > 1 else ''} after a warm-up, the peers in random order within "
         f"each round{_seed(doc)}, [min .. max]. In front of a peer's figure stands the ratio dunlin / peer with its 95 % interval: "
         "below 1 dunlin needs less.",
-        *_warnings(doc),
+        *(load_line(doc) if load else _warnings(doc)),
         "",
         f"| workload | metric | P | {SUBJECT} | " + "".join(f"{p} | " for p in others) + "target |  |",
         "|---|---|--:|--:|" + "--:|" * len(others) + "---|---|",
@@ -191,6 +192,10 @@ def markdown(doc):
 
 def _seed(doc):
     return f" (seed {doc['seed']})" if doc.get("seed") is not None else ""
+
+
+def load_line(measured):
+    return ["", f"Load average before the run: {measured['machine']['load_before']}."]
 
 
 def _warnings(doc):

@@ -1,7 +1,8 @@
-// dunlin_guard: the hot paths, each a fixed number of times, for callgrind to count their instructions. bench/driver/guard.py runs it and compares.
+// dunlin_guard: the hot paths, each a fixed number of times, for callgrind to count their instructions.
+// bench/driver/guard.py runs it and compares.
 //
-// Each path runs twice. The first time allocates, binds stacks, lets locks find their owner; the counters are cleared, and the second time counts. So many
-// operations are made that what begins and ends them is less than a hundredth.
+// Each path runs twice. The first time allocates, binds stacks, lets locks find their owner; the counters are cleared,
+// and the second time counts. So many operations are made that what begins and ends them is less than a hundredth.
 // Output: a line "NAME OPERATIONS" for each path, and a dump of callgrind's with the same name.
 
 #include <cstdint>
@@ -42,7 +43,7 @@ void count(const char* name, long operations, Batch&& batch) {
     std::printf("%s %ld\n", name, operations);
 }
 
-// ---- the scheduler ----------------------------------------------------------------------------------------------------------------------
+// ---- the scheduler --------------------------------------------------------------------------------------------------
 
 void yield_among(long goroutines, long yields) {
     dunlin::wait_group wg;
@@ -86,7 +87,7 @@ void park_many(long goroutines) {
     all.wait();
 }
 
-// ---- divide and conquer ------------------------------------------------------------------------------------------------------------------
+// ---- divide and conquer ---------------------------------------------------------------------------------------------
 
 long fib(long n) {
     if (n < 2) return n;
@@ -110,7 +111,7 @@ long skynet(long number, long leaves) {
 }
 constexpr long skynet_leaves = 10'000, skynet_goroutines = 11'110;
 
-// ---- channels ----------------------------------------------------------------------------------------------------------------------------
+// ---- channels -------------------------------------------------------------------------------------------------------
 
 void ping_pong(long rounds) {
     dunlin::chan<long> request, reply;
@@ -151,7 +152,7 @@ void select_of_4(long values) {
     expect(sum == values, "select-4: a value is missing");
 }
 
-// ---- locks -------------------------------------------------------------------------------------------------------------------------------
+// ---- locks ----------------------------------------------------------------------------------------------------------
 
 void mutex(long rounds) {
     static dunlin::mutex lock;
@@ -188,7 +189,7 @@ void semaphore(long rounds) {
     }
 }
 
-// ---- time and descriptors ----------------------------------------------------------------------------------------------------------------
+// ---- time and descriptors -------------------------------------------------------------------------------------------
 
 void timer_stop(long rounds) {
     for (long i = 0; i < rounds; ++i) {

@@ -18,9 +18,7 @@
 #include <unistd.h>
 
 struct connection {
-    int fd;
-    int received; /* bytes of the reply so far */
-    bool waits;
+    struct dialogue d;
     int64_t sent_ns;
     unsigned char message[message_size];
 };
@@ -37,28 +35,14 @@ struct run {
 
 static void send_next(struct run* r, struct connection* c, int64_t now) {
     fill_message(c->message, r->next_number++);
-    c->received = 0;
-    c->waits = true;
     c->sent_ns = now;
-    const ssize_t n = send(c->fd, c->message, message_size, MSG_NOSIGNAL);
-    if (n != message_size) die("a message could not be sent: %s", n < 0 ? strerror(errno) : "the socket is full");
+    send_message(&c->d, c->message);
     ++r->in_flight;
 }
 
 /* True: the reply is complete. */
 static bool receive(struct run* r, struct connection* c, int64_t now) {
-    unsigned char reply[message_size * 2];
-    const ssize_t n = recv(c->fd, reply, sizeof reply, 0);
-    if (n < 0) {
-        if (errno == EAGAIN || errno == EINTR) return false;
-        die("a reply could not be read: %s", strerror(errno));
-    }
-    if (n == 0) die("the server has closed a connection that waits for a reply");
-    if (!c->waits || n > message_size - c->received) die("bytes that nobody has asked for: answered twice?");
-    if (memcmp(reply, c->message + c->received, (size_t)n) != 0) die("a reply that is not the message");
-    c->received += (int)n;
-    if (c->received < message_size) return false;
-    c->waits = false;
+    if (!receive_reply(&c->d, c->message)) return false;
     --r->in_flight;
     ++r->replies;
     if (r->latencies != NULL) histogram_add(r->latencies, now - c->sent_ns);
@@ -86,7 +70,7 @@ static void exchange(struct run* r, int64_t until_ns, int64_t until_replies, boo
 
 static void start_all(struct run* r) {
     for (int i = 0; i < r->o->connections; ++i) {
-        if (!r->connections[i].waits) send_next(r, &r->connections[i], now_ns());
+        if (!r->connections[i].d.waits) send_next(r, &r->connections[i], now_ns());
     }
 }
 
@@ -96,25 +80,13 @@ static void open_all(struct run* r) {
     if (r->poll < 0 || r->connections == NULL) die("no memory");
     for (int i = 0; i < r->o->connections; ++i) {
         struct connection* c = &r->connections[i];
-        c->fd = connect_to(r->o, r->o->connections > ports_min ? 1 + i % load_addresses : 0);
-        make_nonblocking(c->fd);
-        struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.ptr = c};
-        if (epoll_ctl(r->poll, EPOLL_CTL_ADD, c->fd, &e) != 0) die("epoll_ctl: %s", strerror(errno));
+        open_dialogue(&c->d, r->o, i, r->o->connections, r->poll, EPOLLIN | EPOLLET, c);
     }
 }
 
 static void close_all(struct run* r) {
     for (int i = 0; i < r->o->connections; ++i) {
-        const int fd = r->connections[i].fd;
-        char more;
-        ssize_t n;
-        shutdown(fd, SHUT_WR);
-        struct epoll_event e;
-        while ((n = recv(fd, &more, 1, 0)) < 0 && errno == EAGAIN) {
-            if (epoll_wait(r->poll, &e, 1, 10000) <= 0) die("the server does not close its end");
-        }
-        if (n != 0) die("a byte after the last reply: answered twice?");
-        close(fd);
+        close_dialogue(&r->connections[i].d, r->poll);
     }
     free(r->connections);
     close(r->poll);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -100,6 +101,52 @@ void fill_message(unsigned char* message, uint64_t number) {
         memcpy(message + at, &word, sizeof word);
         word = (word + number) * 0x9e3779b97f4a7c15u + 1;
     }
+}
+
+void open_dialogue(struct dialogue* d, const struct options* o, int i, int count, int poll, uint32_t events, void* data) {
+    d->fd = connect_to(o, count > ports_min ? 1 + i % load_addresses : 0);
+    make_nonblocking(d->fd);
+    struct epoll_event wanted = {.events = events, .data.ptr = data};
+    if (epoll_ctl(poll, EPOLL_CTL_ADD, d->fd, &wanted) != 0) die("epoll_ctl: %s", strerror(errno));
+}
+
+void send_message(struct dialogue* d, const unsigned char* message) {
+    d->received = 0;
+    d->waits = true;
+    const ssize_t n = send(d->fd, message, message_size, MSG_NOSIGNAL);
+    if (n != message_size) die("a message could not be sent: %s", n < 0 ? strerror(errno) : "the socket is full");
+}
+
+bool receive_reply(struct dialogue* d, const unsigned char* expected) {
+    unsigned char reply[message_size * 2];
+    const ssize_t n = recv(d->fd, reply, sizeof reply, 0);
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EINTR) return false;
+        die("a reply could not be read: %s", strerror(errno));
+    }
+    if (n == 0) die("the server has closed a connection%s", d->waits ? " that waits for a reply" : "");
+    if (!d->waits || n > message_size - d->received) die("bytes that were not asked for: answered twice?");
+    if (memcmp(reply, expected + d->received, (size_t)n) != 0) {
+        uint64_t number;
+        memcpy(&number, expected, sizeof number);
+        die("a wrong reply to message %llu", (unsigned long long)number);
+    }
+    d->received += (int)n;
+    if (d->received < message_size) return false;
+    d->waits = false;
+    return true;
+}
+
+void close_dialogue(struct dialogue* d, int poll) {
+    char more;
+    ssize_t n;
+    shutdown(d->fd, SHUT_WR);
+    struct epoll_event event;
+    while ((n = recv(d->fd, &more, 1, 0)) < 0 && errno == EAGAIN) {
+        if (epoll_wait(poll, &event, 1, 10000) <= 0) die("the server does not close its end");
+    }
+    if (n != 0) die("a byte after the last reply: answered twice?");
+    close(d->fd);
 }
 
 static int bucket_of(int64_t ns) {

@@ -48,6 +48,20 @@ enum { load_addresses = 8,
 enum { message_size = 64 };
 void fill_message(unsigned char* message, uint64_t number);
 
+/* A connection on which one message at a time is under way, and whose replies are compared byte by byte. */
+struct dialogue {
+    int fd;
+    int received; /* bytes of the reply so far */
+    bool waits;
+};
+/* Number `i` of `count` to the server, in `poll` with these events, for `data`. */
+void open_dialogue(struct dialogue* d, const struct options* o, int i, int count, int poll, uint32_t events, void* data);
+void send_message(struct dialogue* d, const unsigned char* message);
+/* Reads what is there. True: the reply, which must be these bytes, is complete. */
+bool receive_reply(struct dialogue* d, const unsigned char* expected);
+/* Closes it in one direction and reads up to its end: nothing may follow the last reply. */
+void close_dialogue(struct dialogue* d, int poll);
+
 /* Latencies in buckets of 1/32 of their size. */
 enum { bucket_bits = 5,
     buckets = 64 << bucket_bits };

@@ -53,9 +53,7 @@ struct request {
 };
 
 struct connection {
-    int fd;
-    int received; /* bytes of the reply so far */
-    bool waits;
+    struct dialogue d;
     int64_t sent_ns;
     struct request request;
     unsigned char reply[message_size]; /* as it has to be */
@@ -152,11 +150,8 @@ static void send_next(struct run* r, int64_t now) {
     write_message(message, &r->next, r->next.value);
     c->request = r->next;
     write_message(c->reply, &c->request, answer(r, &c->request));
-    c->received = 0;
-    c->waits = true;
     c->sent_ns = now;
-    const ssize_t n = send(c->fd, message, message_size, MSG_NOSIGNAL);
-    if (n != message_size) die("a request could not be sent: %s", n < 0 ? strerror(errno) : "the socket is full");
+    send_message(&c->d, message);
     ++r->in_flight;
     ++r->requests;
     plan_next(r);
@@ -180,27 +175,12 @@ static void send_what_is_due(struct run* r) {
 static void complete(struct run* r, struct connection* c, int64_t now) {
     const struct request* q = &c->request;
     if (q->kind == library && now - c->sent_ns < (int64_t)q->amount * 1000) die("an answer before the library's call can have returned");
-    c->waits = false;
     --r->in_flight;
     ++r->replies;
     now_idle(r, (int)(c - r->connections));
     if (q->due_ns < r->begin_ns) return;
     histogram_add(r->of_kind[q->kind], now - q->due_ns);
     histogram_add(r->of_all, now - q->due_ns);
-}
-
-static void receive(struct run* r, struct connection* c, int64_t now) {
-    unsigned char reply[message_size * 2];
-    const ssize_t n = recv(c->fd, reply, sizeof reply, 0);
-    if (n < 0) {
-        if (errno == EAGAIN || errno == EINTR) return;
-        die("a reply could not be read: %s", strerror(errno));
-    }
-    if (n == 0) die("the server has closed a connection");
-    if (!c->waits || n > message_size - c->received) die("bytes that nobody has asked for: answered twice?");
-    if (memcmp(reply, c->reply + c->received, (size_t)n) != 0) die("a wrong answer to request %llu", (unsigned long long)c->request.number);
-    c->received += (int)n;
-    if (c->received == message_size) complete(r, c, now);
 }
 
 /* Until the next request is due, or a reply has come. */
@@ -214,7 +194,10 @@ static void wait_and_receive(struct run* r) {
     if (n < 0 && errno != EINTR) die("epoll_pwait2: %s", strerror(errno));
     if (n == 0 && !sends) die("%d of %lld replies are missing, and none has come for 10 s", r->in_flight, (long long)r->requests);
     const int64_t now = now_ns();
-    for (int i = 0; i < n; ++i) receive(r, events[i].data.ptr, now);
+    for (int i = 0; i < n; ++i) {
+        struct connection* c = events[i].data.ptr;
+        if (receive_reply(&c->d, c->reply)) complete(r, c, now);
+    }
 }
 
 /* ---- the run -------------------------------------------------------------------------------------------------------------------------- */
@@ -232,10 +215,7 @@ static void open_all(struct run* r) {
     if (r->poll < 0 || r->connections == NULL || r->idle == NULL) die("no memory");
     for (int i = 0; i < r->o->connections; ++i) {
         struct connection* c = &r->connections[i];
-        c->fd = connect_to(r->o, 0);
-        make_nonblocking(c->fd);
-        struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
-        if (epoll_ctl(r->poll, EPOLL_CTL_ADD, c->fd, &e) != 0) die("epoll_ctl: %s", strerror(errno));
+        open_dialogue(&c->d, r->o, i, r->o->connections, r->poll, EPOLLIN, c);
         now_idle(r, i);
     }
 }
@@ -243,16 +223,7 @@ static void open_all(struct run* r) {
 /* Nothing may follow the last reply. */
 static void close_all(struct run* r) {
     for (int i = 0; i < r->o->connections; ++i) {
-        const int fd = r->connections[i].fd;
-        char more;
-        ssize_t n;
-        shutdown(fd, SHUT_WR);
-        struct epoll_event e;
-        while ((n = recv(fd, &more, 1, 0)) < 0 && errno == EAGAIN) {
-            if (epoll_wait(r->poll, &e, 1, 10000) <= 0) die("the server does not close its end");
-        }
-        if (n != 0) die("a byte after the last reply: answered twice?");
-        close(fd);
+        close_dialogue(&r->connections[i].d, r->poll);
     }
     close(r->poll);
 }

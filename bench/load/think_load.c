@@ -20,9 +20,7 @@ static const double seconds_min = 0.5;
 static const int64_t think_max_ns = 1000000000, warm_up_ns = 1500000000, patience_ns = 10000000000;
 
 struct connection {
-    int fd;
-    int received; /* bytes of the reply so far */
-    bool waits;
+    struct dialogue d;
     int64_t due_ns; /* when it has thought, or had */
     unsigned char message[message_size];
 };
@@ -78,26 +76,12 @@ static struct connection* take_first(struct run* r) {
 static void send_next(struct run* r, struct connection* c, int64_t now) {
     if (r->counts) histogram_add(r->late, now - c->due_ns);
     fill_message(c->message, r->next_number++);
-    c->received = 0;
-    c->waits = true;
-    const ssize_t n = send(c->fd, c->message, message_size, MSG_NOSIGNAL);
-    if (n != message_size) die("a message could not be sent: %s", n < 0 ? strerror(errno) : "the socket is full");
+    send_message(&c->d, c->message);
     ++r->sent;
 }
 
 static void receive(struct run* r, struct connection* c, int64_t now) {
-    unsigned char reply[message_size * 2];
-    const ssize_t n = recv(c->fd, reply, sizeof reply, 0);
-    if (n < 0) {
-        if (errno == EAGAIN || errno == EINTR) return;
-        die("a reply could not be read: %s", strerror(errno));
-    }
-    if (n == 0) die("the server has closed a connection");
-    if (!c->waits || n > message_size - c->received) die("bytes that nobody has asked for: answered twice?");
-    if (memcmp(reply, c->message + c->received, (size_t)n) != 0) die("a reply that is not the message");
-    c->received += (int)n;
-    if (c->received < message_size) return;
-    c->waits = false;
+    if (!receive_reply(&c->d, c->message)) return;
     ++r->replies;
     if (r->counts) {
         ++r->counted;
@@ -140,10 +124,7 @@ static void open_all(struct run* r, int count) {
     if (r->poll < 0 || r->connections == NULL || r->thinking == NULL || r->latencies == NULL || r->late == NULL) die("no memory");
     for (int i = 0; i < count; ++i) {
         struct connection* c = &r->connections[i];
-        c->fd = connect_to(r->o, count > ports_min ? 1 + i % load_addresses : 0);
-        make_nonblocking(c->fd);
-        struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.ptr = c};
-        if (epoll_ctl(r->poll, EPOLL_CTL_ADD, c->fd, &e) != 0) die("epoll_ctl: %s", strerror(errno));
+        open_dialogue(&c->d, r->o, i, count, r->poll, EPOLLIN | EPOLLET, c);
     }
 }
 

@@ -1,6 +1,7 @@
 // nats_bench.cpp - dunlin::nats beside libnats alone and nats.go, in turns, with one server on this machine (NATS_URL).
 //
-//   dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]     (./dev bench nats makes the twin, and runs it)
+//   dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]
+// (./dev bench nats makes the twin, and runs it)
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -88,7 +89,8 @@ public:
         }
         must(js_PublishAsyncComplete(js_, nullptr));
     }
-    // Taken ahead and acknowledged by as many threads as there are workers; each waits for the confirmation if asked to.
+    // Taken ahead and acknowledged by as many threads as there are workers; each waits for the confirmation if asked
+    // to.
     void consume(int count, bool confirmed) const {
         natsSubscription* s = nullptr;
         jsErrCode code{};

@@ -92,7 +92,9 @@ private:
     const asio_category* next_ = nullptr;
 };
 
-inline asio_error_code foreign_error(const std::error_code& ec) { return {ec.value(), asio_category::of(ec.category())}; }
+inline asio_error_code foreign_error(const std::error_code& ec) {
+    return {ec.value(), asio_category::of(ec.category())};
+}
 inline const auto& asio_system_category() noexcept { return ::boost::system::system_category(); }
 #else
 namespace asio_library = ::asio;
@@ -107,7 +109,9 @@ inline const auto& asio_system_category() noexcept { return std::system_category
 // of boost::system::errc too.
 inline asio_error_code to_asio(const std::error_code& ec) {
     if (!ec) return {};
-    if (ec.category() == std::generic_category() || ec.category() == std::system_category()) return {ec.value(), asio_system_category()};
+    if (ec.category() == std::generic_category() || ec.category() == std::system_category()) {
+        return {ec.value(), asio_system_category()};
+    }
     if (ec == errc::closed || ec == errc::cancelled) return asio_library::error::operation_aborted;
     if (ec == errc::deadline_exceeded || ec == errc::peer_silent) return asio_library::error::timed_out;
     if (ec == errc::end_of_file) return asio_library::error::eof;
@@ -153,7 +157,8 @@ concept writes_many = requires(S& s, std::span<const const_buffer> parts, std::e
 template <class Stream>
 class asio_stream {
     static_assert(!std::is_rvalue_reference_v<Stream> && !std::is_const_v<std::remove_reference_t<Stream>>);
-    static_assert(detail::asio_wrappable<std::remove_reference_t<Stream>>, "asio_stream wraps a dunlin::byte_stream or something with the same members");
+    static_assert(detail::asio_wrappable<std::remove_reference_t<Stream>>,
+        "asio_stream wraps a dunlin::byte_stream or something with the same members");
 
 public:
     using stream_type = std::remove_reference_t<Stream>;

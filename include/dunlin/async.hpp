@@ -85,9 +85,9 @@ private:
 ///
 /// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the
 ///           goroutine_local values.
-/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: a call
-///           whose result is dropped runs as if it were called here. go() starts a goroutine that is not waited for;
-///           spawn() is cheaper where one waits anyway.
+/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: if the
+///           result is dropped, the call runs as if it were made here. go() starts a goroutine that is not waited for;
+///           spawn() is cheaper where the caller waits anyway.
 /// Order     Everything before the call happens before f; everything that f does happens before the return of the
 ///           waits.
 /// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither, a null

@@ -52,16 +52,17 @@ struct no_completion {
 
 }  // namespace detail
 
-/// So many goroutines or threads wait for each other, phase after phase; with the interface of std::barrier. When the
-/// last one of a phase has arrived, it calls the completion function, and then all go on.
+/// A fixed number of goroutines or threads that wait for each other, phase after phase; with the interface of
+/// std::barrier. When the last one of a phase has arrived, it calls the completion function, and then all go on.
 ///
-/// It may be destroyed as soon as all waits of the last phase have returned but one's own, even while another's has
-/// not.
+/// It may be destroyed as soon as all waits of the last phase have returned, even while an arrive() that ended the
+/// phase has not.
 /// Order     What happens before an arrival happens before the completion function, and that before the return of the
 ///           phase's waits.
 template <class CompletionFunction = detail::no_completion>
 class barrier {
-    static_assert(std::is_nothrow_invocable_v<CompletionFunction&>, "a completion function must be callable without arguments and noexcept");
+    static_assert(std::is_nothrow_invocable_v<CompletionFunction&>,
+        "a completion function must be callable without arguments and noexcept");
 
 public:
     /// The proof of an arrival, to wait with.
@@ -79,24 +80,34 @@ public:
     static constexpr std::ptrdiff_t max() noexcept { return INT32_MAX; }
 
     /// Throws std::invalid_argument if `expected` is negative or more than max().
-    constexpr explicit barrier(std::ptrdiff_t expected, CompletionFunction f = CompletionFunction()) : core_(expected), completion_(std::move(f)) {}
+    constexpr explicit barrier(std::ptrdiff_t expected, CompletionFunction f = CompletionFunction()) : core_(expected),
+        completion_(std::move(f)) {}
 
     /// Arrives n times, without waiting. Throws std::invalid_argument if n is not positive; std::logic_error if fewer
     /// are expected.
-    [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) { return arrival_token(complete_if_last(core_.arrive(n))); }
+    [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) {
+        return arrival_token(complete_if_last(core_.arrive(n)));
+    }
     /// Waits until the phase of the token has ended; at once if it has. Blocks the goroutine, never its thread (a plain
     /// thread on a plain thread).
-    void wait(arrival_token&& token, std::source_location where = std::source_location::current()) const { core_.wait(token.phase_, nullptr, where); }
+    void wait(arrival_token&& token, std::source_location where = std::source_location::current()) const {
+        core_.wait(token.phase_, nullptr, where);
+    }
     /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws
     /// std::bad_alloc.
-    void wait(arrival_token&& token, const context& ctx, std::source_location where = std::source_location::current()) const {
+    void wait(arrival_token&& token, const context& ctx,
+        std::source_location where = std::source_location::current()) const {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (core_.wait(token.phase_, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "barrier wait");
+        if (core_.wait(token.phase_, &limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "barrier wait");
+        }
     }
     void arrive_and_wait(std::source_location where = std::source_location::current()) { wait(arrive(), where); }
-    void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) { wait(arrive(), ctx, where); }
+    void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) {
+        wait(arrive(), ctx, where);
+    }
     /// Arrives, and takes no part in later phases. Throws std::logic_error if no more arrivals are expected in this
-    /// phase; the caller then takes part still.
+    /// phase; the caller still takes part then.
     void arrive_and_drop() { complete_if_last(core_.arrive_and_drop()); }
 
 private:

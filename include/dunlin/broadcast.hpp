@@ -17,8 +17,8 @@
 
 namespace dunlin::inline v0_1 {
 
-/// Thrown by a receive of a broadcast_receiver that was too slow: values have been overwritten that it had not
-/// received. The next receive goes on with the oldest that is left.
+/// Thrown by a receive of a broadcast_receiver that was too slow: values that it had not received have been
+/// overwritten. The next receive goes on with the oldest that is left.
 class DUNLIN_API broadcast_lagged : public std::runtime_error {
 public:
     explicit broadcast_lagged(std::uint64_t missed);
@@ -85,9 +85,9 @@ struct broadcast_end {
 
 }  // namespace detail
 
-/// Receives each value that is sent after it was made. One that is slower than the ring is long is told by
-/// broadcast_lagged how many values it has missed, and goes on with the oldest that is left. A copy continues where the
-/// original stands.
+/// Receives each value that is sent after it was made. A receiver that falls behind by more than the ring holds is told
+/// by broadcast_lagged how many values it has missed, and goes on with the oldest that is left. A copy continues where
+/// the original stands.
 ///
 /// One thread or goroutine at a time may use a receiver; each wants one of its own.
 /// Select    on_recv(receiver, handler); the handler takes std::optional<T>, T, or nothing. broadcast_lagged comes out
@@ -105,7 +105,7 @@ public:
     }
     ~broadcast_receiver() = default;
 
-    /// Values that it has not received, those included that it has missed already.
+    /// Values that it has not received, including those that it has already missed.
     std::uint64_t len() const { return this->state().behind(this->cell()); }
 
 private:
@@ -119,10 +119,10 @@ private:
 ///
 /// Slow ones A send never waits: it overwrites the oldest value of a ring of `capacity`. A receiver that had not
 ///           received it gets broadcast_lagged, with the number of those that it has missed, and then the rest. The
-///           others are not concerned. (Where nothing may be missed, and the sender is to wait: a chan for each
+///           others are not affected. (Where nothing may be missed, and the sender is to wait: a chan for each
 ///           receiver.)
-/// T is copied for each that receives it, outside of any lock; a large one stands better behind a std::shared_ptr. A
-/// value lives until it is overwritten, or all handles are gone.
+/// T is copied for each receiver, outside any lock; a large T is better held by a std::shared_ptr. A value lives until
+/// it is overwritten, or all handles are gone.
 /// Order     What happens before a send happens before the return of the receives that get its value.
 /// Cost      A send is an allocation, a lock, and a send on a channel for each receiver that had received everything.
 /// Source    tokio::sync::broadcast.
@@ -149,13 +149,13 @@ public:
         return static_cast<std::size_t>(receivers);
     }
 
-    /// No more values: receivers get what is left to them, and then nullopt.
+    /// No more values: receivers get the values that are left for them, and then nullopt.
     /// Throws    channel_closed if it is closed already.
     void close() const {
         if (!state().close()) throw channel_closed("close of closed channel");
     }
     bool closed() const noexcept { return state().is_closed(); }
-    /// Receivers that there are now.
+    /// The number of receivers now.
     std::size_t receiver_count() const noexcept { return state().followers(); }
     std::size_t cap() const noexcept { return state().ring.size(); }
 

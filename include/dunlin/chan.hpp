@@ -154,11 +154,13 @@ public:
     /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed;
     /// std::bad_alloc.
     template <class Rep, class Period>
-    sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         return sent_as(send_with_deadline(value, deadline_in(d), where));
     }
     template <class Rep, class Period>
-    sent send_for(const T& value, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const
+    sent send_for(const T& value, const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
     {
         T copy(value);
@@ -171,11 +173,13 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    sent send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         return send_on_clock(value, t, where);
     }
     template <class Clock, class Duration>
-    sent send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const
+    sent send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const
         requires std::is_copy_constructible_v<T>
     {
         T copy(value);
@@ -213,7 +217,8 @@ private:
         return outcome == wait_outcome::ok;
     }
     template <class Clock, class Duration>
-    sent send_on_clock(T& value, const std::chrono::time_point<Clock, Duration>& t, const std::source_location& where) const {
+    sent send_on_clock(T& value, const std::chrono::time_point<Clock, Duration>& t,
+        const std::source_location& where) const {
         return sent_as(wait_on_clock(t, [&](std::int64_t ns) { return send_with_deadline(value, ns, where); }));
     }
     static sent sent_as(bool ok) noexcept { return ok ? channel_status::ok : channel_status::would_block; }
@@ -264,7 +269,9 @@ public:
     /// Cost      As for send().
     std::optional<T> recv(std::source_location where = std::source_location::current()) const {
         slot_type slot;
-        if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) return std::nullopt;
+        if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) {
+            return std::nullopt;
+        }
         return take<T>(slot, core());
     }
 
@@ -282,7 +289,8 @@ public:
     /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws
     /// std::bad_alloc.
     template <class Rep, class Period>
-    received<T> recv_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    received<T> recv_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         slot_type slot;
         return received_as(slot, receive_with_deadline(slot, deadline_in(d), where));
     }
@@ -293,7 +301,8 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    received<T> recv_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         slot_type slot;
         channel_status status;
         wait_on_clock(t, [&](std::int64_t ns) {
@@ -306,8 +315,8 @@ public:
     /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel:
     /// would_block. An assignment that may throw could lose the value, which has left the channel by then. So where T's
     /// move assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
-    /// throw: it must be an object of its own then, not the base of another one.
-    /// A T whose move constructor may throw is assigned as a copy; if that throws, it is in the channel still.
+    /// throw: it must be an object of its own then, not the base of another one. A T whose move constructor may throw
+    /// is assigned as a copy; if that throws, the value is still in the channel.
     channel_status try_recv(T& value) const noexcept(plain)
         requires(std::is_move_assignable_v<T> && (!needs_box<T> || std::is_copy_assignable_v<T>))
     {
@@ -330,8 +339,10 @@ public:
         return received_as(slot, channel_try_receive(core(), std::addressof(slot.value)));
     }
 
-    /// Over what is received, until the channel is closed and drained.
-    receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const { return {static_cast<const Self*>(this), where}; }
+    /// Iterates over the values received, until the channel is closed and drained.
+    receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const {
+        return {static_cast<const Self*>(this), where};
+    }
     std::default_sentinel_t end() const noexcept { return {}; }
 
 private:
@@ -367,12 +378,12 @@ public:
     /// Values in the buffer now; 0 for an unbuffered, a nil and a timer's channel.
     std::size_t len() const noexcept { return channel_length(core()); }
     std::size_t cap() const noexcept { return channel_capacity(core()); }
-    /// Has close() been called? Values may be left in the buffer.
+    /// Whether close() has been called. Values may be left in the buffer.
     bool closed() const noexcept { return channel_is_closed(core()); }
     bool is_nil() const noexcept { return core() == nullptr; }
     explicit operator bool() const noexcept { return core() != nullptr; }
 
-    /// The same channel?
+    /// Whether both are the same channel.
     friend bool operator==(const Self& a, const Self& b) noexcept {
         return static_cast<const handle_operations&>(a).core() == static_cast<const handle_operations&>(b).core();
     }
@@ -421,18 +432,18 @@ private:
 /// A channel: values of type T go from senders to receivers, in order. A counted handle: copies are the same channel,
 /// which lives as long as any of them. From goroutines and plain threads, in any mix.
 ///
-/// The last handle may go as soon as one's own operation has returned, or closed() has said true, though the other
-/// party be inside its operation still.
+/// The last handle may go as soon as one's own operation has returned, or closed() has returned true, even while the
+/// other party is still inside its operation.
 ///
-/// T must be movable and destructible without exceptions, and these two must not call dunlin (they run while both sides
-/// are held).
-/// A T whose move may throw must be copyable instead. It is sent in a box, as a copy that the sender makes, and
-/// received as a copy of that: one allocation more, and nothing that may throw happens inside the channel. If the
-/// sender's copy throws, nothing was sent; `value` is as it was after each send, also one that went through. If the
-/// receiver's throws, the value is first in the channel again and a receiver that waits, or else the next one, gets it;
-/// also on a channel that is closed.
+/// T must be movable and destructible without exceptions, and its move and its destructor must not call dunlin (they
+/// run while both sides are held). A T whose move may throw must be copyable instead. It is sent in a box, as a copy
+/// that the sender makes, and received as a copy of that: this costs one more allocation, and nothing that may throw
+/// happens inside the channel. If the sender's copy throws, nothing was sent; `value` is left as it was by every send,
+/// even a successful one. If the receiver's copy throws, the value becomes the first in the channel again and a waiting
+/// receiver, or else the next one, gets it; on a closed channel too.
 template <class T>
-class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>, public detail::handle_operations<chan<T>> {
+class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>,
+    public detail::handle_operations<chan<T>> {
 public:
     using sends = T;
     using receives = T;
@@ -440,7 +451,7 @@ public:
     /// Unbuffered: a send waits for its receive. Throws std::bad_alloc.
     chan() : chan(0) {}
     /// With room for `capacity` values. Throws std::length_error "makechan: size out of range" if that is negative or
-    /// too many bytes; std::bad_alloc.
+    /// would take too many bytes; std::bad_alloc.
     explicit chan(std::ptrdiff_t capacity)
         : handle_(detail::make_channel(detail::element_type_of<detail::element_of<T>>, capacity)) {
         detail::check_element<T>();

@@ -38,9 +38,9 @@ template <class T>
 inline constexpr bool has_a_unit = !std::is_arithmetic_v<T>;
 #define DUNLIN_NEEDS_A_UNIT "dunlin: a duration has a unit: 100ms, or std::chrono::milliseconds(100)"
 
-// Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration is for ever, not
-// short. The infinite ones are the longest and the shortest there are. Throws std::invalid_argument for one that is not
-// a number: every duration a call is given passes through here.
+// Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration means for ever
+// instead of wrapping around. The infinite ones are the longest and the shortest there are. Throws
+// std::invalid_argument for a duration that is not a number: every duration given to a call passes through here.
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
     using std::chrono::nanoseconds;
@@ -60,7 +60,8 @@ inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d
 // From `from` to `to`, limited to what fits: the difference of two time points of a coarse clock may overflow its own
 // type.
 template <class Clock, class D1, class D2>
-std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock, D1>& from, const std::chrono::time_point<Clock, D2>& to) {
+std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock, D1>& from,
+    const std::chrono::time_point<Clock, D2>& to) {
     using wide = std::chrono::duration<long double, std::nano>;
     return to_nanoseconds(wide(to.time_since_epoch()) - wide(from.time_since_epoch()));
 }
@@ -85,7 +86,7 @@ std::int64_t deadline_at(const std::chrono::time_point<Clock, Duration>& t) {
 // Waits until `t` at most, which has not come before Clock::now() says so: another clock may go slower than ours, or be
 // set back meanwhile. wait(ns) does it once, until a moment of dunlin::clock, and is true if it got what it waits for;
 // a moment that is past tries once. Every *_until() goes through here, but for those of condition variables, which must
-// not leave their queue in between (dunlin/condition_variable.hpp). Another clock that is set forward is noticed when
+// not leave their queue in between (dunlin/condition_variable.hpp). That another clock was set forward is noticed when
 // the wait would have ended.
 template <class Clock, class Duration, class Wait>
 bool wait_on_clock(const std::chrono::time_point<Clock, Duration>& t, Wait wait) {

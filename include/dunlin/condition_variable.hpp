@@ -54,7 +54,8 @@ struct lock_again {
 };
 
 template <class Lock>
-wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_limit* limit, const std::source_location& where) {
+wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_limit* limit,
+    const std::source_location& where) {
     condition_wait wait(condition, limit != nullptr);
     lock.unlock();  // if it throws, the wait has not been
     const lock_again<Lock> guard{lock};
@@ -63,7 +64,8 @@ wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_li
 
 // The same until a moment of any clock, see wait_on_clock(): without `lock` in between, and without leaving the queue.
 template <class Lock, class Clock, class Duration>
-wait_outcome wait_for_condition_until(const void* condition, Lock& lock, const std::chrono::time_point<Clock, Duration>& t, chan_core* done,
+wait_outcome wait_for_condition_until(const void* condition, Lock& lock,
+    const std::chrono::time_point<Clock, Duration>& t, chan_core* done,
     const std::source_location& where) {
     wait_limit limit{deadline_at(t), done};
     condition_wait wait(condition, true);
@@ -80,7 +82,8 @@ wait_outcome wait_for_condition_until(const void* condition, Lock& lock, const s
 }
 
 template <class Predicate>
-concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };  // what can be tested by if, explicitly convertible or not
+// what can be tested by if, explicitly convertible or not
+concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };
 
 // Everything but which locks are taken.
 template <class Self>
@@ -105,11 +108,14 @@ protected:
     static moment after(std::int64_t deadline_ns) noexcept { return moment(clock::duration(deadline_ns)); }
 
     template <class Lock, class Clock, class Duration>
-    cv_status wait_to(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, const std::source_location& where) {
-        return wait_for_condition_until(this, lock, t, nullptr, where) == wait_outcome::ok ? cv_status::no_timeout : cv_status::timeout;
+    cv_status wait_to(Lock& lock, const std::chrono::time_point<Clock, Duration>& t,
+        const std::source_location& where) {
+        return wait_for_condition_until(this, lock, t, nullptr, where) == wait_outcome::ok ? cv_status::no_timeout
+            : cv_status::timeout;
     }
     template <class Lock, class Clock, class Duration, class Predicate>
-    bool wait_to(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate& ready, const std::source_location& where) {
+    bool wait_to(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate& ready,
+        const std::source_location& where) {
         while (!ready()) {
             if (wait_to(lock, t, where) == cv_status::timeout) return static_cast<bool>(ready());
         }
@@ -117,21 +123,26 @@ protected:
     }
     // Throws std::bad_alloc.
     template <class Lock, class Clock, class Duration, class Predicate>
-    bool wait_with(Lock& lock, std::stop_token&& token, const std::chrono::time_point<Clock, Duration>& t, Predicate& ready,
+    bool wait_with(Lock& lock, std::stop_token&& token, const std::chrono::time_point<Clock, Duration>& t,
+        Predicate& ready,
         const std::source_location& where) {
         if (token.stop_requested()) return static_cast<bool>(ready());
         if (ready()) return true;
         // A callback of our own would be run, and destroyed, by threads; a context knows goroutines.
         const chan_handle stopped = token.stop_possible() ? make_stop_token_node({}, std::move(token)) : chan_handle();
         do {
-            if (wait_for_condition_until(this, lock, t, done_of_node(stopped.core()), where) != wait_outcome::ok) return static_cast<bool>(ready());
+            if (wait_for_condition_until(this, lock, t, done_of_node(stopped.core()), where) != wait_outcome::ok) {
+                return static_cast<bool>(ready());
+            }
         } while (!ready());
         return true;
     }
     template <class Lock>
     void wait_with(Lock& lock, const context& ctx, const std::source_location& where) {
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
-        if (wait_for_condition(this, lock, &limit, where) == wait_outcome::cancelled) throw_cancelled(ctx, "condition_variable wait");
+        if (wait_for_condition(this, lock, &limit, where) == wait_outcome::cancelled) {
+            throw_cancelled(ctx, "condition_variable wait");
+        }
     }
 
 private:
@@ -144,15 +155,14 @@ private:
 /// goroutines and plain threads, in any mix.
 ///
 /// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
-/// returned.
-/// There are no spurious wake-ups; predicates are still the way to use it, since a notified waiter does not get the
+/// returned. There are no spurious wake-ups; use a predicate all the same, since a notified waiter does not get the
 /// lock at once.
 /// Misuse    Destruction while a waiter has not been notified ends the process with a report.
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {
 public:
-    /// Gives `lock` back, waits for a notify, and takes the lock again, also when it throws. The waiter is in the queue
-    /// before the lock is free: it misses no notify by a party that takes the lock afterwards.
+    /// Releases `lock`, waits for a notification, and takes the lock again, also when it throws. The waiter is in the
+    /// queue before the lock is free: it misses no notification from a party that takes the lock afterwards.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread); the lock blocks as it does.
     /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the
     ///           standard.
@@ -173,12 +183,14 @@ public:
     }
     template <class Lock, class Predicate>
         requires detail::condition<Predicate>
-    void wait(Lock& lock, const context& ctx, Predicate ready, std::source_location where = std::source_location::current()) {
+    void wait(Lock& lock, const context& ctx, Predicate ready,
+        std::source_location where = std::source_location::current()) {
         while (!ready()) this->wait_with(lock, ctx, where);
     }
     /// Until `t` at most. Throws std::bad_alloc.
     template <class Lock, class Clock, class Duration>
-    cv_status wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    cv_status wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, t, where);
     }
     /// What ready() returned last.
@@ -190,7 +202,8 @@ public:
     }
     /// For `d` at most. Throws std::bad_alloc.
     template <class Lock, class Rep, class Period>
-    cv_status wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    cv_status wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, this->after(detail::deadline_in(d)), where);
     }
     template <class Lock, detail::number N, class... Rest>
@@ -200,19 +213,22 @@ public:
     }
     template <class Lock, class Rep, class Period, class Predicate>
         requires detail::condition<Predicate>
-    bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
+    bool wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready,
+        std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, this->after(detail::deadline_in(d)), ready, where);
     }
     /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws
     /// std::bad_alloc.
     template <class Lock, class Predicate>
         requires detail::condition<Predicate>
-    bool wait(Lock& lock, std::stop_token token, Predicate ready, std::source_location where = std::source_location::current()) {
+    bool wait(Lock& lock, std::stop_token token, Predicate ready,
+        std::source_location where = std::source_location::current()) {
         return this->wait_with(lock, std::move(token), this->never, ready, where);
     }
     template <class Lock, class Clock, class Duration, class Predicate>
         requires detail::condition<Predicate>
-    bool wait_until(Lock& lock, std::stop_token token, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
+    bool wait_until(Lock& lock, std::stop_token token, const std::chrono::time_point<Clock, Duration>& t,
+        Predicate ready,
         std::source_location where = std::source_location::current()) {
         return this->wait_with(lock, std::move(token), t, ready, where);
     }
@@ -229,18 +245,24 @@ class condition_variable : public detail::condition_operations<condition_variabl
 public:
     using lock_type = std::unique_lock<mutex>;
 
-    void wait(lock_type& lock, std::source_location where = std::source_location::current()) { detail::wait_for_condition(this, lock, nullptr, where); }
+    void wait(lock_type& lock, std::source_location where = std::source_location::current()) {
+        detail::wait_for_condition(this, lock, nullptr, where);
+    }
     template <detail::condition Predicate>
     void wait(lock_type& lock, Predicate ready, std::source_location where = std::source_location::current()) {
         while (!ready()) wait(lock, where);
     }
-    void wait(lock_type& lock, const context& ctx, std::source_location where = std::source_location::current()) { wait_with(lock, ctx, where); }
+    void wait(lock_type& lock, const context& ctx, std::source_location where = std::source_location::current()) {
+        wait_with(lock, ctx, where);
+    }
     template <detail::condition Predicate>
-    void wait(lock_type& lock, const context& ctx, Predicate ready, std::source_location where = std::source_location::current()) {
+    void wait(lock_type& lock, const context& ctx, Predicate ready,
+        std::source_location where = std::source_location::current()) {
         while (!ready()) wait_with(lock, ctx, where);
     }
     template <class Clock, class Duration>
-    cv_status wait_until(lock_type& lock, const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    cv_status wait_until(lock_type& lock, const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         return wait_to(lock, t, where);
     }
     template <class Clock, class Duration, detail::condition Predicate>
@@ -249,7 +271,8 @@ public:
         return wait_to(lock, t, ready, where);
     }
     template <class Rep, class Period>
-    cv_status wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    cv_status wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return wait_to(lock, after(detail::deadline_in(d)), where);
     }
     template <detail::number N, class... Rest>
@@ -258,7 +281,8 @@ public:
         return {};
     }
     template <class Rep, class Period, detail::condition Predicate>
-    bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready, std::source_location where = std::source_location::current()) {
+    bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready,
+        std::source_location where = std::source_location::current()) {
         return wait_to(lock, after(detail::deadline_in(d)), ready, where);
     }
 
@@ -267,10 +291,10 @@ public:
 };
 
 /// When the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and thread_local)
-/// objects are destroyed, `lock` is given back and all waiters of `c` are woken. With the interface of
+/// objects are destroyed, `lock` is released and all waiters of `c` are woken. With the interface of
 /// std::notify_all_at_thread_exit. Both `c` and the mutex must live until then.
 /// Order     All that the goroutine did happens before the return of the waits.
-/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. It is given back at once then.
+/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. The lock is released at once then.
 DUNLIN_API void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock);
 
 }  // namespace dunlin

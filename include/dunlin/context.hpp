@@ -1,12 +1,12 @@
 // context.hpp - cancellation, deadlines and values that go with a request.
 //
-// The rule for every call of dunlin that takes a context: a context ends waits, and nothing else. What can be had at
-// once is had, though the context be done already, as with deadlines of such calls that lie in the past: a lock that is
-// free is taken, a value that is there received, a byte that has come read. Only a call that would have to wait ends
-// with context_cancelled. So a loop that never waits looks at ctx.is_done() itself. select() is different, as in Go:
-// on_done() is a case as any other, and among those that can go each is as likely. Calls that take several steps and
-// cannot know whether these will wait (dialling, looking up names, a handshake or a write of TLS, opening a file,
-// running a process) end when the context is done, whatever could be had.
+// The rule for every call of dunlin that takes a context: a context ends waits, and nothing else. A call that need not
+// wait succeeds even if the context is already done, as it does with a deadline in the past: a free lock is taken, a
+// value that is there is received, a byte that has arrived is read. Only a call that would have to wait ends with
+// context_cancelled. So a loop that never waits must look at ctx.is_done() itself. select() is different, as in Go:
+// on_done() is a case like any other, and each of those that can go is equally likely. Calls that take several steps
+// and cannot know whether these will wait (dialling, looking up names, a TLS handshake or write, opening a file,
+// running a process) end when the context is done, whatever else they could do.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -65,7 +65,8 @@ class DUNLIN_API context_value {
 public:
     virtual ~context_value();
     // The value, if the key is this one's and the value's type the wanted one.
-    virtual const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept = 0;
+    virtual const void* find(const std::type_info& key_type, const void* key,
+        const std::type_info& value_type) const noexcept = 0;
     // "key, value", as to_string() shows them.
     virtual std::string describe() const = 0;
 };
@@ -81,7 +82,8 @@ std::string shown(const T& value) {
     }
     if constexpr (std::convertible_to<const T&, std::string_view>) {
         return std::string(std::string_view(value));
-    } else if constexpr (requires(std::ostream& out) { out << value; } && !std::is_pointer_v<T> && !requires { *value; }) {
+    } else if constexpr (requires(std::ostream& out) { out << value; } && !std::is_pointer_v<T> &&
+        !requires { *value; }) {
         std::ostringstream out;
         out << std::boolalpha << value;
         return std::move(out).str();
@@ -95,7 +97,8 @@ class context_value_of final : public context_value {
 public:
     template <class K, class V>
     context_value_of(K&& key, V&& value) : key_(std::forward<K>(key)), value_(std::forward<V>(value)) {}
-    const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept override {
+    const void* find(const std::type_info& key_type, const void* key,
+        const std::type_info& value_type) const noexcept override {
         const bool found = key_type == typeid(Key) && value_type == typeid(T) && *static_cast<const Key*>(key) == key_;
         return found ? std::addressof(value_) : nullptr;
     }
@@ -111,12 +114,17 @@ template <class T>
 class context_value_of_object final : public context_value {
 public:
     template <class V>
-    context_value_of_object(const context_key<T>& key, V&& value) : key_(&key), name_(key.name()), value_(std::forward<V>(value)) {}
-    const void* find(const std::type_info& key_type, const void* key, const std::type_info& value_type) const noexcept override {
-        const bool found = key_type == typeid(const void*) && value_type == typeid(T) && *static_cast<const void* const*>(key) == key_;
+    context_value_of_object(const context_key<T>& key, V&& value) : key_(&key), name_(key.name()),
+        value_(std::forward<V>(value)) {}
+    const void* find(const std::type_info& key_type, const void* key,
+        const std::type_info& value_type) const noexcept override {
+        const bool found = key_type == typeid(const void*) && value_type == typeid(T) &&
+            *static_cast<const void* const*>(key) == key_;
         return found ? std::addressof(value_) : nullptr;
     }
-    std::string describe() const override { return (name_ != nullptr ? std::string(name_) : type_name(typeid(context_key<T>))) + ", " + shown(value_); }
+    std::string describe() const override {
+        return (name_ != nullptr ? std::string(name_) : type_name(typeid(context_key<T>))) + ", " + shown(value_);
+    }
 
 private:
     const void* key_;
@@ -126,7 +134,8 @@ private:
 
 // What a key is stored as: text as std::string, so that equal texts are equal keys.
 template <class Key>
-using stored_key = std::conditional_t<std::convertible_to<const Key&, std::string_view>, std::string, std::decay_t<Key>>;
+using stored_key = std::conditional_t<std::convertible_to<const Key&, std::string_view>, std::string,
+    std::decay_t<Key>>;
 
 template <class Key, class T>
 std::unique_ptr<context_value> make_context_value(const Key& key, T&& value) {
@@ -160,7 +169,8 @@ struct cancel_registration;
 // All return a reference that the caller owns. `parent` null: the background.
 DUNLIN_API chan_handle make_cancel_node(const chan_handle& parent);
 // `moment`: what deadline_ns was made from, if that is of another clock.
-DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::unique_ptr<foreign_moment> moment,
+DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns,
+    std::unique_ptr<foreign_moment> moment,
     std::exception_ptr cause);
 DUNLIN_API chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_value> value);
 DUNLIN_API chan_handle make_detached_node(const chan_handle& parent);
@@ -171,7 +181,8 @@ DUNLIN_API std::error_code error_of_node(chan_core* node) noexcept;
 DUNLIN_API std::string name_of_node(chan_core* node);
 DUNLIN_API std::exception_ptr cause_of_node(chan_core* node) noexcept;
 DUNLIN_API std::int64_t deadline_of_node(chan_core* node) noexcept;
-DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept;
+DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key,
+    const std::type_info& value_type) noexcept;
 DUNLIN_API std::stop_token stop_token_of_node(chan_core* node);
 DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<cancel_call> call);
 DUNLIN_API bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept;
@@ -204,7 +215,7 @@ public:
     /// The background: never cancelled, no deadline, no values.
     context() noexcept = default;
     static context background() noexcept { return {}; }
-    /// The same, for where it is not clear yet which context to use; it has a name of its own.
+    /// The same, for code where it is not yet clear which context to use; it has a name of its own.
     static context todo() noexcept { return context(detail::make_todo_node()); }
 
     /// Closes when the context is done; nil for one that never will be. For select: on_done(ctx).
@@ -219,7 +230,7 @@ public:
     /// Null while it is not done; then what was given to cancel(), else a context_cancelled with err(). The first cause
     /// stays.
     std::exception_ptr cause() const noexcept { return detail::cause_of_node(core()); }
-    /// When it will be done at the latest.
+    /// The time by which it will be done at the latest.
     std::optional<clock::time_point> deadline() const noexcept {
         const std::int64_t ns = detail::deadline_of_node(core());
         return ns == detail::wait_limit::never ? std::nullopt : std::optional(clock::time_point(clock::duration(ns)));
@@ -249,7 +260,8 @@ public:
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
-        return stop_function(detail::call_after_cancel(core(), std::make_unique<detail::cancel_call_of<std::decay_t<F>>>(std::forward<F>(f))));
+        return stop_function(detail::call_after_cancel(core(),
+            std::make_unique<detail::cancel_call_of<std::decay_t<F>>>(std::forward<F>(f))));
     }
 
     /// Derived contexts; see the functions of the same names.
@@ -257,7 +269,8 @@ public:
     template <class Rep, class Period>
     cancellable with_timeout(const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) const;
     template <class Clock, class Duration>
-    cancellable with_deadline(const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr) const;
+    cancellable with_deadline(const std::chrono::time_point<Clock, Duration>& t,
+        std::exception_ptr cause = nullptr) const;
     template <class Key, class T>
     context with_value(const Key& key, T&& value) const;
     context without_cancel() const;
@@ -265,9 +278,11 @@ public:
 
     static cancellable with_cancel(const context& parent);
     template <class Rep, class Period>
-    static cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr);
+    static cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d,
+        std::exception_ptr cause = nullptr);
     template <class Clock, class Duration>
-    static cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr);
+    static cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
+        std::exception_ptr cause = nullptr);
     template <class Key, class T>
     static context with_value(const context& parent, const Key& key, T&& value);
     static context without_cancel(const context& parent);
@@ -293,7 +308,8 @@ private:
     friend detail::chan_core* detail::done_channel(const context& ctx) noexcept;
 };
 
-/// Cancels its context. Callable any number of times, from anywhere; the first call counts. Copies are the same.
+/// Cancels its context. Callable any number of times, from anywhere; the first call counts. All copies cancel the same
+/// context.
 class cancel_function {
 public:
     /// Cancels nothing.
@@ -346,20 +362,25 @@ private:
 
 /// Derived from `parent`, and cancelled with it or by its cancel function, whichever comes first.
 /// Throws std::bad_alloc. Cost: one allocation; it ends with the last handle, and leaves the tree then.
-inline cancellable context::with_cancel(const context& parent) { return cancellable(detail::make_cancel_node(parent.node_)); }
+inline cancellable context::with_cancel(const context& parent) {
+    return cancellable(detail::make_cancel_node(parent.node_));
+}
 inline cancellable with_cancel(const context& parent) { return context::with_cancel(parent); }
 inline cancellable context::with_cancel() const { return with_cancel(*this); }
 
 /// The same, and err() becomes errc::deadline_exceeded at `t` (cause(): `cause` if one is given). A deadline later than
 /// the parent's changes nothing.
 template <class Clock, class Duration>
-cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause) {
+cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
+    std::exception_ptr cause) {
     std::unique_ptr<detail::foreign_moment> moment;
     if constexpr (!std::same_as<Clock, clock>) moment = std::make_unique<detail::moment_of<Clock, Duration>>(t);
-    return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_at(t), std::move(moment), std::move(cause)));
+    return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_at(t), std::move(moment),
+        std::move(cause)));
 }
 template <class Clock, class Duration>
-cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t, std::exception_ptr cause = nullptr) {
+cancellable with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
+    std::exception_ptr cause = nullptr) {
     return context::with_deadline(parent, t, std::move(cause));
 }
 template <class Clock, class Duration>
@@ -369,16 +390,19 @@ cancellable context::with_deadline(const std::chrono::time_point<Clock, Duration
 
 namespace detail {
 template <class Parent, class D>
-inline constexpr bool are_parent_and_duration = std::is_convertible_v<const Parent&, const context&> && requires(const D& d) { detail::deadline_in(d); };
+inline constexpr bool are_parent_and_duration = std::is_convertible_v<const Parent&, const context&> &&
+    requires(const D& d) { detail::deadline_in(d); };
 }
 
 /// with_deadline(), `d` from now.
 template <class Rep, class Period>
-cancellable context::with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause) {
+cancellable context::with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d,
+    std::exception_ptr cause) {
     return cancellable(detail::make_deadline_node(parent.node_, detail::deadline_in(d), nullptr, std::move(cause)));
 }
 template <class Rep, class Period>
-cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d, std::exception_ptr cause = nullptr) {
+cancellable with_timeout(const context& parent, const std::chrono::duration<Rep, Period>& d,
+    std::exception_ptr cause = nullptr) {
     return context::with_timeout(parent, d, std::move(cause));
 }
 template <class Parent, class D, class... More>
@@ -393,8 +417,8 @@ cancellable context::with_timeout(const std::chrono::duration<Rep, Period>& d, s
     return with_timeout(*this, d, std::move(cause));
 }
 
-/// Derived from `parent`, with a value for `key` more. Values are for what belongs to a request (its id, its user), not
-/// for arguments.
+/// Derived from `parent`, with one more value, for `key`. Values are for what belongs to a request (its id, its user),
+/// not for arguments.
 template <class Key, class T>
 context context::with_value(const context& parent, const Key& key, T&& value) {
     return context(detail::make_value_node(parent.node_, detail::make_context_value(key, std::forward<T>(value))));
@@ -409,7 +433,9 @@ context context::with_value(const Key& key, T&& value) const {
 }
 
 /// The values of `parent`, without its cancellation and deadline.
-inline context context::without_cancel(const context& parent) { return context(detail::make_detached_node(parent.node_)); }
+inline context context::without_cancel(const context& parent) {
+    return context(detail::make_detached_node(parent.node_));
+}
 inline context without_cancel(const context& parent) { return context::without_cancel(parent); }
 inline context context::without_cancel() const { return without_cancel(*this); }
 
@@ -417,8 +443,12 @@ inline context context::without_cancel() const { return without_cancel(*this); }
 inline cancellable context::with_stop_token(const context& parent, std::stop_token token) {
     return cancellable(detail::make_stop_token_node(parent.node_, std::move(token)));
 }
-inline cancellable with_stop_token(const context& parent, std::stop_token token) { return context::with_stop_token(parent, std::move(token)); }
-inline cancellable context::with_stop_token(std::stop_token token) const { return with_stop_token(*this, std::move(token)); }
+inline cancellable with_stop_token(const context& parent, std::stop_token token) {
+    return context::with_stop_token(parent, std::move(token));
+}
+inline cancellable context::with_stop_token(std::stop_token token) const {
+    return with_stop_token(*this, std::move(token));
+}
 
 /// Runs f() in a goroutine of its own when `ctx` is done: context::after_func().
 template <class F>
@@ -426,14 +456,16 @@ stop_function after_func(const context& ctx, F&& f) {
     return ctx.after_func(std::forward<F>(f));
 }
 
-/// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. A time that is past is
-/// no wait: they return.
+/// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. If the time is past
+/// there is nothing to wait for: they return.
 template <class Rep, class Period>
-void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx, std::source_location where = std::source_location::current()) {
+void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx,
+    std::source_location where = std::source_location::current()) {
     detail::sleep_until_or_done(detail::deadline_in(d), ctx, where);
 }
 template <class Clock, class Duration>
-void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx, std::source_location where = std::source_location::current()) {
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx,
+    std::source_location where = std::source_location::current()) {
     detail::wait_on_clock(t, [&](std::int64_t ns) {
         detail::sleep_until_or_done(ns, ctx, where);
         return false;

@@ -57,15 +57,15 @@ private:
 /// Serves at "host:port", in goroutines, while the program goes on: `/` (a page that shows itself anew every two
 /// seconds), `/dump`, `/dump.json`, `/metrics` (for Prometheus) and, as Go's programs do, `/debug/pprof/goroutine`,
 /// `block`, `mutex` and `profile` (of the CPU, for `?seconds=N`, 30; 409: one runs already), with `?debug=1` and `2` as
-/// text: what `go tool pprof` takes; `/debug/pprof/trace?seconds=N` (1), for dunlin-trace, not for Go's tools. `/trace`,
-/// which the page asks for, is what the flight recorder has kept: with a small one that runs while it is asked for, and
-/// ten seconds longer, unless the program has one of its own. Nothing else is changed by a request;
+/// text: what `go tool pprof` takes; `/debug/pprof/trace?seconds=N` (1), for dunlin-trace, not for Go's tools.
+/// `/trace`, which the page asks for, is what the flight recorder has kept: with a small one that runs while it is
+/// asked for, and ten seconds longer, unless the program has one of its own. Nothing else is changed by a request;
 /// block and mutex profiles show what runtime::set_block_profile_rate() and set_mutex_profile_fraction() have had
 /// counted. Without a token on this machine's own addresses only (127.0.0.1, [::1], localhost), and for requests to
-/// such a host. A client that may ask sees names, labels and stacks of the program; with a token they still travel in the
-/// clear. `DUNLIN_DEBUG=page=127.0.0.1:6060` in the environment has a program that is linked with this library serve
-/// in each run() (with the token in `DUNLIN_PAGE_TOKEN`, if there is one), and says on stderr where, or why not. While
-/// it listens the runtime finds no deadlock of all goroutines. Throws io_error; std::invalid_argument:
+/// such a host. A client that may ask sees names, labels and stacks of the program; with a token they still travel in
+/// the clear. `DUNLIN_DEBUG=page=127.0.0.1:6060` in the environment has a program that is linked with this library
+/// serve in each run() (with the token in `DUNLIN_PAGE_TOKEN`, if there is one), and says on stderr where, or why not.
+/// While it listens the runtime finds no deadlock of all goroutines. Throws io_error; std::invalid_argument:
 /// another address, and no token. From goroutines, and from plain threads while a run() lasts.
 DUNLIN_API server serve(std::string_view address, const serve_options& options = {});
 /// The same without exceptions: std::errc::permission_denied is the other address without a token.

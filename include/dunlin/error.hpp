@@ -19,7 +19,9 @@ enum class errc {
     no_deadlines,       ///< a file that cannot be polled has no deadlines
     host_not_found,     ///< a name that no server knows
     bad_address,        ///< an address or network that cannot be read
-    peer_silent,        ///< the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline of one's own is std::errc::timed_out
+    /// the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline that was set on the call is
+    /// std::errc::timed_out
+    peer_silent,
 };
 
 /// The category of dunlin::errc. errc::cancelled is equivalent to std::errc::operation_canceled,

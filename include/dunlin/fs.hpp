@@ -17,8 +17,8 @@ namespace dunlin::inline v0_1 {
 
 namespace fs {
 
-/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::fs::pipe();`
-/// A write to a pipe whose read end is closed fails with std::errc::broken_pipe, and no SIGPIPE comes of it.
+/// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::fs::pipe();` A write to a pipe
+/// whose read end is closed fails with std::errc::broken_pipe and raises no SIGPIPE.
 struct DUNLIN_API pipe {
     /// Throws io_error.
     pipe();
@@ -37,13 +37,17 @@ enum class open_mode : unsigned {
     exclusive = 32,  ///< with create: fail if it exists
     sync = 64,       ///< each write is on the disk when it returns
 };
-constexpr open_mode operator|(open_mode a, open_mode b) noexcept { return static_cast<open_mode>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
-constexpr bool operator&(open_mode a, open_mode b) noexcept { return (static_cast<unsigned>(a) & static_cast<unsigned>(b)) != 0; }
+constexpr open_mode operator|(open_mode a, open_mode b) noexcept {
+    return static_cast<open_mode>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr bool operator&(open_mode a, open_mode b) noexcept {
+    return (static_cast<unsigned>(a) & static_cast<unsigned>(b)) != 0;
+}
 
 /// An open file.
 ///
-/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and all
-///           that writes, may block the thread, and then its processor goes to others. A FIFO, a terminal or another
+/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and every
+///           write, may block the thread; its processor then goes to other goroutines. A FIFO, a terminal or another
 ///           device that can be polled is waited for without a thread.
 /// Threads   read_some() and write_some() move one position: one reader and one writer at a time. pread() and pwrite()
 ///           any number.
@@ -54,16 +58,22 @@ public:
     file() noexcept = default;
     /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error:
     /// "open /etc/x: no such file or directory".
-    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the waiting: context_cancelled; the thread
-    ///           then waits on unseen.
+    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the wait with context_cancelled; the
+    ///           thread goes on waiting in the background.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec, unsigned permissions = 0666);
-    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, std::error_code& ec,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec,
+        unsigned permissions = 0666);
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec,
+        unsigned permissions = 0666);
     /// Empty, for reading and writing; made if it does not exist.
     static file create(const std::filesystem::path& path) { return open(path, "w+"); }
     static file create(const std::filesystem::path& path, std::error_code& ec) { return open(path, "w+", ec); }
@@ -71,21 +81,35 @@ public:
     static file adopt(int fd);
     static file adopt(int fd, std::error_code& ec) noexcept { return io_access::make<file>(detail::io_adopt(fd, ec)); }
 
-    /// Bytes from `offset` on, at least one, not moving the position; 0 at the end of the file.
+    /// Reads from `offset` on, at least one byte, without moving the position; 0 at the end of the file.
     std::size_t pread(mutable_buffer b, std::uint64_t offset);
     std::size_t pread(mutable_buffer b, std::uint64_t offset, std::error_code& ec);
-    std::size_t pread(void* data, std::size_t size, std::uint64_t offset) { return pread(mutable_buffer(data, size), offset); }
-    std::size_t pread(void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) { return pread(mutable_buffer(data, size), offset, ec); }
+    std::size_t pread(void* data, std::size_t size, std::uint64_t offset) {
+        return pread(mutable_buffer(data, size), offset);
+    }
+    std::size_t pread(void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) {
+        return pread(mutable_buffer(data, size), offset, ec);
+    }
     /// Writes all of it at `offset`. (In a file opened to append Linux writes at the end all the same.)
     std::size_t pwrite(const_buffer b, std::uint64_t offset);
     std::size_t pwrite(const_buffer b, std::uint64_t offset, std::error_code& ec);
-    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset) { return pwrite(const_buffer(data, size), offset); }
-    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) { return pwrite(const_buffer(data, size), offset, ec); }
+    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset) {
+        return pwrite(const_buffer(data, size), offset);
+    }
+    std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) {
+        return pwrite(const_buffer(data, size), offset, ec);
+    }
     /// Writes all of it at the position: write_all().
     std::size_t write(const_buffer b, where_type w = where_type::current()) { return write_all(b, w); }
-    std::size_t write(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return write_all(b, ec, w); }
-    std::size_t write(const void* data, std::size_t size, where_type w = where_type::current()) { return write_all(data, size, w); }
-    std::size_t write(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) { return write_all(data, size, ec, w); }
+    std::size_t write(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return write_all(b, ec, w);
+    }
+    std::size_t write(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write_all(data, size, w);
+    }
+    std::size_t write(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+        return write_all(data, size, ec, w);
+    }
 
     enum class from { begin, current, end };
     /// The new position.
@@ -97,7 +121,8 @@ public:
     /// Makes it longer (with zeroes) or shorter; the position stays.
     void truncate(std::uint64_t size);
     void truncate(std::uint64_t size, std::error_code& ec);
-    /// Returns when everything is on the disk (fsync); sync_data(): but for what is not needed to read it (fdatasync).
+    /// Returns when everything is on the disk (fsync); sync_data(): all that is needed to read the data back
+    /// (fdatasync).
     void sync();
     void sync(std::error_code& ec);
     void sync_data();

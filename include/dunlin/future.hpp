@@ -61,7 +61,7 @@ public:
             wait_on_clock(t, [&](std::int64_t ns) { return wait_until_ns(ns, where) == future_status::ready; });
         return ready ? future_status::ready : future_status::timeout;
     }
-    /// Does it hold a state?
+    /// Whether it holds a state.
     bool valid() const noexcept { return handle_.get() != nullptr; }
 
 protected:
@@ -80,10 +80,9 @@ private:
 
 }  // namespace detail
 
-/// The place where the result will be had, with the interface of std::future. One thread or goroutine at a time may use
-/// it.
+/// Where a result will be available, with the interface of std::future. One thread or goroutine at a time may use it.
 ///
-/// Its destructor waits for nothing, but for the last one of an async(), which waits until the function has ended.
+/// Its destructor does not wait, except for the last future of an async(), which waits until the function has ended.
 template <class T>
 class [[nodiscard]] future : public detail::future_base<T> {
 public:
@@ -241,8 +240,8 @@ private:
 
 #define DUNLIN_CANNOT_BE_THE_RESULT "dunlin::promise: the value cannot become the result's type (what cannot be copied: std::move)"
 
-/// The place where the result is put, with the interface of std::promise. Destroyed without having set anything: the
-/// future gets broken_promise.
+/// Where a result is put, with the interface of std::promise. Destroyed without having set anything: the future gets
+/// broken_promise.
 template <class T>
 class promise : public detail::promise_base<T> {
 public:

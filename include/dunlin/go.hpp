@@ -92,7 +92,8 @@ void go(F&& f, std::source_location where = std::source_location::current()) {
     if constexpr (detail::fits<F>) {
         using call = detail::call_of<F>;
         detail::check_function(f, "dunlin::go");
-        detail::launch<call>(nullptr, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+        detail::launch<call>(nullptr, where, detail::end_kind::detached, nullptr, detail::run_detached<call>,
+            std::in_place, std::forward<F>(f));
     }
 }
 
@@ -104,7 +105,8 @@ template <detail::not_options F, class Arg, class... Args>
     if constexpr (detail::fits<F, Arg, Args...>) {
         using call = detail::call_of<F, Arg, Args...>;
         detail::check_function(f, "dunlin::go");
-        detail::launch<call>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place,
+        detail::launch<call>(nullptr, std::source_location(), detail::end_kind::detached, nullptr,
+            detail::run_detached<call>, std::in_place,
                              std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
     }
 }
@@ -116,7 +118,8 @@ void go(const go_options& options, F&& f, std::source_location where = std::sour
     if constexpr (detail::fits<F>) {
         using call = detail::call_of<F>;
         detail::check_function(f, "dunlin::go");
-        detail::launch<call>(&options, where, detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place, std::forward<F>(f));
+        detail::launch<call>(&options, where, detail::end_kind::detached, nullptr, detail::run_detached<call>,
+            std::in_place, std::forward<F>(f));
     }
 }
 
@@ -128,7 +131,8 @@ template <class F, class Arg, class... Args>
     if constexpr (detail::fits<F, Arg, Args...>) {
         using call = detail::call_of<F, Arg, Args...>;
         detail::check_function(f, "dunlin::go");
-        detail::launch<call>(&options, std::source_location(), detail::end_kind::detached, nullptr, detail::run_detached<call>, std::in_place,
+        detail::launch<call>(&options, std::source_location(), detail::end_kind::detached, nullptr,
+            detail::run_detached<call>, std::in_place,
                              std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
     }
 }
@@ -154,13 +158,15 @@ DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void*
 ///           options out of range, std::bad_alloc.
 template <class F>
     requires std::invocable<F&>
-auto run(const run_options& options, F&& f, std::source_location where = std::source_location::current()) -> std::invoke_result_t<F&> {
+auto run(const run_options& options, F&& f,
+    std::source_location where = std::source_location::current()) -> std::invoke_result_t<F&> {
     using result = std::invoke_result_t<F&>;
     struct frame {
         std::remove_reference_t<F>& function;
         std::exception_ptr error;
         std::conditional_t<std::is_void_v<result>, std::monostate, std::optional<std::conditional_t<
-            std::is_reference_v<result>, std::remove_reference_t<result>*, std::conditional_t<std::is_void_v<result>, std::monostate, result>>>> value;
+            std::is_reference_v<result>, std::remove_reference_t<result>*,
+                std::conditional_t<std::is_void_v<result>, std::monostate, result>>>> value;
     } f_and_result{f, nullptr, {}};
     detail::check_function(f, "dunlin::run");
     detail::run_main(
@@ -201,13 +207,15 @@ auto run(F&& f, std::source_location where = std::source_location::current()) ->
 template <class F>
     requires(!std::invocable<F&> && detail::not_run_options<F>)
 int run(F&&) {
-    static_assert(detail::fits_here<F&>, "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
+    static_assert(detail::fits_here<F&>,
+        "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
     return 0;
 }
 template <class F>
     requires(!std::invocable<F&>)
 int run(const run_options&, F&&) {
-    static_assert(detail::fits_here<F&>, "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
+    static_assert(detail::fits_here<F&>,
+        "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
     return 0;
 }
 
@@ -225,10 +233,11 @@ DUNLIN_API void sleep_until(clock::time_point t, std::source_location where);
 /// Blocks    The goroutine, never its thread. On a plain thread, the thread.
 /// Exact     Never early; in an idle process late by the time it takes to wake a thread (about 60 us). No rounding to
 ///           milliseconds.
-/// Clock     Any: it has not come before Clock::now() says so.
+/// Clock     Any: the moment has not come before Clock::now() says so.
 /// Throws    std::bad_alloc if there is no memory for the timer; std::invalid_argument for a time that is not a number.
 template <class Clock, class Duration>
-void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t,
+    std::source_location where = std::source_location::current()) {
     detail::wait_on_clock(t, [&](std::int64_t ns) {
         detail::sleep_until(clock::time_point(clock::duration(ns)), where);
         return false;
@@ -238,7 +247,8 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_
 /// Waits for `d`; returns at once if it is zero or negative. The longest duration is for ever. Otherwise as
 /// sleep_until().
 template <class Rep, class Period>
-void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+void sleep_for(const std::chrono::duration<Rep, Period>& d,
+    std::source_location where = std::source_location::current()) {
     const auto ns = detail::to_nanoseconds(d);
     if (ns.count() <= 0) return;
     detail::sleep_until(clock::time_point(clock::duration(detail::deadline_in(ns))), where);
@@ -249,14 +259,14 @@ void sleep_for(N, const More&...) {
 }
 
 /// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot
-/// stop it. In the main goroutine: the others go on, and when all have ended the process is reported as deadlocked (Go:
-/// runtime.Goexit). Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
+/// stop it. In the main goroutine: the others go on, and when all have ended, the process is reported as deadlocked
+/// (Go: runtime.Goexit). Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
 [[noreturn]] DUNLIN_API void exit_goroutine();
 
-/// Wires the calling goroutine to its thread: until as many unlock_os_thread(), it runs on this thread only and nothing
-/// else does. For libraries that keep per-thread state on purpose (graphics contexts, namespaces, set-uid). On a plain
-/// thread: nothing.
-/// If the goroutine ends wired, its thread ends too, and with it whatever was done to it.
+/// Wires the calling goroutine to its thread: until unlock_os_thread() has been called as often, it runs on this thread
+/// only, and nothing else runs there. For libraries that keep per-thread state on purpose (graphics contexts,
+/// namespaces, set-uid). On a plain thread: nothing. If the goroutine ends while it is wired, its thread ends too, and
+/// so does every change made to that thread.
 /// Cost      Each park and each wake-up of a wired goroutine is two switches of threads.
 /// Throws    std::bad_alloc. Source: runtime.LockOSThread.
 DUNLIN_API void lock_os_thread();
@@ -275,7 +285,7 @@ public:
 /// The calling goroutine.
 namespace this_goroutine {
 
-/// A number that no other goroutine of the process has or had, the main one's is 1; 0 on a plain thread.
+/// A number that no other goroutine of the process has or had; the main goroutine's is 1. 0 on a plain thread.
 DUNLIN_API std::uint64_t id() noexcept;
 /// What set_name() or go_options::name gave it, else "". A copy.
 DUNLIN_API std::string name();
@@ -285,11 +295,13 @@ DUNLIN_API void set_name(std::string_view name);
 inline std::uint64_t get_id() noexcept { return id(); }
 inline void yield() noexcept { dunlin::yield(); }
 template <class Rep, class Period>
-void sleep_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+void sleep_for(const std::chrono::duration<Rep, Period>& d,
+    std::source_location where = std::source_location::current()) {
     dunlin::sleep_for(d, where);
 }
 template <class Clock, class Duration>
-void sleep_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t,
+    std::source_location where = std::source_location::current()) {
     dunlin::sleep_until(t, where);
 }
 

@@ -26,7 +26,7 @@ DUNLIN_API unsigned long long next_local_key() noexcept;
 /// continue on another one after anything that parks.
 ///
 /// The object itself is usually static; values outlive it until their goroutines end.
-/// Cost      A search among the goroutine's local values, of which there are few; an allocation at the first use.
+/// Cost      A search among the goroutine's few local values; an allocation at the first use.
 template <class T>
 class goroutine_local {
 public:
@@ -41,7 +41,7 @@ public:
     goroutine_local(const goroutine_local&) = delete;
     goroutine_local& operator=(const goroutine_local&) = delete;
 
-    /// The calling goroutine's value. The reference is good for that goroutine, until it ends or calls reset(). Throws
+    /// The calling goroutine's value. The reference is valid in that goroutine, until it ends or calls reset(). Throws
     /// what making it throws.
     T& get() {
         if (void* found = detail::find_local_value(key_)) return *static_cast<T*>(found);

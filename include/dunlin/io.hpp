@@ -50,14 +50,17 @@ namespace detail {
 
 template <class T>
 concept byte_like = std::same_as<std::remove_cv_t<T>, std::byte> || std::same_as<std::remove_cv_t<T>, char> ||
-                    std::same_as<std::remove_cv_t<T>, unsigned char> || std::same_as<std::remove_cv_t<T>, signed char> ||
+                    std::same_as<std::remove_cv_t<T>, unsigned char> ||
+                        std::same_as<std::remove_cv_t<T>, signed char> ||
                     std::same_as<std::remove_cv_t<T>, char8_t>;
 
 template <class R>
-concept byte_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && byte_like<std::ranges::range_value_t<R>>;
+concept byte_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    byte_like<std::ranges::range_value_t<R>>;
 
 template <class R>
-concept writable_byte_range = byte_range<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+concept writable_byte_range = byte_range<R> &&
+    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 // As for durations (clock.hpp): one line is said, and not all that a number is not.
 #define DUNLIN_IS_NO_BUFFER "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
@@ -97,7 +100,8 @@ public:
     /// A literal, or any array of chars: up to its first zero, as std::string_view takes it, and never beyond its end.
     /// (A buffer that was read into has a size of its own: write (data, n).)
     template <std::size_t N>
-    constexpr const_buffer(const char (&s)[N]) noexcept : data_(s), size_(std::string_view(s, N).substr(0, std::string_view(s, N).find('\0')).size()) {}
+    constexpr const_buffer(const char (&s)[N]) noexcept : data_(s),
+        size_(std::string_view(s, N).substr(0, std::string_view(s, N).find('\0')).size()) {}
     template <class T>
         requires std::same_as<T, const char*> || std::same_as<T, char*>
     constexpr const_buffer(T s) noexcept : const_buffer(std::string_view(s)) {}
@@ -129,7 +133,7 @@ namespace dunlin::inline v0_1::detail {
 
 using io_descriptor = netpoll::descriptor;
 
-// What a call waits for at most: nothing, or a context.
+// What limits a call's wait: nothing, or a context.
 struct io_limit {
     wait_limit limit;
     bool set = false;
@@ -139,14 +143,19 @@ struct io_limit {
 };
 
 // All set `ec` if something fails, and leave it empty if not. A null descriptor is a closed one. Counts are of bytes.
-DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
-DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
+DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where);
+DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where);
 // Reads into memory that is held only while there may be something to read: `size` bytes are made for an attempt if
 // `memory` is null, and given back before a wait. For sockets and pipes. Throws std::bad_alloc.
-DUNLIN_API std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit, std::error_code& ec,
+DUNLIN_API std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size,
+    const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
-DUNLIN_API std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec, const std::source_location& where);
-DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit, std::error_code& ec,
+DUNLIN_API std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit,
+    std::error_code& ec, const std::source_location& where);
+DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit,
+    std::error_code& ec,
     const std::source_location& where);
 DUNLIN_API io_descriptor* io_adopt(int fd, std::error_code& ec) noexcept;
 DUNLIN_API bool io_close(io_descriptor* d) noexcept;  // false: it was closed
@@ -154,12 +163,15 @@ DUNLIN_API void io_release(io_descriptor* d) noexcept;
 DUNLIN_API bool io_is_open(const io_descriptor* d) noexcept;
 DUNLIN_API int io_native_handle(const io_descriptor* d) noexcept;
 enum class io_direction : unsigned char { read = 1, write = 2, both = 3 };
-DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
+DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns,
+    std::error_code& ec) noexcept;
 // The same for one direction, unless its deadline is an earlier one already.
-DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept;
+DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns,
+    std::error_code& ec) noexcept;
 
 // Throws io_error, or context_cancelled if that is what ended it. `d` tells what it is.
-[[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred = 0);
+[[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec,
+    std::size_t transferred = 0);
 
 }  // namespace dunlin::detail
 
@@ -184,9 +196,9 @@ public:
     /// Closes it.
     ~io_handle() { detail::io_release(descriptor_); }
 
-    /// Wakes all that wait in a call on it (these calls fail with errc::closed), and closes the descriptor when the
-    /// last such call has ended: its number, and its port, are free when close() returns (for a file or terminal that
-    /// cannot be polled: when the last call has returned). A second close() does nothing.
+    /// Wakes every call that waits on it (they fail with errc::closed), and closes the descriptor when the last such
+    /// call has ended: its number and its port are free when close() returns (for a file or terminal that cannot be
+    /// polled: when the last call has returned). A second close() does nothing.
     void close() noexcept { detail::io_close(descriptor_); }
     bool is_open() const noexcept { return detail::io_is_open(descriptor_); }
     explicit operator bool() const noexcept { return is_open(); }
@@ -225,8 +237,12 @@ public:
     void set_write_deadline(const T& t, std::error_code& ec) noexcept {
         set(detail::io_direction::write, t, ec);
     }
-    void clear_deadline(std::error_code& ec) noexcept { detail::io_set_deadline(descriptor_, detail::io_direction::both, detail::wait_limit::never, ec); }
-    void clear_read_deadline(std::error_code& ec) noexcept { detail::io_set_deadline(descriptor_, detail::io_direction::read, detail::wait_limit::never, ec); }
+    void clear_deadline(std::error_code& ec) noexcept {
+        detail::io_set_deadline(descriptor_, detail::io_direction::both, detail::wait_limit::never, ec);
+    }
+    void clear_read_deadline(std::error_code& ec) noexcept {
+        detail::io_set_deadline(descriptor_, detail::io_direction::read, detail::wait_limit::never, ec);
+    }
     void clear_write_deadline(std::error_code& ec) noexcept {
         detail::io_set_deadline(descriptor_, detail::io_direction::write, detail::wait_limit::never, ec);
     }
@@ -284,9 +300,8 @@ struct io_access {
 ///           call may block its thread, and its processor goes to others meanwhile.
 /// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the
 ///           deadlines from anywhere.
-/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it does not throw but
-///           for std::bad_alloc, and what it has transferred before the error is returned. SIGPIPE is never raised for
-///           sockets.
+/// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it throws nothing but
+///           std::bad_alloc, and returns what it had transferred before the error. SIGPIPE is never raised for sockets.
 /// Order     What was done before a write happens before what follows the read of those bytes.
 /// Cost      The system call, and about 40 ns; a wait 150 ns more.
 class DUNLIN_API byte_stream : public io_handle {
@@ -296,16 +311,22 @@ public:
     byte_stream() noexcept = default;
 
     /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for every holder of the same open file),
-    /// another one is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
+    /// any other is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
     /// still the caller's.
     static byte_stream adopt(int fd);
-    static byte_stream adopt(int fd, std::error_code& ec) noexcept { return io_access::make<byte_stream>(detail::io_adopt(fd, ec)); }
+    static byte_stream adopt(int fd, std::error_code& ec) noexcept {
+        return io_access::make<byte_stream>(detail::io_adopt(fd, ec));
+    }
 
     /// Reads what is there, at least one byte, and waits until there is something. Returns 0 at the end of the stream
     /// (and for an empty buffer).
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, {}, w); }
-    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, {}, w); }
-    std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current()) { return read(b, ctx, w); }
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) {
+        return read({data, size}, {}, w);
+    }
+    std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current()) {
+        return read(b, ctx, w);
+    }
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_read(descriptor_, b, nullptr, ec, w);
     }
@@ -315,18 +336,24 @@ public:
     std::size_t read_some(void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
         return read({data, size}, ctx, w);
     }
-    std::size_t read_some(void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_some(void* data, std::size_t size, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_read(descriptor_, {data, size}, detail::io_limit(ctx).get(), ec, w);
     }
-    std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_read(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
 
     /// Fills the buffer. If the stream ends before: errc::end_of_file, with what was read in io_error::transferred(),
     /// or returned.
     std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return exactly(b, {}, w); }
-    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return exactly({data, size}, {}, w); }
-    std::size_t read_exactly(mutable_buffer b, const context& ctx, where_type w = where_type::current()) { return exactly(b, ctx, w); }
+    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) {
+        return exactly({data, size}, {}, w);
+    }
+    std::size_t read_exactly(mutable_buffer b, const context& ctx, where_type w = where_type::current()) {
+        return exactly(b, ctx, w);
+    }
     std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_read_exactly(descriptor_, b, nullptr, ec, w);
     }
@@ -336,73 +363,99 @@ public:
     std::size_t read_exactly(void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
         return exactly({data, size}, ctx, w);
     }
-    std::size_t read_exactly(void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_exactly(void* data, std::size_t size, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_read_exactly(descriptor_, {data, size}, detail::io_limit(ctx).get(), ec, w);
     }
-    std::size_t read_exactly(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_exactly(mutable_buffer b, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_read_exactly(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
 
     /// Writes as much as there is room for, at least one byte, and waits until there is some.
     std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write(b, false, {}, w); }
-    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write({data, size}, false, {}, w); }
-    std::size_t write_some(const_buffer b, const context& ctx, where_type w = where_type::current()) { return write(b, false, ctx, w); }
+    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write({data, size}, false, {}, w);
+    }
+    std::size_t write_some(const_buffer b, const context& ctx, where_type w = where_type::current()) {
+        return write(b, false, ctx, w);
+    }
     std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, false, nullptr, ec, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_write(descriptor_, {data, size}, false, nullptr, ec, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx,
+        where_type w = where_type::current()) {
         return write({data, size}, false, ctx, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_write(descriptor_, {data, size}, false, detail::io_limit(ctx).get(), ec, w);
     }
-    std::size_t write_some(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(const_buffer b, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, false, detail::io_limit(ctx).get(), ec, w);
     }
 
-    /// Writes all of it. Two that write at the same time do not mix their bytes.
+    /// Writes all of it. The bytes of two concurrent writers are not mixed.
     std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write(b, true, {}, w); }
-    std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) { return write({data, size}, true, {}, w); }
-    std::size_t write_all(const_buffer b, const context& ctx, where_type w = where_type::current()) { return write(b, true, ctx, w); }
+    std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write({data, size}, true, {}, w);
+    }
+    std::size_t write_all(const_buffer b, const context& ctx, where_type w = where_type::current()) {
+        return write(b, true, ctx, w);
+    }
     std::size_t write_all(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, true, nullptr, ec, w);
     }
-    std::size_t write_all(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_all(const void* data, std::size_t size, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_write(descriptor_, {data, size}, true, nullptr, ec, w);
     }
-    std::size_t write_all(const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+    std::size_t write_all(const void* data, std::size_t size, const context& ctx,
+        where_type w = where_type::current()) {
         return write({data, size}, true, ctx, w);
     }
-    std::size_t write_all(const void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_all(const void* data, std::size_t size, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_write(descriptor_, {data, size}, true, detail::io_limit(ctx).get(), ec, w);
     }
-    std::size_t write_all(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_all(const_buffer b, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, true, detail::io_limit(ctx).get(), ec, w);
     }
 
     /// Writes all parts, in order, with as few system calls as possible: write_all() of their concatenation. Returns
     /// the sum.
-    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return vector(parts, {}, w); }
+    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) {
+        return vector(parts, {}, w);
+    }
     std::size_t writev(std::initializer_list<const_buffer> parts, where_type w = where_type::current()) {
         return vector({parts.begin(), parts.size()}, {}, w);
     }
-    std::size_t writev(std::span<const const_buffer> parts, const context& ctx, where_type w = where_type::current()) { return vector(parts, ctx, w); }
-    std::size_t writev(std::initializer_list<const_buffer> parts, const context& ctx, where_type w = where_type::current()) {
+    std::size_t writev(std::span<const const_buffer> parts, const context& ctx, where_type w = where_type::current()) {
+        return vector(parts, ctx, w);
+    }
+    std::size_t writev(std::initializer_list<const_buffer> parts, const context& ctx,
+        where_type w = where_type::current()) {
         return vector({parts.begin(), parts.size()}, ctx, w);
     }
-    std::size_t writev(std::span<const const_buffer> parts, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t writev(std::span<const const_buffer> parts, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_writev(descriptor_, parts, detail::io_limit(ctx).get(), ec, w);
     }
     std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return detail::io_writev(descriptor_, parts, nullptr, ec, w);
     }
-    std::size_t writev(std::initializer_list<const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t writev(std::initializer_list<const_buffer> parts, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_writev(descriptor_, {parts.begin(), parts.size()}, nullptr, ec, w);
     }
-    std::size_t writev(std::initializer_list<const_buffer> parts, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t writev(std::initializer_list<const_buffer> parts, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return detail::io_writev(descriptor_, {parts.begin(), parts.size()}, detail::io_limit(ctx).get(), ec, w);
     }
 
@@ -441,12 +494,14 @@ inline byte_stream byte_stream::adopt(int fd) {
 }
 
 /// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine
-/// may be quicker: a read in the handler may still wait. Deadlines do not count: on_timeout() is for that. `h` must
+/// may read first, so a read in the handler may still wait. Deadlines do not count: on_timeout() is for that. `h` must
 /// live until select() has returned.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-[[nodiscard]] auto on_readable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::readable, io_access::of(h), std::forward<Handler>(handler), where);
+[[nodiscard]] auto on_readable(const io_handle& h, Handler&& handler = {},
+    std::source_location where = std::source_location::current()) {
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::readable, io_access::of(h),
+        std::forward<Handler>(handler), where);
 }
 
 /// Not of a temporary, which would be closed before select() looks at it.
@@ -456,8 +511,10 @@ void on_readable(const io_handle&& h, Handler&& handler = {}, std::source_locati
 /// A case of select(): `h` has room to write, or is broken, or closed. As on_readable().
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
-[[nodiscard]] auto on_writable(const io_handle& h, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::writable, io_access::of(h), std::forward<Handler>(handler), where);
+[[nodiscard]] auto on_writable(const io_handle& h, Handler&& handler = {},
+    std::source_location where = std::source_location::current()) {
+    return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::writable, io_access::of(h),
+        std::forward<Handler>(handler), where);
 }
 
 template <class Handler = detail::no_handler>

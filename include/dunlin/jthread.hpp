@@ -46,7 +46,7 @@ struct jthread_frame {
 /// A goroutine with a stop token, and with the interface of std::jthread: the destructor asks it to stop and waits for
 /// it.
 ///
-/// For the result of a goroutine, and where an exception is to reach the waiter, there is task<T>; dunlin's own waits
+/// Where the result of a goroutine is wanted, or its exception is to reach the waiter, use task<T>; dunlin's own waits
 /// end with a context: `dunlin::with_stop_token(ctx, token)` makes one of the token, and condition_variable_any waits
 /// with the token itself.
 ///
@@ -94,8 +94,8 @@ public:
     id get_id() const noexcept { return handle_ ? detail::id_of(handle_) : id(); }
 
     /// Waits until the goroutine has ended.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). It runs right here if it has not
-    ///           begun and is the youngest.
+    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). If the goroutine has not begun and
+    ///           is the youngest in the queue, it runs here.
     /// Order     Everything the goroutine did happens before the return.
     /// Throws    std::system_error: invalid_argument if it is not joinable, resource_deadlock_would_occur for the
     ///           goroutine itself.
@@ -104,7 +104,7 @@ public:
         detail::join(handle_, where);
         detail::release(std::exchange(handle_, nullptr));
     }
-    /// The same until `ctx` is done: throws context_cancelled then, and it is joinable still. Throws std::bad_alloc as
+    /// The same until `ctx` is done: throws context_cancelled then, and it is still joinable. Throws std::bad_alloc as
     /// well.
     void join(const context& ctx, std::source_location where = std::source_location::current()) {
         check("dunlin::jthread::join");
@@ -113,8 +113,8 @@ public:
             detail::throw_cancelled(ctx, "jthread join");
         detail::release(std::exchange(handle_, nullptr));
     }
-    /// Lets the goroutine go on alone. It is not asked to stop; get_stop_source() of before still can. Throws
-    /// std::system_error if it is not joinable.
+    /// Lets the goroutine go on by itself. It is not asked to stop; a get_stop_source() taken before still can ask it.
+    /// Throws std::system_error if it is not joinable.
     void detach() {
         if (handle_ == nullptr)
             detail::throw_cannot_join("dunlin::jthread::detach", detail::join_refusal::not_joinable);
@@ -136,7 +136,7 @@ public:
     static unsigned hardware_concurrency() noexcept { return detail::hardware_concurrency(); }
 
     /// A goroutine has no thread of its own: what a handle of a thread is for (priorities, affinity, cancellation)
-    /// would concern whatever runs there next. Inside a goroutine that is wired to its thread (os_thread_lock),
+    /// would affect whatever runs there next. Inside a goroutine that is wired to its thread (os_thread_lock),
     /// pthread_self() is good.
     void native_handle() = delete;
 
@@ -156,7 +156,8 @@ private:
         using frame = detail::jthread_frame<Call>;
         constexpr auto kind = detail::end_kind::joinable;
         const detail::new_goroutine n = detail::launch<frame>(
-            options, std::source_location(), kind, nullptr, frame::entry, std::in_place, std::forward<Values>(values)...);
+            options, std::source_location(), kind, nullptr, frame::entry, std::in_place,
+                std::forward<Values>(values)...);
         handle_ = n.g;
     }
     void check(const char* operation) const {

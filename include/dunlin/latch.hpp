@@ -35,16 +35,22 @@ public:
     }
     bool try_wait() const noexcept { return counter_.pending() == 0; }
     /// Waits until the count is zero. Blocks the goroutine, never its thread (a plain thread on a plain thread).
-    void wait(std::source_location where = std::source_location::current()) const { counter_.wait(detail::latch_reason, false, where); }
+    void wait(std::source_location where = std::source_location::current()) const {
+        counter_.wait(detail::latch_reason, false, where);
+    }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (counter_.wait_limited(limit, detail::latch_reason, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "latch wait");
+        if (counter_.wait_limited(limit, detail::latch_reason, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "latch wait");
+        }
     }
     /// For `d` at most. True if the count is zero. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
-        return counter_.wait_limited({detail::deadline_in(d), nullptr}, detail::latch_reason, where) == detail::wait_outcome::ok;
+    bool wait_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
+        return counter_.wait_limited({detail::deadline_in(d), nullptr}, detail::latch_reason,
+            where) == detail::wait_outcome::ok;
     }
     template <detail::number N>
     bool wait_for(N) const {
@@ -52,9 +58,11 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         return detail::wait_on_clock(
-            t, [&](std::int64_t ns) { return counter_.wait_limited({ns, nullptr}, detail::latch_reason, where) == detail::wait_outcome::ok; });
+            t, [&](std::int64_t ns) { return counter_.wait_limited({ns, nullptr}, detail::latch_reason,
+                where) == detail::wait_outcome::ok; });
     }
     void arrive_and_wait(std::ptrdiff_t n = 1, std::source_location where = std::source_location::current()) {
         count_down(n);

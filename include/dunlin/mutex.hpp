@@ -33,8 +33,8 @@ struct mutex_holder;
 /// It may be destroyed as soon as it is free and has no waiters, even while another's unlock() has not returned yet.
 /// May be unlocked by another goroutine than the one that locked it, as in Go.
 /// Order     What happens before an unlock happens before the return of the next lock.
-/// Fairness  Go's: a caller that is awake may pass waiters that sleep, until one of these has waited for a millisecond;
-///           it then gets the lock directly.
+/// Fairness  Go's: a caller that is awake may overtake sleeping waiters, until one of them has waited for a
+///           millisecond; that one is then handed the lock.
 /// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it
 ///           is locked or waited for.
 /// Cost      A free lock and unlock are one atomic operation and two calls. Figures: docs/benchmarks.md, mutex.
@@ -46,7 +46,7 @@ public:
     mutex(const mutex&) = delete;
     mutex& operator=(const mutex&) = delete;
 
-    /// Waits until it is free, and takes it.
+    /// Waits until the mutex is free, and takes it.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
     void lock(std::source_location where = std::source_location::current());
     /// The same until `ctx` is done: throws context_cancelled then, and the lock is not taken. Throws std::bad_alloc.
@@ -76,7 +76,7 @@ public:
     /// Gives it back.
     void unlock();
 
-    /// There is no handle of the system's behind it: waiters are in the runtime's own queues.
+    /// There is no system handle behind it: waiters are in the runtime's own queues.
     void native_handle() = delete;
 
 private:
@@ -88,9 +88,14 @@ private:
     bool take() noexcept {
         std::uint32_t word = 0;
         // Acquire pairs with the release of unlock(). On failure as well: see owner_.
-        if (word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+        if (word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire)) {
+            return true;
+        }
         while ((word & locked) == 0) {
-            if (word_.compare_exchange_weak(word, word | locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+            if (word_.compare_exchange_weak(word, word | locked, std::memory_order_acquire,
+                std::memory_order_acquire)) {
+                return true;
+            }
         }
         return false;
     }
@@ -139,7 +144,8 @@ public:
     }
     bool try_lock() noexcept { return again() || first(mutex_.try_lock()); }
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) {
         return again() || first(mutex_.try_lock_for(d, where));
     }
     template <detail::number N>
@@ -148,7 +154,8 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         return again() || first(mutex_.try_lock_until(t, where));
     }
     void unlock();

@@ -67,9 +67,11 @@ struct stream_options {
 };
 
 struct listen_options {
-    int backlog = 4096;         ///< connections that wait to be accepted; the system's limit (net.core.somaxconn) applies too
+    /// connections that wait to be accepted; the system's limit (net.core.somaxconn) applies too
+    int backlog = 4096;
     bool reuse_address = true;  ///< SO_REUSEADDR: the port may be bound again while old connections of it linger
-    bool reuse_port = false;    ///< SO_REUSEPORT: several listeners (processes too) share the port, and the kernel its connections
+    /// SO_REUSEPORT: several listeners (processes too) share the port, and the kernel its connections
+    bool reuse_port = false;
     bool unlink = true;         ///< a Unix socket's path is removed by close()
     stream_options accepted = {};
 };
@@ -82,8 +84,8 @@ public:
     static stream adopt(int fd);
     static stream adopt(int fd, std::error_code& ec);
 
-    /// No more will be written: the peer reads end of file after what was. Reading goes on. (A write that waits in
-    /// another goroutine meanwhile: on TCP it fails, on a Unix socket the kernel does not tell it.)
+    /// No more will be written: the peer reads what was written and then the end of file. Reading goes on. (A write
+    /// that waits in another goroutine meanwhile: on TCP it fails, on a Unix socket the kernel does not notify it.)
     void close_write();
     void close_write(std::error_code& ec) noexcept;
     /// No more will be read.
@@ -125,10 +127,9 @@ public:
 
     /// The next connection. Any number of goroutines may wait here; each connection goes to one.
     ///
-    /// Connections that were given up before they were accepted are passed over. When the process (or the system) has
-    /// no descriptors left, accept() waits until there is one again, without using CPU; the connections wait in the
-    /// backlog.
-    /// Throws io_error: errc::closed after close(), std::errc::timed_out after a deadline.
+    /// Connections that the peer gave up before they were accepted are skipped. When the process (or the system) has no
+    /// descriptors left, accept() waits until there is one again, without using CPU; the connections wait in the
+    /// backlog. Throws io_error: errc::closed after close(), std::errc::timed_out after a deadline.
     stream accept(where_type w = where_type::current()) { return accept_one({}, w); }
     stream accept(const context& ctx, where_type w = where_type::current()) { return accept_one(ctx, w); }
     stream accept(std::error_code& ec, where_type w = where_type::current());

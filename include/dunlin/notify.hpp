@@ -18,8 +18,8 @@ DUNLIN_API void serve_all_receivers(chan_core* c) noexcept;
 
 }  // namespace detail
 
-/// Tells waiters that something has happened; what it is they look up themselves. It holds one permit at most, and
-/// begins without. A counted handle: copies are the same. From goroutines and plain threads, in any mix.
+/// Tells waiters that something has happened; what it is, they look up themselves. It holds one permit at most, and
+/// begins without one. A counted handle: copies are the same. From goroutines and plain threads, in any mix.
 ///
 /// Use       The state first, then notify_one(); the waiter: `while (!ready()) n.wait();`. No change is missed, since a
 ///           notify_one() that finds no waiter leaves its permit to the next wait(). Several of them leave one permit:
@@ -27,7 +27,7 @@ DUNLIN_API void serve_all_receivers(chan_core* c) noexcept;
 /// Order     What happens before a notify happens before the return of the waits that it ends.
 /// Select    on_recv(n.channel(), handler).
 /// Cost      That of a buffered channel: one lock, no allocation.
-/// Source    tokio::sync::Notify. Differs: waiting begins with the call of wait(), not with the making of a future.
+/// Source    tokio::sync::Notify. Differs: waiting begins with the call of wait(), not when a future is made.
 class notify {
 public:
     /// Throws std::bad_alloc.
@@ -63,7 +63,7 @@ public:
     /// What wait() receives from, for select(). The receiver has taken the permit.
     receiver<std::monostate> channel() const noexcept { return permit_; }
 
-    /// The same object?
+    /// Whether both are the same object.
     friend bool operator==(const notify& a, const notify& b) noexcept { return a.permit_ == b.permit_; }
 
 private:

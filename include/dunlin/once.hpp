@@ -62,7 +62,7 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
 }
 
 /// Whether something has been done that may fail, and is tried again then: std::once_flag's behaviour. A function that
-/// throws, or ends by exit_goroutine(), leaves it open; the next caller tries, or the next of those that wait.
+/// throws, or ends by exit_goroutine(), leaves it undone; the next caller, or the next waiter, tries.
 ///
 /// From goroutines and plain threads, in any mix.
 /// Blocks    While another's function runs: the goroutine, never its thread (a plain thread on a plain thread). A call
@@ -75,7 +75,7 @@ public:
     retry_once_flag(const retry_once_flag&) = delete;
     retry_once_flag& operator=(const retry_once_flag&) = delete;
 
-    /// Has a function succeeded?
+    /// Whether a function has succeeded.
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
 
     /// Calls f() unless one has succeeded; waits for one that runs. The caller that has called f gets what f throws.
@@ -86,7 +86,7 @@ public:
         finish(std::forward<F>(f));
     }
     /// The same; the wait for another's function ends when `ctx` is done, with context_cancelled. f itself is not
-    /// ended.
+    /// stopped.
     template <std::invocable F>
     void call(F&& f, const context& ctx, std::source_location where = std::source_location::current()) {
         if (done()) return;
@@ -137,7 +137,8 @@ namespace detail {
 template <class F>
 struct once_call {
     using result = std::invoke_result_t<F&>;
-    using stored = std::conditional_t<std::is_void_v<result>, char, std::conditional_t<std::is_reference_v<result>, std::remove_reference_t<result>*, result>>;
+    using stored = std::conditional_t<std::is_void_v<result>, char,
+        std::conditional_t<std::is_reference_v<result>, std::remove_reference_t<result>*, result>>;
 
     explicit once_call(F&& f) : function(std::move(f)) {}
     explicit once_call(const F& f) : function(f) {}
@@ -154,7 +155,8 @@ struct once_call {
                     value.emplace(std::invoke(*function));
                 }
             } catch (...) {
-                error = std::current_exception();  // null while exit_goroutine() passes; it goes on when this block ends
+                // null while exit_goroutine() passes; it goes on when this block ends
+                error = std::current_exception();
             }
             function.reset();
         });
@@ -179,8 +181,8 @@ auto once_func(F&& f) {
     return [call = std::make_shared<detail::once_call<std::decay_t<F>>>(std::forward<F>(f))] { call->run(); };
 }
 
-/// The same, and the function returns what f returned: a constant reference to it, which is good as long as a copy of
-/// the function lives; or the same reference as f. Source: sync.OnceValue.
+/// The same, and the function returns what f returned: a constant reference to it, valid as long as a copy of the
+/// function lives; or the same reference as f. Source: sync.OnceValue.
 template <class F>
     requires std::invocable<std::decay_t<F>&>
 auto once_value(F&& f) {

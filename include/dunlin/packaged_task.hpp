@@ -90,7 +90,7 @@ public:
     packaged_task(packaged_task&&) noexcept = default;
     packaged_task& operator=(packaged_task&&) noexcept = default;
 
-    /// Does it hold a function?
+    /// Whether it holds a function.
     bool valid() const noexcept { return result_.valid(); }
     /// Throws std::future_error: future_already_retrieved, no_state.
     future<R> get_future() { return result_.get_future(); }

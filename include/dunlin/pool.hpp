@@ -1,4 +1,4 @@
-// pool.hpp - objects that are kept for the next caller that needs such an object.
+// pool.hpp - objects that are kept for the next caller that needs one.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -36,12 +36,12 @@ private:
 
 }  // namespace detail
 
-/// Objects that are kept for the next caller that needs such an object: buffers, parsers, whatever is costly to make.
-/// From goroutines and plain threads, in any mix. What is in the pool may be destroyed by trim() at any time: a pool is
-/// no place to store things.
+/// Objects that are kept for the next caller that needs one: buffers, parsers, whatever is costly to make. From
+/// goroutines and plain threads, in any mix. What is in the pool may be destroyed by trim() at any time: a pool is no
+/// place to store things.
 ///
 /// Order     What happens before a put() happens before the return of the get() that gets the object.
-/// Cost      A lock of the processor's own; nothing is allocated while the pool has been as full before.
+/// Cost      A lock of the processor's own; nothing is allocated unless the pool becomes fuller than ever before.
 /// Source    sync.Pool. Differs: nothing is dropped unless trim() is called, since there is no garbage collector.
 template <class T>
 class pool {

@@ -38,14 +38,15 @@ struct process_options {
     process_stream output = process_stream::inherit;
     process_stream error = process_stream::inherit;
     std::filesystem::path directory = {};  ///< to start in; empty: this one
-    std::optional<process_environment> environment = {};  ///< the whole of it: `process_environment{{"HOME", "/"}}`; none: this process's
+    /// the whole of it: `process_environment{{"HOME", "/"}}`; none: this process's
+    std::optional<process_environment> environment = {};
 };
 
-/// A child process: a handle, movable; default-constructed or moved from it is none.
+/// A handle of a child process. Movable; default-constructed or moved from, it refers to none.
 ///
 /// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux
 ///           5.3 one for each), as long as any lives; so a goroutine that waits for a child is no deadlock.
-/// Threads   All but moving it, from anywhere at the same time.
+/// Threads   Everything except moving it, from anywhere at the same time.
 /// Limits    A program that ignores SIGCHLD, or waits for all children itself (waitpid(-1)), takes their statuses away:
 ///           they read {-1, 0} then.
 class DUNLIN_API process {
@@ -59,11 +60,12 @@ public:
     explicit process(std::vector<std::string> command, const process_options& options = {});
     /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws
     /// std::bad_alloc.
-    process(std::vector<std::string> command, std::error_code& ec) : process(std::move(command), process_options(), ec) {}
+    process(std::vector<std::string> command, std::error_code& ec)
+        : process(std::move(command), process_options(), ec) {}
     process(std::vector<std::string> command, const process_options& options, std::error_code& ec);
     process(process&&) noexcept = default;
     process& operator=(process&&) noexcept = default;
-    /// Closes its pipes, and does not end the child, which is reaped when it ends, while this process lives.
+    /// Closes its pipes. It does not end the child, which is reaped when it ends, as long as this process lives.
     ~process() = default;
 
     /// The kernel's number; it may be another process's after wait(). -1: none.
@@ -75,14 +77,14 @@ public:
     byte_stream& standard_output() noexcept { return output_; }
     byte_stream& standard_error() noexcept { return error_; }
 
-    /// Until it has ended; again and again, from anywhere. Throws context_cancelled; io_error (errc::closed) if there
-    /// is no child.
+    /// Waits until it has ended; may be called repeatedly, from anywhere. Throws context_cancelled; io_error
+    /// (errc::closed) if there is no child.
     exit_status wait();
     exit_status wait(const context& ctx);
     exit_status wait(std::error_code& ec);
     exit_status wait(const context& ctx, std::error_code& ec);
-    /// Has its status, once, when it has ended, and is closed then: for select. The same channel each time; wait() does
-    /// not take the status out of it. No child: nil.
+    /// A channel for select: it gets the status, once, when the child has ended, and is then closed. The same channel
+    /// each time; wait() does not take the status out of it. No child: nil.
     receiver<exit_status> done();
 
     /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its
@@ -100,7 +102,9 @@ public:
     /// (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
-    static result run(std::vector<std::string> command, std::error_code& ec) { return run(std::move(command), {}, {}, ec); }
+    static result run(std::vector<std::string> command, std::error_code& ec) {
+        return run(std::move(command), {}, {}, ec);
+    }
 
 private:
     struct state;

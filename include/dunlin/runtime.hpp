@@ -17,8 +17,8 @@ DUNLIN_API unsigned max_procs();
 
 /// Changes it; 1 to 1024, else std::invalid_argument. max_procs() shows it at once; no goroutine is lost. Returns the
 /// old value.
-/// Blocks    The thread, until every goroutine that executes has been stopped for a moment (microseconds; one that
-///           computes is not waited for).
+/// Blocks    The thread, until every executing goroutine has been stopped for a moment (microseconds; one that computes
+///           is not waited for).
 DUNLIN_API unsigned set_max_procs(unsigned n);
 
 /// Goroutines alive: started and not ended. The main goroutine is one.
@@ -60,9 +60,11 @@ struct hand_off_stats {
     std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
     std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
     std::size_t preempted_now = 0;      ///< of these, now
-    std::uint64_t thaws = 0;            ///< let go on without a processor, because others seemed to wait for a lock of theirs
+    /// let go on without a processor, because others seemed to wait for a lock of theirs
+    std::uint64_t thaws = 0;
     std::uint64_t given_back = 0;       ///< idle or lent processors given to threads that computed without one
-    std::uint64_t returns_idle = 0;     ///< goroutines that came to the runtime without a processor and found an idle or offered one
+    /// goroutines that came to the runtime without a processor and found an idle or offered one
+    std::uint64_t returns_idle = 0;
     std::uint64_t returns_queued = 0;   ///< that found none, and queued
     std::uint64_t threads_ended = 0;    ///< threads given back because they had nothing to do
 };
@@ -74,8 +76,8 @@ struct poll_stats {
     std::uint64_t polls = 0;            ///< times the kernel was asked which are ready, without waiting for it; about
 };
 
-/// How many times something took how long. `counts[i]`: more than `limits_ns[i - 1]` and at most `limits_ns[i]`; the
-/// last: more than all limits.
+/// A histogram of durations. `counts[i]`: more than `limits_ns[i - 1]` and at most `limits_ns[i]`; the last: more than
+/// all limits.
 struct duration_histogram {
     std::vector<std::int64_t> limits_ns;
     std::vector<std::uint64_t> counts;
@@ -95,7 +97,8 @@ struct wait_durations {
     duration_histogram waits;
 };
 
-/// Counts since the program began. Each number is exact; numbers of busy processors are not of the same instant.
+/// Counts since the program began. Each number is exact, but those of busy processors are not taken at the same
+/// instant.
 struct runtime_stats {
     unsigned max_procs = 0;
     unsigned idle_procs = 0;
@@ -127,23 +130,24 @@ struct runtime_stats {
     std::vector<processor_stats> procs;
 };
 
-/// Any thread. Does not stop anything; the counts by state cost about 2 ns for each goroutine there ever was at once.
+/// Any thread. Stops nothing; the counts by state cost about 2 ns for each of the most goroutines that were ever alive
+/// at once.
 DUNLIN_API runtime_stats stats();
 
-/// Has scheduling_latency, run_queue_lengths and park_times of stats() counted from now on, or not any more; what was
-/// counted stays. Off at first. Returns what it was before. Costs while it is on: two readings of the clock for each
-/// wait, and some nanoseconds for each goroutine that becomes runnable. Stops the world for a moment.
+/// Starts or stops counting scheduling_latency, run_queue_lengths and park_times of stats(); what has been counted
+/// stays. Off at first. Returns what it was before. Costs while it is on: two readings of the clock for each wait, and
+/// some nanoseconds for each goroutine that becomes runnable. Stops the world for a moment.
 DUNLIN_API bool set_wait_histograms(bool on);
 
-/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Those that
-/// are alike in all of it, in name and labels are one paragraph, "and 999 like it", with the shortest and the longest
-/// wait; the longest waits come first. Of one that computes, or was preempted, the stack too: its thread is asked for
-/// it by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of one whose thread sleeps in the
-/// kernel (a raw `read`, a `std::mutex`, inside `blocking()`): the function that called the kernel.
-/// A program that has installed a SIGSEGV handler of its own since sees only the innermost frame of those that compute.
-/// No stack of one that has called the runtime since the world stopped and waits there, nor of one that computes inside
-/// `blocking()` or `no_preempt`. Stops the world while it looks, 4 ms for those that compute at most; names and lines
-/// are looked up afterwards. From goroutines and plain threads.
+/// Writes every goroutine with its state, what it waits for since when, where it was created, and its stack. Goroutines
+/// that are alike in all of this, and in name and labels, share a paragraph, "and 999 like it", with the shortest and
+/// the longest wait; the longest waits come first. Goroutines that compute, or were preempted, are shown with their
+/// stacks, too: their threads are asked by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or `off`). Of
+/// one whose thread sleeps in the kernel (a raw `read`, a `std::mutex`, inside `blocking()`) the function that called
+/// the kernel is shown. A program that has since installed a SIGSEGV handler of its own sees only the innermost frame
+/// of those that compute. There is no stack of a goroutine that has called the runtime since the world stopped and
+/// waits there, nor of one that computes inside `blocking()` or `no_preempt`. Stops the world while it looks, 4 ms for
+/// those that compute at most; names and lines are looked up afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
 
 /// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "processors": [...],
@@ -174,10 +178,10 @@ struct leak {
     std::string waits_at, created_at;
 };
 
-/// Goroutines of which it is certain that they can never go on: they wait without a limit for a nil channel or in a
-/// select that has none but those, or for the end of one of these. No false alarm; but one that waits for a channel which
-/// is not used any more, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers.
-/// Stops the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
+/// Goroutines that certainly can never go on: they wait without a limit for a nil channel or in a select that has none
+/// but those, or for the end of one of these. There are no false alarms; but a goroutine that waits for a channel that
+/// is no longer used, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers. Stops
+/// the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
 DUNLIN_API std::vector<leak> leaks();
 
 /// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and
@@ -197,15 +201,15 @@ DUNLIN_API void goroutine_profile(std::ostream& out, profile_format format = pro
 /// each that is counted. What has been counted stays. Throws std::bad_alloc.
 DUNLIN_API void set_block_profile_rate(std::chrono::nanoseconds rate);
 
-/// Writes what set_block_profile_rate() has had counted since the program began: how often (contentions) and how long
-/// (delay) who has waited where. Stacks begin with the program's function that waits; the label `reason` says for what
-/// ("chan receive", "sync.Mutex.Lock"), and goroutines have their own labels and `name`. Of more than 4096 different
-/// ones the others are counted together. From goroutines and plain threads. Throws std::bad_alloc.
+/// Writes what set_block_profile_rate() has had counted since the program began: where goroutines and threads have
+/// waited, how often (contentions) and how long (delay). Stacks begin with the program's function that waits; the label
+/// `reason` says for what ("chan receive", "sync.Mutex.Lock"), and goroutines have their own labels and `name`. Beyond
+/// 4096 different stacks the rest are counted together. From goroutines and plain threads. Throws std::bad_alloc.
 DUNLIN_API void block_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
-/// Switches the profile of locks on: one in so many unlocks of a mutex or shared_mutex that others wait for is
-/// counted; 0: off, as it is at first. Returns what it was. Each is charged with what all who wait for that lock have
-/// waited since the unlock before it: so the profile shows who holds locks while others wait, as Go's
+/// Switches the profile of locks on: one in so many unlocks of a mutex or shared_mutex that others wait for is counted;
+/// 0: off, as it is at first. Returns what it was. Each is charged with the time that all waiters for that lock have
+/// waited since the previous unlock: so the profile shows which code holds locks while others wait, as Go's
 /// SetMutexProfileFraction. What has been counted stays. Throws std::bad_alloc.
 DUNLIN_API unsigned set_mutex_profile_fraction(unsigned one_in);
 
@@ -214,17 +218,17 @@ DUNLIN_API unsigned set_mutex_profile_fraction(unsigned one_in);
 /// stands there unless it is compiled with -fno-optimize-sibling-calls.
 DUNLIN_API void mutex_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
-/// Begins a profile of who burns the CPU: each thread is interrupted after each 1/`hz` second of its own CPU time, and
-/// what it was in the midst of is counted. Threads that run goroutines, now or later, and those that the program has now.
-/// With SIGPROF, whose handler is replaced (signals of others are passed on to the one before). Costs some 20 us a sample.
-/// Throws std::system_error: std::errc::device_or_resource_busy: one runs already; std::invalid_argument: hz is not 1 to
-/// 1000; std::bad_alloc.
+/// Begins a profile of CPU time: each thread is interrupted after each 1/`hz` second of its own CPU time, and the stack
+/// on which it was interrupted is counted. This covers threads that run goroutines, now or later, and those that the
+/// program has now. With SIGPROF, whose handler is replaced (signals of others are passed on to the one before). Costs
+/// some 20 us a sample. Throws std::system_error: std::errc::device_or_resource_busy: one runs already;
+/// std::invalid_argument: hz is not 1 to 1000; std::bad_alloc.
 DUNLIN_API void start_cpu_profile(unsigned hz = 100);
 
 /// Ends it, and writes what has been counted: samples and CPU time, by stack, with the labels and the `name` of the
-/// goroutines. Of more than 4096 different stacks the others are counted together. Of threads that are not the runtime's
-/// only the function that runs is known. Nothing is written if none runs. From goroutines and plain threads. Throws
-/// std::bad_alloc.
+/// goroutines. Of more than 4096 different stacks the others are counted together. Of threads that are not the
+/// runtime's only the function that runs is known. Nothing is written if none runs. From goroutines and plain threads.
+/// Throws std::bad_alloc.
 DUNLIN_API void stop_cpu_profile(std::ostream& out, profile_format format = profile_format::pprof);
 
 }  // namespace dunlin::runtime

@@ -133,7 +133,8 @@ public:
     template <class H>
     receive_case(chan_core* core, bool own, H&& handler, std::source_location w)
         : case_base(case_kind::receive, w), channel_(core, own), handler_(std::forward<H>(handler)) {}
-    receive_case(receive_case&& other) : case_base(case_kind::receive, other.where), channel_(std::move(other.channel_)), handler_(std::move(other.handler_)) {}
+    receive_case(receive_case&& other) : case_base(case_kind::receive, other.where),
+        channel_(std::move(other.channel_)), handler_(std::move(other.handler_)) {}
 
     case_base* prepare() noexcept {
         core = channel_.core();
@@ -284,12 +285,14 @@ template <class Handler>
 class plain_case : public case_base {
 public:
     template <class H>
-    plain_case(case_kind k, std::int64_t d, H&& handler, std::source_location w) : case_base(k, w), handler_(std::forward<H>(handler)) {
+    plain_case(case_kind k, std::int64_t d, H&& handler, std::source_location w) : case_base(k, w),
+        handler_(std::forward<H>(handler)) {
         duration_ns = d;
     }
     // `object`: what on_readable() and on_writable() wait for.
     template <class H>
-    plain_case(case_kind k, void* object, H&& handler, std::source_location w) : case_base(k, w), handler_(std::forward<H>(handler)) {
+    plain_case(case_kind k, void* object, H&& handler, std::source_location w) : case_base(k, w),
+        handler_(std::forward<H>(handler)) {
         slot = object;
     }
     plain_case(plain_case&& other) : case_base(other.kind, other.where), handler_(std::move(other.handler_)) {
@@ -305,7 +308,9 @@ private:
 };
 
 // What a case cannot be made of is said in one line (dunlin/detail/spawn.hpp), and no_case() stands in its place.
-inline auto no_case() { return plain_case<no_handler>(case_kind::otherwise, std::int64_t{0}, no_handler{}, std::source_location()); }
+inline auto no_case() {
+    return plain_case<no_handler>(case_kind::otherwise, std::int64_t{0}, no_handler{}, std::source_location());
+}
 
 template <class Handler>
 inline constexpr bool handles = std::is_invocable_v<std::decay_t<Handler>&>;
@@ -338,17 +343,19 @@ concept followable = requires { typename C::follows; };
 }  // namespace detail
 
 /// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the
-/// value, nullopt when the channel is closed and drained. handler(T) gets the value, and there is no word for the end:
-/// select() throws channel_closed then. It may also take nothing.
-/// Like every case it owns its handler, and the channel if it is given a temporary handle. A variable it only looks at:
-/// to keep the case for longer than `c` lives, give it a copy.
+/// value, nullopt when the channel is closed and drained. handler(T) gets the value, and cannot be told of the end:
+/// select() throws channel_closed then. A handler may also take nothing. Like every case it owns its handler, and the
+/// channel if it is given a temporary handle. A variable is only referred to: to keep the case for longer than `c`
+/// lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
-[[nodiscard]] auto on_recv(C&& c, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_recv(C&& c, Handler&& handler = {},
+    std::source_location where = std::source_location::current()) {
     using element = typename std::remove_cvref_t<C>::receives;
     static_assert(detail::handles_received<Handler, element>, DUNLIN_DOES_NOT_HANDLE_RECEIVED);
     if constexpr (detail::handles_received<Handler, element>) {
         using result = detail::receive_case<element, std::decay_t<Handler>>;
-        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler), where);
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler),
+            where);
     } else {
         return detail::no_case();
     }
@@ -369,14 +376,16 @@ template <detail::followable F, class Handler = detail::no_handler>
 /// list keeps it until it is sent; s.value() is what it holds.
 /// select() throws channel_closed when it takes this case and the channel is closed.
 template <detail::sendable C, class Value, class Handler = detail::no_handler>
-[[nodiscard]] auto on_send(C&& c, Value&& value, Handler&& handler = {}, std::source_location where = std::source_location::current(),
+[[nodiscard]] auto on_send(C&& c, Value&& value, Handler&& handler = {},
+    std::source_location where = std::source_location::current(),
     detail::full_expression&& now = {}) {
     using element = typename std::remove_cvref_t<C>::sends;
     static_assert(detail::can_be_sent<Value, element>, DUNLIN_CANNOT_BE_SENT);
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
     if constexpr (detail::can_be_sent<Value, element> && detail::handles<Handler>) {
         using result = detail::send_case<element, std::decay_t<Handler>>;
-        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value), std::forward<Handler>(handler), where, now);
+        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value),
+            std::forward<Handler>(handler), where, now);
     } else {
         return detail::no_case();
     }
@@ -389,7 +398,8 @@ template <class Rep, class Period, class Handler = detail::no_handler>
     std::source_location where = std::source_location::current()) {
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
     if constexpr (detail::handles<Handler>) {
-        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(), std::forward<Handler>(handler), where);
+        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::timeout, detail::to_nanoseconds(d).count(),
+            std::forward<Handler>(handler), where);
     } else {
         return detail::no_case();
     }
@@ -400,13 +410,15 @@ auto on_timeout(N, Handler&&...) {
     return detail::no_case();
 }
 
-/// A case of select(): the context is cancelled, or its deadline has passed. If others can go as well, each is as
-/// likely as the other, as in Go.
+/// A case of select(): the context is cancelled, or its deadline has passed. If other cases can go as well, each is
+/// equally likely, as in Go.
 template <std::derived_from<context> Context, class Handler = detail::no_handler>
-[[nodiscard]] auto on_done(const Context& ctx, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
+[[nodiscard]] auto on_done(const Context& ctx, Handler&& handler = {},
+    std::source_location where = std::source_location::current()) {
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
     if constexpr (detail::handles<Handler>) {
-        return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true, std::forward<Handler>(handler), where);
+        return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true,
+            std::forward<Handler>(handler), where);
     } else {
         return detail::no_case();
     }
@@ -417,7 +429,8 @@ template <class Handler = detail::no_handler>
 [[nodiscard]] auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
     if constexpr (detail::handles<Handler>) {
-        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0}, std::forward<Handler>(handler), where);
+        return detail::plain_case<std::decay_t<Handler>>(detail::case_kind::otherwise, std::int64_t{0},
+            std::forward<Handler>(handler), where);
     } else {
         return detail::no_case();
     }
@@ -489,11 +502,11 @@ private:
 /// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the
 /// order given.
 ///
-/// Among several that can go each is as likely as the other. All channels are looked at in one moment: if at every
-/// moment one case is ready, `otherwise` is not taken. A channel may stand in several cases.
+/// If several can go, each is equally likely. All channels are looked at in one moment: if at every moment some case is
+/// ready, `otherwise` is not taken. A channel may stand in several cases.
 /// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. A
-///           party that one of its cases serves while it waits knows that select() is done with this channel, not with
-///           the others.
+///           party that is served by one of the cases while select() waits knows that select() has finished with that
+///           channel, but not with the others.
 /// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil
 ///           channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;
@@ -510,9 +523,11 @@ std::size_t select(Cases&&... cases) {
 
 // Something else than a case.
 template <class... Cases>
-    requires(!(detail::select_case_type<Cases> && ...) && !(sizeof...(Cases) == 1 && (std::convertible_to<Cases, std::span<const select_case>> && ...)))
+    requires(!(detail::select_case_type<Cases> && ...) &&
+        !(sizeof...(Cases) == 1 && (std::convertible_to<Cases, std::span<const select_case>> && ...)))
 std::size_t select(Cases&&...) {
-    static_assert(detail::are_cases<Cases...>, "dunlin::select: each argument is a case: on_recv(c, ...), on_send(c, value), on_timeout(d), ...");
+    static_assert(detail::are_cases<Cases...>,
+        "dunlin::select: each argument is a case: on_recv(c, ...), on_send(c, value), on_timeout(d), ...");
     return 0;
 }
 

@@ -31,7 +31,9 @@ public:
     bool try_acquire() noexcept {
         std::ptrdiff_t n = permits_.load(std::memory_order_relaxed);
         while (n > 0) {
-            if (permits_.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst, std::memory_order_relaxed)) return true;
+            if (permits_.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+                return true;
+            }
         }
         return false;
     }
@@ -58,8 +60,8 @@ DUNLIN_API void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most);  // 
 ///
 /// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
-/// Fairness  While there are waiters, a release() gives its permits to those that have waited longest; none can pass
-///           them.
+/// Fairness  While there are waiters, a release() gives its permits to those that have waited longest; no caller can
+///           overtake them.
 /// Misuse    Destruction while there are waiters ends the process with a report.
 template <std::ptrdiff_t LeastMax = std::numeric_limits<std::ptrdiff_t>::max()>
 class counting_semaphore {
@@ -87,7 +89,9 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void acquire(const context& ctx, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (core_.acquire(&limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "semaphore acquire");
+        if (core_.acquire(&limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "semaphore acquire");
+        }
     }
     /// Takes one if there is one now.
     bool try_acquire() noexcept { return core_.try_acquire(); }

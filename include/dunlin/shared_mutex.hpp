@@ -21,9 +21,9 @@ namespace dunlin::inline v0_1 {
 /// It may be destroyed as soon as it is free and has no waiters, even while another's unlock has not returned yet.
 /// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(),
 ///           of every later lock().
-/// Fairness  A writer that waits keeps new readers out. When a writer unlocks, all readers that wait then get in before
-///           the next writer. So a goroutine that has it shared must not lock it shared again: with a writer between
-///           the two, both wait for ever.
+/// Fairness  A waiting writer keeps new readers out. When a writer unlocks, all readers waiting at that moment get in
+///           before the next writer. So a goroutine that holds it shared must not lock it shared again: with a writer
+///           in between, both wait for ever.
 /// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked
 ///           or waited for.
 /// Cost      One atomic operation for each call while there are no waiters.
@@ -43,7 +43,9 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void lock(const context& ctx, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (wait(writer, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "shared_mutex lock");
+        if (wait(writer, &limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "shared_mutex lock");
+        }
     }
     bool try_lock() noexcept {
         std::uint32_t free = 0;
@@ -68,7 +70,9 @@ public:
     }
     void unlock() {
         std::uint32_t mine = written;
-        if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) unlock_slow();
+        if (!word_.compare_exchange_strong(mine, 0, std::memory_order_release, std::memory_order_relaxed)) {
+            unlock_slow();
+        }
     }
 
     /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain
@@ -80,12 +84,16 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void lock_shared(const context& ctx, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (wait(reader, &limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "shared_mutex lock_shared");
+        if (wait(reader, &limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "shared_mutex lock_shared");
+        }
     }
     bool try_lock_shared() noexcept {
         std::uint32_t word = word_.load(std::memory_order_relaxed);
         while (word < most_readers) {
-            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) {
+                return true;
+            }
         }
         return false;
     }
@@ -108,7 +116,9 @@ public:
         std::uint32_t word = word_.load(std::memory_order_relaxed);
         // There are no waiters, or other readers remain.
         while ((word & written) == 0 && (word & readers) > ((word & waited) ? 1u : 0u)) {
-            if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) return;
+            if (word_.compare_exchange_weak(word, word - 1, std::memory_order_release, std::memory_order_relaxed)) {
+                return;
+            }
         }
         unlock_shared_slow();
     }

@@ -18,13 +18,13 @@ namespace dunlin::inline v0_1 {
 /// A channel that gets each of these signals that reaches the process (Go's signal.Notify):
 /// `for (int s : signal_channel({SIGINT, SIGTERM}))`, or in a select.
 ///
-/// From the call on these signals no longer do what they did (end the program, say). Several channels each get them.
-/// The channel has room for `capacity` signals; what comes while it is full is lost. When all handles of the channel
-/// are gone it gets nothing more, and when that was the last for a signal, the signal does again what it did before
-/// (unless another handler has been installed since).
-/// Threads   Anywhere; before, in and after run(). While there is such a channel a thread of the library waits for its
-///           signals; so a goroutine that does so is no deadlock. Which thread a signal interrupts is the kernel's
-///           choice; a signal that all threads block is never delivered.
+/// From the call on, these signals no longer do what they did (end the program, say). If there are several channels,
+/// each gets them. The channel has room for `capacity` signals; what comes while it is full is lost. When all handles
+/// of the channel are gone it gets nothing more, and when that was the last for a signal, the signal does again what it
+/// did before (unless another handler has been installed since).
+/// Threads   Anywhere; before, in and after run(). While there is such a channel, a thread of the library waits for its
+///           signals; so a goroutine that waits for one is no deadlock. Which thread a signal interrupts is the
+///           kernel's choice; a signal that all threads block is never delivered.
 /// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one
 ///           that preempts goroutines; io_error; std::bad_alloc.
 /// Cost      A signal takes the time of two wakes (some tens of microseconds).
@@ -51,10 +51,10 @@ private:
 /// signal.NotifyContext):
 ///     dunlin::signal_context ctx({SIGINT, SIGTERM});
 ///     serve(ctx);
-/// err() is errc::cancelled then, and cause() a signal_received. From its making on these signals no longer do what
-/// they did. stop(), or its end, gives them back: each does again what it did before, unless another signal_context or
-/// signal_channel wants it, or another handler has been installed since. The second Ctrl-C ends the program if
-/// stop() is called after the first.
+/// err() is errc::cancelled then, and cause() a signal_received. From its construction on, these signals no longer do
+/// what they did. stop(), or its destructor, gives them back: each does again what it did before, unless another
+/// signal_context or signal_channel wants it, or another handler has been installed since. The second Ctrl-C ends the
+/// program if stop() is called after the first.
 ///
 /// One thread or goroutine at a time may use the object; the contexts derived from it, and copies of it as a context,
 /// may be used by all. At its end it is cancelled, and with it what was derived from it.
@@ -77,7 +77,7 @@ public:
     }
     ~signal_context() { stop(); }
 
-    /// Gives the signals back, and cancels the context if no signal has. Calling it again is nothing.
+    /// Gives the signals back, and cancels the context if no signal has. Calling it again does nothing.
     void stop() noexcept;
 
 private:

@@ -51,8 +51,8 @@ struct flight {
 ///
 /// Nothing is kept: the call that begins after the result is there is a new one. A T is copied for each caller.
 /// Order     What the function does happens before the return of each call that gets its result.
-/// Errors    What the function throws each caller gets; goroutine_exited, if it ended by exit_goroutine(), each of the
-///           others. Deadlock: a function that calls with its own key.
+/// Errors    Each caller gets what the function throws; if it ends by exit_goroutine(), each of the others gets
+///           goroutine_exited. A function that calls with its own key is a deadlock.
 /// Lifetime  It may be destroyed while calls that it has started in goroutines of their own (see below) are under way.
 /// Cost      A lock, a look into a hash table and an allocation for a call that is made.
 /// Source    golang.org/x/sync/singleflight.
@@ -80,7 +80,7 @@ public:
         return mine->result();
     }
     /// The same until `ctx` is done: throws context_cancelled then. f runs in a goroutine of its own, and goes on when
-    /// the callers have given up: so the first of them does not decide for the others. With a context that is done f is
+    /// the callers have given up: so the first caller does not decide for the others. With a context that is done f is
     /// not started.
     template <class F>
         requires std::invocable<std::decay_t<F>&>
@@ -168,7 +168,8 @@ private:
                 mine->value.emplace(std::invoke(f));
             }
         } catch (...) {
-            mine->error = std::current_exception();  // null while exit_goroutine() passes; it goes on when this block ends
+            // null while exit_goroutine() passes; it goes on when this block ends
+            mine->error = std::current_exception();
         }
     }
 

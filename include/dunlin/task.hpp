@@ -165,11 +165,14 @@ public:
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         require("wait");
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "task wait");
+        if (detail::join_limited(handle_, limit, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "task wait");
+        }
     }
     /// wait() for `d` at most. True if the goroutine has ended.
     template <class Rep, class Period>
-    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
+    bool wait_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
         require("wait_for");
         return detail::join_limited(handle_, {detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
@@ -179,10 +182,12 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         require("wait_until");
         return detail::wait_on_clock(
-            t, [&](std::int64_t ns) { return detail::join_limited(handle_, {ns, nullptr}, where) == detail::wait_outcome::ok; });
+            t, [&](std::int64_t ns) { return detail::join_limited(handle_, {ns, nullptr},
+                where) == detail::wait_outcome::ok; });
     }
 
     /// Lets go of the goroutine, which goes on by itself; the task holds nothing afterwards. Its result or exception is
@@ -210,13 +215,13 @@ public:
         }
     }
 
-    /// Has it ended?  Throws std::logic_error if the task holds nothing.
+    /// Whether it has ended. Throws std::logic_error if the task holds nothing.
     bool done() const {
         require("done");
         return detail::has_ended(handle_);
     }
 
-    /// Does it hold a goroutine?
+    /// Whether it holds a goroutine.
     bool valid() const noexcept { return handle_ != nullptr; }
     bool joinable() const noexcept { return valid(); }
     /// The goroutine's number; 0 if it holds none.
@@ -226,10 +231,14 @@ private:
     template <class R, class F, class... Args>
     friend task<R> detail_spawn(const go_options* options, std::source_location where, F&& f, Args&&... args);
 
-    task(detail::goroutine_handle* handle, detail::task_result<T>* result) noexcept : handle_(handle), result_(result) {}
+    task(detail::goroutine_handle* handle, detail::task_result<T>* result) noexcept : handle_(handle),
+        result_(result) {}
 
     void require(const char* operation) const {
-        if (!handle_) throw std::logic_error(std::string("dunlin::task::") + operation + ": the task holds no goroutine (moved from, or get() was called)");
+        if (!handle_) {
+            throw std::logic_error(std::string("dunlin::task::") + operation
+                + ": the task holds no goroutine (moved from, or get() was called)");
+        }
     }
     void release() noexcept {
         std::destroy_at(result_);
@@ -246,15 +255,17 @@ private:
 };
 
 template <class R, class F, class... Args>
-[[gnu::always_inline]] inline task<R> detail_spawn(const go_options* options, std::source_location where, F&& f, Args&&... args) {
+[[gnu::always_inline]] inline task<R> detail_spawn(const go_options* options, std::source_location where, F&& f,
+    Args&&... args) {
     using frame = detail::task_frame<R, detail::call_of<F, Args...>>;
     detail::check_function(f, "dunlin::spawn");
-    const detail::new_goroutine n = detail::launch<frame>(options, where, detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
+    const detail::new_goroutine n =
+        detail::launch<frame>(options, where, detail::end_kind::joinable, nullptr, frame::entry, std::in_place,
                                                           std::forward<F>(f), std::forward<Args>(args)...);
     return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
 
-/// Starts a goroutine that runs f(args...) and whose result can be had. As go() otherwise; an exception goes to the
+/// Starts a goroutine that runs f(args...) and whose result can be taken. As go() otherwise; an exception goes to the
 /// caller of get().
 /// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join,
 ///           fib.
@@ -314,11 +325,10 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 /// them threw.
 ///
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can
-/// stop early.
-/// go() may be called from anywhere while wait() waits, by the members themselves above all; cancel() and context() at
-/// any time, beside wait() too. wait() and the destructor: one at a time.
-/// With set_limit() go() waits for a place; a member that calls go() of its own group then keeps its place meanwhile.
-/// Results, as the members end: task_set.
+/// stop early. go() may be called from anywhere while wait() waits, above all by the members themselves; cancel() and
+/// context() at any time, also during a wait(). Only one wait() or destructor at a time. With set_limit() go() waits
+/// for a place; a member that calls go() of its own group then keeps its place meanwhile. Results, as the members end:
+/// task_set.
 class DUNLIN_API task_group {
 public:
     task_group() = default;
@@ -326,7 +336,7 @@ public:
     explicit task_group(const dunlin::context& parent);
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
-    /// Waits for all; an exception that no wait() has asked for is dropped.
+    /// Waits for all; an exception that no wait() has rethrown is dropped.
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.
@@ -356,10 +366,12 @@ public:
                 return;
             }
             using body = member<detail::call_of<const F&, std::size_t>>;
-            static_assert(alignof(body) <= 64, "a goroutine's function may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
+            static_assert(alignof(body) <= 64,
+                "a goroutine's function may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
             made_members<body> made;
             for (std::size_t i = 0; i < n; ++i) {
-                const detail::new_goroutine g = detail::make(sizeof(body), alignof(body), nullptr, std::source_location());
+                const detail::new_goroutine g =
+                    detail::make(sizeof(body), alignof(body), nullptr, std::source_location());
                 try {
                     ::new (g.frame) body(this, f, i);
                 } catch (...) {
@@ -453,7 +465,8 @@ private:
         detail::member_mark<task_group> of;  // members_ is its first
         Call run;
         template <class... Values>
-        explicit member(task_group* g, Values&&... values) : of(g), run(std::in_place, std::forward<Values>(values)...) {}
+        explicit member(task_group* g, Values&&... values) : of(g),
+            run(std::in_place, std::forward<Values>(values)...) {}
         static void entry(void* raw) {
             task_group* group = static_cast<member*>(raw)->of.group();
             member_guard leave{group};
@@ -483,7 +496,8 @@ private:
         members_.add_one();
         try {
             detail::check_function(f, "dunlin::task_group::go");
-            detail::launch<body>(options, std::source_location(), detail::end_kind::detached, &members_, body::entry, this, std::forward<F>(f),
+            detail::launch<body>(options, std::source_location(), detail::end_kind::detached, &members_, body::entry,
+                this, std::forward<F>(f),
                                    std::forward<Args>(args)...);
         } catch (...) {
             const member_guard not_started{this};
@@ -495,7 +509,8 @@ private:
     struct locked;
 
     detail::group_counter members_;
-    platform::atomic<bool> has_error_{false};                     // lock_ to write; wait() looks when all members have ended
+    // lock_ to write; wait() looks when all members have ended
+    platform::atomic<bool> has_error_{false};
     alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
     std::exception_ptr error_;                               // lock_: the first
     std::unique_ptr<weighted_semaphore> places_;             // changes while there are no members; null: no limit

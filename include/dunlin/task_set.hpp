@@ -22,10 +22,10 @@
 namespace dunlin::inline v0_1 {
 
 /// Goroutines that belong together. Their results come in the order in which they end: the fastest first, and each
-/// exception by itself. A T may be moved only; task_set<void> gives bool for "one has ended".
+/// exception by itself. T may be move-only; task_set<void> gives bool for "one has ended".
 ///
-/// From goroutines and plain threads, all members at any time; several may take results, each gets others. The
-/// destructor waits for all members, and drops the results that were not taken.
+/// From goroutines and plain threads, all members at any time; several callers may take results, and each gets
+/// different ones. The destructor waits for all members, and drops the results that were not taken.
 /// Order     Everything that a member did happens before the return of the next() that gets its result.
 /// Errors    An exception of a member comes out of the next() that takes it; it does not end the others: that is for
 ///           cancel() to do. (In a task_group the first one cancels.)
@@ -70,7 +70,7 @@ public:
     void go(const dunlin::context& ctx, F&& f, Args&&... args) {
         begin([&](auto&& call) { members_.go(ctx, std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
     }
-    /// As task_group::set_limit(). Results that have not been taken are no members.
+    /// As task_group::set_limit(). Results that have not been taken do not count as members.
     void set_limit(std::size_t n) {
         bool idle;
         {
@@ -90,8 +90,8 @@ public:
         while (!ready()) ended_.wait(lock, where);
         return take(lock);
     }
-    /// The same until `ctx` is done: throws context_cancelled then, and no result was taken. What is there is had all
-    /// the same.
+    /// The same until `ctx` is done: throws context_cancelled then, and no result was taken. A result that is there is
+    /// taken all the same.
     result next(const dunlin::context& ctx, std::source_location where = std::source_location::current()) {
         std::unique_lock lock(mutex_);
         ended_.wait(lock, ctx, [this] { return ready(); }, where);

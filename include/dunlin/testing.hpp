@@ -14,8 +14,8 @@ namespace dunlin::inline v0_1::testing {
 
 /// What no_leaks does.
 struct no_leaks_options {
-    /// How long goroutines that are about to end have time for it. Who can never go on (runtime::leaks()) is not
-    /// waited for.
+    /// How long goroutines that are about to end have time for it. Those that can never go on (runtime::leaks()) are
+    /// not waited for.
     std::chrono::nanoseconds grace = std::chrono::seconds(2);
     /// Is called with a report if some are left, from the destructor, and must not throw. Empty: the report is printed
     /// on stderr, and the process aborts.
@@ -23,10 +23,10 @@ struct no_leaks_options {
 };
 
 /// A test that leaves no goroutine behind: its destructor finds those that were started since its constructor and have
-/// not ended, by goroutines and threads alike, and reports each with its name, where it was created, what it waits for since
-/// when, and its stack. To be made first, so that it goes last: `dunlin::testing::no_leaks guard({.on_leak = [](const
-/// std::string& report) { ADD_FAILURE() << report; }});` In a goroutine, or on a plain thread outside of run().
-/// Goroutines that the end of a run() inside its scope has stopped are gone: those are told by
+/// not ended, by goroutines and threads alike, and reports each with its name, where it was created, what it waits for
+/// since when, and its stack. Make it first, so that it is destroyed last: `dunlin::testing::no_leaks guard({.on_leak =
+/// [](const std::string& report) { ADD_FAILURE() << report; }});` In a goroutine, or on a plain thread outside of
+/// run(). Goroutines that the end of a run() inside its scope has stopped are gone: those are told by
 /// `run_options{.report_leaks = true}`.
 /// Blocks    The destructor, as sleep_for(), until they have ended, for `grace` at most. Stops the world while it
 ///           looks.
@@ -39,7 +39,8 @@ public:
     no_leaks(const no_leaks&) = delete;
     no_leaks& operator=(const no_leaks&) = delete;
 
-    /// Looks now, with the same patience: the report, empty if nothing is left. The destructor says nothing any more.
+    /// Looks now, with the same patience, and returns the report, empty if nothing is left. The destructor then reports
+    /// nothing.
     DUNLIN_API std::string check();
 
 private:

@@ -46,7 +46,10 @@ public:
     void release(std::uint32_t n = 1) noexcept {
         // The last one need not count down. Acquire-release: the last one, which deletes it, sees what the others did
         // with it.
-        if (references_.load(std::memory_order_acquire) == n || references_.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
+        if (references_.load(std::memory_order_acquire) == n ||
+            references_.fetch_sub(n, std::memory_order_acq_rel) == n) {
+            delete this;
+        }
     }
 
 private:
@@ -57,7 +60,8 @@ private:
 
 // It may be called several times, so it is not given away.
 template <class F>
-inline constexpr bool can_be_timed = std::is_invocable_v<std::decay_t<F>&> && std::constructible_from<std::decay_t<F>, F>;
+inline constexpr bool can_be_timed = std::is_invocable_v<std::decay_t<F>&> &&
+    std::constructible_from<std::decay_t<F>, F>;
 
 template <class F>
 class timed_call_of final : public timed_call {
@@ -74,10 +78,11 @@ private:
 
 /// Sends the time once, after `d` (Go's time.Timer). Starts at once. Movable.
 ///
-/// Go 1.23's rules: after stop() or reset() has returned nothing old is received; a value that was not received counts
-/// as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by after_func().
-/// Any number of goroutines and threads may use the channel; one at a time the timer itself.
-/// Exact     Never early; in an idle process late by the time it takes to wake a thread. The value is when it was due.
+/// Go 1.23's rules: after stop() or reset() has returned, no old value is received; a value that was not received
+/// counts as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by
+/// after_func(). Any number of goroutines and threads may use the channel, but only one at a time the timer itself.
+/// Exact     Never early; in an idle process it is late by the time it takes to wake a thread. The value is the time at
+///           which it was due.
 /// Cost      A clock reading: nothing else is done until there is a waiter on the channel. after_func(): an entry in a
 ///           heap of timers.
 class timer {
@@ -87,7 +92,8 @@ public:
     /// Not started: stop() and reset() throw std::logic_error.
     timer() noexcept = default;
     template <class Rep, class Period>
-    explicit timer(const std::chrono::duration<Rep, Period>& d) : due_ns_(detail::deadline_in(d)), kind_(kind::number) {}
+    explicit timer(const std::chrono::duration<Rep, Period>& d) : due_ns_(detail::deadline_in(d)),
+        kind_(kind::number) {}
     template <detail::number N>
     explicit timer(N) {
         static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
@@ -165,8 +171,8 @@ private:
     bool stopped_ = false;  // while it is a number
 };
 
-/// Sends the time every `period` (Go's time.Ticker). A receiver that is late finds one tick, and misses the others.
-/// Dropping it stops it.
+/// Sends the time every `period` (Go's time.Ticker). A late receiver finds one tick and misses the others. Dropping it
+/// stops it.
 class ticker {
 public:
     using time_point = clock::time_point;
@@ -176,7 +182,8 @@ public:
     explicit ticker(const std::chrono::duration<Rep, Period>& period) {
         const std::int64_t ns = detail::to_nanoseconds(period).count();
         if (ns <= 0) detail::throw_non_positive_interval("NewTicker");
-        channel_ = detail::chan_handle(detail::make_timer_channel(detail::deadline_in(std::chrono::nanoseconds(ns)), ns));
+        channel_ = detail::chan_handle(detail::make_timer_channel(detail::deadline_in(std::chrono::nanoseconds(ns)),
+            ns));
     }
     template <detail::number N>
     explicit ticker(N) {
@@ -224,13 +231,13 @@ receiver<clock::time_point> after(N) {
 }
 
 /// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the
-/// timer does not stop it. When run() returns, those that are pending are forgotten, as goroutines are: they never run,
-/// and f is destroyed when the timer is dropped, or never if it has been.
-/// Throws std::invalid_argument if f is null, std::bad_alloc, what copying f throws. An exception that leaves f ends
-/// the process, as in go().
+/// timer does not stop it. When run() returns, pending ones are forgotten, as goroutines are: they never run, and f is
+/// destroyed when the timer is dropped; if the timer was dropped before, never. Throws std::invalid_argument if f is
+/// null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
-    static_assert(detail::can_be_timed<F>, "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");
+    static_assert(detail::can_be_timed<F>,
+        "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");
     if constexpr (detail::can_be_timed<F>) {
         detail::check_function(f, "dunlin::after_func");
         timer t(new detail::timed_call_of<std::decay_t<F>>(std::forward<F>(f)));

@@ -33,8 +33,10 @@ enum class errc {
     truncated = 1,         ///< the connection has ended without a close_notify: what was to come may be missing
     certificate_rejected,  ///< the peer's certificate is not trusted, expired, of another host, ...
     no_server_name,        ///< a client that verifies must know the name of the server that it talks to
-    flood,                 ///< the peer sends what brings no data (key updates, for instance) without end, or never reads the answers
-    protocol,              ///< any other failure of TLS: no common version or cipher, a bad record, an alert of the peer
+    /// the peer sends what brings no data (key updates, for instance) without end, or never reads the answers
+    flood,
+    /// any other failure of TLS: no common version or cipher, a bad record, an alert of the peer
+    protocol,
 };
 
 /// The category of these codes and conditions, "dunlin.tls".

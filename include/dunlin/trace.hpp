@@ -16,23 +16,23 @@ namespace dunlin::inline v0_1::trace {
 /// that), ran on which processor, waited where for what, was preempted, was in blocking(), ended; with thefts, timers,
 /// polls, and the program's own regions, tasks and messages. The program dunlin-trace makes a time line of it for
 /// ui.perfetto.dev (convert), and says what a goroutine or a task has waited for (why). `DUNLIN_TRACE=FILE` in the
-/// environment is the same, for the whole program. 32 bytes an event; what a disk is too slow for is left out, and that
-/// is told. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a moment.
-/// Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the recorder, runs
-/// already. std::bad_alloc.
+/// environment is the same, for the whole program. 32 bytes an event; what the disk is too slow for is left out, and
+/// the file says so. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a
+/// moment. Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the
+/// recorder, runs already. std::bad_alloc.
 DUNLIN_API void start(const std::string& file);
 
-/// Ends it: when this returns all is in the file. Nothing if none runs.
+/// Ends it: when this returns, everything is in the file. Does nothing if no trace runs.
 DUNLIN_API void stop();
 
-/// A trace or the recorder runs.
+/// Whether a trace or the recorder runs.
 DUNLIN_API bool running() noexcept;
 
 struct recorder_options {
     /// What is kept; the oldest events make room for new ones. 32 bytes an event. A quarter of a megabyte at least.
     std::size_t bytes = std::size_t{16} << 20;
-    /// Where it is written when a region was too slow (then with .2, .3 ... behind it, for the next ones) or the process
-    /// dies with a report. Empty: not then.
+    /// Where it is written when a region was too slow (then with .2, .3 ... behind it, for the next ones) or the
+    /// process dies with a report. Empty: not then.
     std::string file = {};
     unsigned most_files = 8;
 };
@@ -40,11 +40,11 @@ struct recorder_options {
 /// The flight recorder: as start(), but only the last events are kept, in memory, until they are asked for.
 /// `DUNLIN_TRACE=recorder:FILE` is this with that file. Throws as start().
 DUNLIN_API void start_recorder(const recorder_options& options = {});
-/// Nothing if it does not run.
+/// Does nothing if it does not run.
 DUNLIN_API void stop_recorder();
 
-/// Writes what the recorder has kept, while it goes on. In the format of start()'s file. Throws std::logic_error: it does
-/// not run; std::bad_alloc.
+/// Writes what the recorder has kept; the recorder goes on. In the format of start()'s file. Throws std::logic_error:
+/// it does not run; std::bad_alloc.
 DUNLIN_API void write_recorder(std::ostream& out);
 
 /// Part of what a goroutine does, by name, in the time line. Off: one test. On a plain thread: nothing but its limit.
@@ -52,7 +52,8 @@ class region {
 public:
     /// `too_slow`, if it is not zero: one that takes longer has the recorder written to its file, at once, while the
     /// program goes on; not more than once in a second.
-    DUNLIN_API explicit region(std::string_view name, std::chrono::nanoseconds too_slow = std::chrono::nanoseconds(0)) noexcept;
+    DUNLIN_API explicit region(std::string_view name,
+        std::chrono::nanoseconds too_slow = std::chrono::nanoseconds(0)) noexcept;
     DUNLIN_API ~region();
     region(const region&) = delete;
     region& operator=(const region&) = delete;
@@ -62,9 +63,9 @@ private:
     bool traced_ = false;
 };
 
-/// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives, what
-/// this goroutine starts is part of it, and its regions and messages are. Made, used and destroyed in one goroutine, in
-/// scopes. On a plain thread, or while no trace runs: nothing.
+/// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives,
+/// what this goroutine starts is part of it, and its regions and messages are. Made, used and destroyed in one
+/// goroutine, in scopes. On a plain thread, or while no trace runs: nothing.
 class task {
 public:
     DUNLIN_API explicit task(std::string_view name);

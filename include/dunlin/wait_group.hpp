@@ -46,7 +46,8 @@ public:
     // The text begins the std::logic_error if the counter would fall below zero.
     void subtract(std::int64_t n, const char* negative) { add_slow(-n, negative); }
     void wait(unsigned char reason, bool in_place, std::source_location where) noexcept;
-    wait_outcome wait_limited(const wait_limit& limit, unsigned char reason, std::source_location where);  // throws std::bad_alloc
+    // throws std::bad_alloc
+    wait_outcome wait_limited(const wait_limit& limit, unsigned char reason, std::source_location where);
     std::uint32_t pending() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_acquire)); }
 
     // For a shared counter on the heap.
@@ -60,7 +61,8 @@ public:
         // down too often.
         std::uint64_t word = word_.load(std::memory_order_relaxed);
         if ((word & waiting) != 0 || static_cast<std::uint32_t>(word) == 0 || word >> reference_shift == 1 ||
-            !word_.compare_exchange_strong(word, word - one_reference - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+            !word_.compare_exchange_strong(word, word - one_reference - 1, std::memory_order_acq_rel,
+                std::memory_order_relaxed)) {
             member_done_slow();
         }
     }
@@ -135,17 +137,23 @@ public:
     /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack,
     /// when they are the youngest in this processor's queue.
     /// Blocks    The goroutine; a plain thread on a plain thread.
-    void wait(std::source_location where = std::source_location::current()) const noexcept { counter_->wait(detail::wait_group_reason, true, where); }
+    void wait(std::source_location where = std::source_location::current()) const noexcept {
+        counter_->wait(detail::wait_group_reason, true, where);
+    }
     /// The same until `ctx` is done: throws context_cancelled then. Nothing runs here, so that it can return in time.
     /// Throws std::bad_alloc.
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-        if (counter_->wait_limited(limit, detail::wait_group_reason, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "wait_group wait");
+        if (counter_->wait_limited(limit, detail::wait_group_reason, where) == detail::wait_outcome::cancelled) {
+            detail::throw_cancelled(ctx, "wait_group wait");
+        }
     }
     /// For `d` at most. True if the counter is zero. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) const {
-        return counter_->wait_limited({detail::deadline_in(d), nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok;
+    bool wait_for(const std::chrono::duration<Rep, Period>& d,
+        std::source_location where = std::source_location::current()) const {
+        return counter_->wait_limited({detail::deadline_in(d), nullptr}, detail::wait_group_reason,
+            where) == detail::wait_outcome::ok;
     }
     template <detail::number N>
     bool wait_for(N) const {
@@ -153,13 +161,15 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) const {
+    bool wait_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) const {
         return detail::wait_on_clock(
-            t, [&](std::int64_t ns) { return counter_->wait_limited({ns, nullptr}, detail::wait_group_reason, where) == detail::wait_outcome::ok; });
+            t, [&](std::int64_t ns) { return counter_->wait_limited({ns, nullptr}, detail::wait_group_reason,
+                where) == detail::wait_outcome::ok; });
     }
 
     /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that
-    /// leaves f ends the process. May be called inside its own group while another waits.
+    /// leaves f ends the process. May be called by a member while another goroutine waits.
     template <detail::not_options F>
     void go(F&& f, std::source_location where = std::source_location::current()) {
         static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
@@ -175,7 +185,8 @@ public:
     [[gnu::always_inline]] void go(F&& f, Arg&& arg, Args&&... args) {
         static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F, Arg, Args...>) {
-            start(nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg), std::forward<Args>(args)...);
+            start(nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg),
+                std::forward<Args>(args)...);
         }
     }
     void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
@@ -187,7 +198,8 @@ private:
         struct member {
             detail::member_mark<detail::group_counter> of;
             call run;
-            member(detail::group_counter* c, F&& fn, Args&&... values) : of(c), run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
+            member(detail::group_counter* c, F&& fn, Args&&... values) : of(c),
+                run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {}
             static void entry(void* raw) {
                 detail::shared_member_guard leave{static_cast<member*>(raw)->of.group()};
                 detail::destroy_at_exit<member> guard{static_cast<member*>(raw)};
@@ -197,7 +209,8 @@ private:
         detail::check_function(f, "dunlin::wait_group::go");
         counter_->add_member();
         try {
-            detail::launch<member>(options, where, detail::end_kind::detached, counter_, member::entry, counter_, std::forward<F>(f),
+            detail::launch<member>(options, where, detail::end_kind::detached, counter_, member::entry, counter_,
+                std::forward<F>(f),
                                    std::forward<Args>(args)...);
         } catch (...) {
             counter_->member_done();

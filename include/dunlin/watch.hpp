@@ -63,8 +63,8 @@ struct watch_end {
 
 }  // namespace detail
 
-/// Follows a watch: what its value is, and when it has changed. It receives the latest value, not each: a slow receiver
-/// misses what was replaced meanwhile. A copy has seen what the original has.
+/// Follows a watch: what its value is, and when it has changed. It receives the latest value, not every value: a slow
+/// receiver misses those that were replaced meanwhile. A copy has seen what the original has seen.
 ///
 /// One thread or goroutine at a time may use a receiver; each wants one of its own.
 /// Select    on_recv(receiver, handler); the handler takes std::optional<T>, T, or nothing.
@@ -81,7 +81,7 @@ public:
     }
     ~watch_receiver() = default;
 
-    /// The value now, which counts as not received. Throws what copying T throws.
+    /// The value now; it still counts as not received. Throws what copying T throws.
     T get() const { return *snapshot(); }
     /// The same without a copy: it stays as it is, whatever is sent meanwhile.
     std::shared_ptr<const T> snapshot() const { return this->state().snapshot(); }
@@ -97,7 +97,7 @@ private:
 /// A value that changes, and receivers that want to know: configuration, a state, a leader. A counted handle: copies
 /// are the same. It is closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
 ///
-/// T is copied for each receiver, outside of any lock; a large one stands better behind a std::shared_ptr.
+/// T is copied for each receiver, outside any lock; a large T is better held by a std::shared_ptr.
 /// Order     What happens before a send happens before the return of the receives that get its value, or a later one.
 /// Cost      A send is an allocation, a lock, and a send on a channel for each receiver that had the value before.
 /// Source    tokio::sync::watch.
@@ -112,7 +112,7 @@ public:
         : end_(std::make_shared<detail::watch_end<T>>(
               std::make_shared<detail::watch_state<T>>(std::make_shared<const T>(std::move(first))))) {}
 
-    /// A receiver, which has seen the value that there is now. Legal when it is closed. Throws std::bad_alloc.
+    /// A receiver that has seen the present value. Legal when it is closed. Throws std::bad_alloc.
     watch_receiver<T> subscribe() const { return watch_receiver<T>(end_->state); }
 
     /// Replaces the value and wakes the receivers. Does not block; without receivers the value is replaced all the
@@ -123,8 +123,8 @@ public:
         if (!state().replace(next, nullptr)) throw channel_closed("send on closed channel");
     }
     /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
-    /// and no receiver woken. Returns whether it was. When another was quicker, f is called again, with a copy of what
-    /// that one has left: so f does nothing but change its argument. Does not block.
+    /// and no receiver woken. Returns whether it was. If another change came first, f is called again, with a copy of
+    /// the new value: so f must do nothing but change its argument. Does not block.
     /// Throws    channel_closed; what f and copying T throw; nothing has changed then.
     template <class F>
         requires std::invocable<F&, T&>
@@ -153,7 +153,7 @@ public:
         if (!state().close()) throw channel_closed("close of closed channel");
     }
     bool closed() const noexcept { return state().is_closed(); }
-    /// Receivers that there are now.
+    /// The number of receivers now.
     std::size_t receiver_count() const noexcept { return state().followers(); }
 
 private:

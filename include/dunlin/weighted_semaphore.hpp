@@ -27,8 +27,9 @@ public:
 ///
 /// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
-/// Fairness  First come, first served: no waiter is passed, so that callers that want few do not keep one that wants
-///           many waiting for ever. While there are waiters try_acquire() takes nothing, though there be permits.
+/// Fairness  First come, first served: no waiter is overtaken, so callers that want few permits cannot keep one that
+///           wants many waiting for ever. While there are waiters, try_acquire() takes nothing, even if permits are
+///           free.
 /// Misuse    Destruction while there are waiters ends the process with a report.
 /// Cost      A lock for each call; no allocation but for a deadline. (counting_semaphore, which takes one at a time,
 ///           has no lock while there are permits.)
@@ -41,7 +42,7 @@ public:
     weighted_semaphore(const weighted_semaphore&) = delete;
     weighted_semaphore& operator=(const weighted_semaphore&) = delete;
 
-    /// Takes n permits, all together, waiting until there are so many. None are set aside for it meanwhile, but no
+    /// Takes n permits, all together, waiting until that many are free. None are set aside for it meanwhile, but no
     /// later caller gets any.
     /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
     /// Throws    semaphore_closed; std::invalid_argument if n is negative. No permit was taken then.
@@ -89,11 +90,11 @@ public:
     ///           std::ptrdiff_t counts; nothing has changed then.
     void release(std::ptrdiff_t n = 1);
 
-    /// No more permits: waiters, and all later acquires, get semaphore_closed. Holders of permits are not concerned.
-    /// Closing again is nothing.
+    /// No more permits: waiters, and all later acquires, get semaphore_closed. Holders of permits are not affected.
+    /// Closing again does nothing.
     void close() noexcept;
     bool closed() const noexcept;
-    /// Permits that are free now. (Waiters may want more of them than there are.)
+    /// Permits that are free now. (There may be waiters that want more of them.)
     std::ptrdiff_t available() const noexcept;
 
 private:

@@ -132,7 +132,8 @@ enum class direction : bool { send, receive };
 
 // What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: the
 // party that serves this wait may let both go.
-[[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node, const wait_limit& limit) {
+[[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node,
+    const wait_limit& limit) {
     const chan_handle context_stays(limit.done);
     const end_of_wait end = wait_limited(w, limit);
     if (end == end_of_wait::served) return node.ok ? wait_outcome::ok : wait_outcome::closed;
@@ -148,7 +149,8 @@ enum class direction : bool { send, receive };
 
 // The second half of a send and a receive: nothing is possible at once, the lock is held, the caller is inside the
 // runtime. Inlined: a frame of its own would be saved and restored around each switch.
-[[gnu::always_inline]] inline wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m, const wait_limit* limit,
+[[gnu::always_inline]] inline wait_outcome wait_in_queue(chan_core* c, direction d, void* slot, sched::machine* m,
+    const wait_limit* limit,
     const std::source_location& where) {
     park::waiter w(m);
     chan_node node(&w);
@@ -177,12 +179,18 @@ enum class direction : bool { send, receive };
     return node.ok ? wait_outcome::ok : wait_outcome::closed;
 }
 
-inline bool may_wait(const wait_limit* limit) noexcept { return limit == nullptr || (!cancelled_already(limit) && !is_past(limit)); }
+inline bool may_wait(const wait_limit* limit) noexcept {
+    return limit == nullptr || (!cancelled_already(limit) && !is_past(limit));
+}
 
 // Why may_wait() has said no.
-inline wait_outcome refused(const wait_limit* limit) noexcept { return cancelled_already(limit) ? wait_outcome::cancelled : wait_outcome::timed_out; }
+inline wait_outcome refused(const wait_limit* limit) noexcept {
+    return cancelled_already(limit) ? wait_outcome::cancelled : wait_outcome::timed_out;
+}
 
-inline wait_outcome outcome_of(channel_status s) noexcept { return s == channel_status::ok ? wait_outcome::ok : wait_outcome::closed; }
+inline wait_outcome outcome_of(channel_status s) noexcept {
+    return s == channel_status::ok ? wait_outcome::ok : wait_outcome::closed;
+}
 
 }  // namespace
 
@@ -192,7 +200,9 @@ wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, co
     park::wait_node* woken = nullptr;
     c->lock.lock(m);
     const channel_status status = c->send(value, woken);
-    if (status == channel_status::would_block && may_wait(limit)) return wait_in_queue(c, direction::send, value, m, limit, where);
+    if (status == channel_status::would_block && may_wait(limit)) {
+        return wait_in_queue(c, direction::send, value, m, limit, where);
+    }
     c->lock.unlock(m);
     if (woken != nullptr) woken->who->wake_from(m);
     leave_runtime(m);
@@ -205,7 +215,9 @@ wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, 
     park::wait_node* woken = nullptr;
     c->lock.lock(m);
     const channel_status status = c->receive(slot, woken);
-    if (status == channel_status::would_block && may_wait(limit)) return wait_in_queue(c, direction::receive, slot, m, limit, where);
+    if (status == channel_status::would_block && may_wait(limit)) {
+        return wait_in_queue(c, direction::receive, slot, m, limit, where);
+    }
     c->lock.unlock(m);
     if (woken != nullptr) woken->who->wake_from(m);
     leave_runtime(m);
@@ -238,7 +250,9 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
 
 namespace {
 
-constexpr std::size_t align_for(const element_type& type) noexcept { return type.align > alignof(chan_core) ? type.align : alignof(chan_core); }
+constexpr std::size_t align_for(const element_type& type) noexcept {
+    return type.align > alignof(chan_core) ? type.align : alignof(chan_core);
+}
 
 constexpr std::size_t buffer_offset(const element_type& type) noexcept {
     const std::size_t align = align_for(type);
@@ -247,7 +261,8 @@ constexpr std::size_t buffer_offset(const element_type& type) noexcept {
 
 // The ordinary new is the faster one.
 void* allocate(std::size_t bytes, std::size_t align) {
-    return align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator new(bytes) : ::operator new(bytes, std::align_val_t{align});
+    return align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator new(bytes)
+        : ::operator new(bytes, std::align_val_t{align});
 }
 
 void deallocate(void* p, std::size_t align) noexcept {
@@ -262,8 +277,11 @@ void deallocate(void* p, std::size_t align) noexcept {
 
 chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity) {
     const std::size_t offset = buffer_offset(type);
-    const std::size_t most = (static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - offset) / type.size;
-    if (capacity < 0 || static_cast<std::size_t>(capacity) > most) throw std::length_error("makechan: size out of range");
+    const std::size_t most =
+        (static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - offset) / type.size;
+    if (capacity < 0 || static_cast<std::size_t>(capacity) > most) {
+        throw std::length_error("makechan: size out of range");
+    }
     const auto n = static_cast<std::size_t>(capacity);
     auto* memory = static_cast<std::byte*>(allocate(offset + n * type.size, align_for(type)));
     return ::new (memory) chan_core(type, n, memory + offset, chan_core::destroy_plain);

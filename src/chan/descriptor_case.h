@@ -20,12 +20,18 @@ namespace dunlin::inline v0_1::detail {
 
 static_assert(sizeof(netpoll::poll_node) <= sizeof(case_base::node) && alignof(netpoll::poll_node) <= 8);
 
-inline bool has_descriptor(const case_base& c) noexcept { return c.kind == case_kind::readable || c.kind == case_kind::writable; }
-inline netpoll::descriptor* descriptor_of(const case_base& c) noexcept { return static_cast<netpoll::descriptor*>(c.slot); }
+inline bool has_descriptor(const case_base& c) noexcept {
+    return c.kind == case_kind::readable || c.kind == case_kind::writable;
+}
+inline netpoll::descriptor* descriptor_of(const case_base& c) noexcept {
+    return static_cast<netpoll::descriptor*>(c.slot);
+}
 inline netpoll::direction direction_of(const case_base& c) noexcept {
     return c.kind == case_kind::readable ? netpoll::direction::read : netpoll::direction::write;
 }
-inline netpoll::poll_node& poll_node_of(case_base& c) noexcept { return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node)); }
+inline netpoll::poll_node& poll_node_of(case_base& c) noexcept {
+    return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node));
+}
 
 // c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
 inline void look_at_descriptor(case_base& c) noexcept {
@@ -38,7 +44,8 @@ inline void look_at_descriptor(case_base& c) noexcept {
     if (!d->known_drained(dir, c.edge)) {
         pollfd p{d->fd(), static_cast<short>(c.kind == case_kind::readable ? POLLIN | POLLRDHUP : POLLOUT), 0};
         const timespec at_once{0, 0};
-        c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0, 0) > 0;
+        c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0,
+            0) > 0;
         if (!c.ok) d->drained(dir, c.edge);
     }
     d->end_use();
@@ -56,6 +63,8 @@ inline bool queue_for_descriptor(case_base& c) noexcept {
     return d->queue_for_edge(dir, c.edge, d->deadline_ns(dir), &poll_node_of(c)) == netpoll::queued::yes;
 }
 
-inline void forget_descriptor(case_base& c) noexcept { descriptor_of(c)->forget_edge(direction_of(c), &poll_node_of(c)); }
+inline void forget_descriptor(case_base& c) noexcept {
+    descriptor_of(c)->forget_edge(direction_of(c), &poll_node_of(c));
+}
 
 }  // namespace dunlin::detail

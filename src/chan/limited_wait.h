@@ -1,5 +1,5 @@
-// limited_wait.h - a wait for anything that a deadline or a context may end. Locks, sockets and channels wait through it;
-// what a channel is they need not know.
+// limited_wait.h - a wait for anything that a deadline or a context may end. Locks, sockets and channels wait through
+// it; what a channel is they need not know.
 #pragma once
 
 #include <dunlin/detail/chan_core.hpp>
@@ -15,10 +15,12 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // but `served` it will not be woken any more, and the caller takes its nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// The rule for limits: what can be had at once is had, whatever they say; they end waits. So every wait tries first,
-// and looks here before it queues.
+// The rule for limits: a limit ends waits only; what is there at once is taken, even if the limit is past. So every
+// wait tries first, and looks here before it queues.
 bool is_done(const chan_core* done) noexcept;  // a context's channel: it is closed
-inline bool cancelled_already(const wait_limit* limit) noexcept { return limit != nullptr && limit->done != nullptr && is_done(limit->done); }
+inline bool cancelled_already(const wait_limit* limit) noexcept {
+    return limit != nullptr && limit->done != nullptr && is_done(limit->done);
+}
 
 inline bool is_past(const wait_limit* limit) noexcept {
     return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();

@@ -164,7 +164,8 @@ std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noex
         }
         case_base& c = *cases_[last];
         if (has_descriptor(c)) return last;
-        const channel_status status = c.kind == case_kind::receive ? c.core->receive(c.slot, woken) : c.core->send(c.slot, woken);
+        const channel_status status = c.kind == case_kind::receive ? c.core->receive(c.slot, woken)
+            : c.core->send(c.slot, woken);
         if (status == channel_status::would_block) continue;  // the waiter there is gone, and off the queue now
         c.ok = status == channel_status::ok;
         return last;
@@ -180,10 +181,12 @@ void selection::enqueue_all(park::waiter& w) {
         n->slot = c.slot;
         n->several = true;
     }
-    // A partner that comes finds the first place in a queue: of several cases on one channel each must be as likely to
-    // have it.
+    // A partner that comes finds the first place in a queue: if several cases stand on one channel, each must be
+    // equally likely to have that place.
     if (order_ != nullptr) {
-        for (std::size_t i = count_; i > 1; --i) std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
+        for (std::size_t i = count_; i > 1; --i) {
+            std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
+        }
     }
     const auto at = [this](std::size_t i) -> case_base& { return *cases_[order_ != nullptr ? order_[i] : i]; };
     std::size_t i = 0;
@@ -196,7 +199,10 @@ void selection::enqueue_all(park::waiter& w) {
     } catch (...) {
         while (i-- > 0) {
             case_base& c = at(i);
-            if (has_channel(c)) c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
+            if (has_channel(c)) {
+                c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c))
+                    : c.core->forget_sender(&node_of(c));
+            }
         }
         throw;
     }
@@ -259,14 +265,16 @@ void selection::soonest(std::int64_t& deadline_ns, std::size_t& index) const noe
         least = c.duration_ns;
         index = i;
     }
-    deadline_ns = index == no_case ? timers::never_ns : platform::deadline_after(platform::now_ns(), least > 0 ? least : 0);
+    deadline_ns = index == no_case ? timers::never_ns
+        : platform::deadline_after(platform::now_ns(), least > 0 ? least : 0);
 }
 
 // Steps 3 to 5, with all locks held. no_case: look again.
 std::size_t selection::wait(sched::machine* m, std::int64_t deadline_ns, std::size_t timeout_index) {
     park::waiter w(m);
     const bool for_ever = channel_count_ == 0 && timeout_index == no_case && !with_descriptors_;
-    w.prepare(for_ever ? sched::wait_reason::select_no_cases : sched::wait_reason::select, count_ != 0 ? cases_[0]->where : std::source_location());
+    w.prepare(for_ever ? sched::wait_reason::select_no_cases : sched::wait_reason::select, count_ != 0
+        ? cases_[0]->where : std::source_location());
     try {
         enqueue_all(w);
     } catch (...) {
@@ -304,7 +312,10 @@ std::size_t selection::run(std::size_t otherwise_index) {
         if (taken == no_case) taken = otherwise_index;
         if (taken == no_case) {
             if (first) soonest(deadline_ns, timeout_index);
-            if (timeout_index != no_case && (cases_[timeout_index]->duration_ns <= 0 || (!first && deadline_ns <= platform::now_ns()))) taken = timeout_index;
+            if (timeout_index != no_case &&
+                (cases_[timeout_index]->duration_ns <= 0 || (!first && deadline_ns <= platform::now_ns()))) {
+                taken = timeout_index;
+            }
         }
         if (taken == no_case) {
             taken = wait(m, deadline_ns, timeout_index);
@@ -319,7 +330,9 @@ std::size_t selection::run(std::size_t otherwise_index) {
 }
 
 std::size_t find_otherwise(case_base* const* cases, std::size_t count) {
-    if (count > max_cases) throw std::invalid_argument("dunlin::select: " + std::to_string(count) + " cases, 65536 are allowed");
+    if (count > max_cases) {
+        throw std::invalid_argument("dunlin::select: " + std::to_string(count) + " cases, 65536 are allowed");
+    }
     std::size_t found = no_case;
     for (std::size_t i = 0; i < count; ++i) {
         if (cases[i]->kind != case_kind::otherwise) continue;
@@ -364,7 +377,10 @@ std::vector<detail::case_base*> prepare_all(std::span<const select_case> cases) 
     list.reserve(cases.size());
     for (const select_case& c : cases) {
         list.push_back(c.prepare());
-        if (list.back() == nullptr) throw std::invalid_argument("dunlin::select: case " + std::to_string(list.size() - 1) + " of the list was moved from");
+        if (list.back() == nullptr) {
+            throw std::invalid_argument("dunlin::select: case " + std::to_string(list.size() - 1)
+                + " of the list was moved from");
+        }
     }
     return list;
 }

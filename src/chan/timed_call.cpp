@@ -65,8 +65,8 @@ namespace {
 void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
     if (sched::start_inside_runtime(e->ends_with_run ? run_call : run_call_of_no_run, call)) return;
-    // No memory for a goroutine. It stays due, unless it has been set anew meanwhile.
-    // Once it is armed again a holder may stop it and let go of it before this is out of the lock.
+    // No memory for a goroutine. It stays due, unless it has been set again meanwhile. Once it is armed again a holder
+    // may stop it and let go of it before this is out of the lock.
     call->reference();
     releaser keep{call};
     auto& p = timed_call_access::of(call);
@@ -86,7 +86,8 @@ void start_call(timers::timer_entry* e) noexcept {
 
 // It was pending when run() returned. Once: the pending reference is the caller's then.
 bool forgotten(timed_call_access::parts& p) noexcept {
-    return p.entry.forgotten.load(std::memory_order_relaxed) && p.entry.forgotten.exchange(false, std::memory_order_relaxed);
+    return p.entry.forgotten.load(std::memory_order_relaxed) &&
+        p.entry.forgotten.exchange(false, std::memory_order_relaxed);
 }
 
 }  // namespace

@@ -39,7 +39,9 @@ void timer_channel::destroy(chan_core* c) noexcept {
 }
 
 // Under the heap's lock, which destroy() takes in cancel() before it frees anything.
-bool timer_channel::claim_reference(timers::timer_entry* e) noexcept { return static_cast<timer_channel*>(e)->reference_if_alive(); }
+bool timer_channel::claim_reference(timers::timer_entry* e) noexcept {
+    return static_cast<timer_channel*>(e)->reference_if_alive();
+}
 
 void timer_channel::look_at_clock() noexcept {
     if (!pending_ || due_ns_ == wait_limit::never) return;
@@ -106,7 +108,9 @@ bool timer_channel::reset(std::int64_t due_ns, std::int64_t period_ns) {
     return was;
 }
 
-chan_core* make_timer_channel(std::int64_t due_ns, std::int64_t period_ns) { return timer_channel::make(due_ns, period_ns); }
+chan_core* make_timer_channel(std::int64_t due_ns, std::int64_t period_ns) {
+    return timer_channel::make(due_ns, period_ns);
+}
 
 bool stop_timer_channel(chan_core* c) noexcept {
     park::runtime_section inside;
@@ -123,10 +127,13 @@ bool reset_timer_channel(chan_core* c, std::int64_t due_ns, std::int64_t period_
 }
 
 void throw_uninitialized_timer(const char* operation) {
-    throw std::logic_error(std::string("dunlin::timer::") + operation + ": called on uninitialized Timer (default-constructed or moved from)");
+    throw std::logic_error(std::string("dunlin::timer::") + operation
+        + ": called on uninitialized Timer (default-constructed or moved from)");
 }
 
-void throw_non_positive_interval(const char* operation) { throw std::invalid_argument(std::string("non-positive interval for ") + operation); }
+void throw_non_positive_interval(const char* operation) {
+    throw std::invalid_argument(std::string("non-positive interval for ") + operation);
+}
 
 }  // namespace detail
 }  // namespace dunlin

@@ -18,7 +18,9 @@ namespace detail {
 
 namespace {
 
-context_node* source_of(chan_core* c) noexcept { return c != nullptr ? static_cast<context_node*>(c)->source : nullptr; }
+context_node* source_of(chan_core* c) noexcept {
+    return c != nullptr ? static_cast<context_node*>(c)->source : nullptr;
+}
 
 // f's own goroutine; without memory for one, here.
 void start(std::unique_ptr<cancel_call> call) noexcept {
@@ -44,7 +46,8 @@ void drop(cancel_registration& r) noexcept {
     r.dropped = true;
 }
 
-constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); }, "dunlin-stop"};
+constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); },
+    "dunlin-stop"};
 
 std::uint32_t this_run() noexcept { return sched::runs_ended() + 1; }
 
@@ -66,7 +69,9 @@ public:
     void run() override {
         context_node* n = take_node();
         if (n == nullptr) return;
-        if (!wait_on() || n->err.load(std::memory_order_relaxed) != 0) n->cancel(errc::deadline_exceeded, n->deadline_cause);
+        if (!wait_on() || n->err.load(std::memory_order_relaxed) != 0) {
+            n->cancel(errc::deadline_exceeded, n->deadline_cause);
+        }
         chan_handle::release(n);
     }
 
@@ -81,7 +86,7 @@ public:
     }
 
 private:
-    // True: on its own clock the moment has not come, and the timer is set anew.
+    // True: on its own clock the moment has not come, and the timer is set again.
     bool wait_on() {
         if (moment_ == nullptr) return false;
         const std::int64_t when_ns = moment_->deadline_ns();
@@ -396,7 +401,8 @@ std::string deadline_text(std::int64_t deadline_ns) {
     if (gmtime_r(&seconds, &utc) == nullptr) return '[' + platform::duration_text(left) + ']';
     char day[64], text[96];
     std::strftime(day, sizeof day, "%Y-%m-%d %H:%M:%S", &utc);
-    std::snprintf(text, sizeof text, "%s.%03d +0000 UTC [", day, static_cast<int>(since.count() - std::int64_t{seconds} * 1000));
+    std::snprintf(text, sizeof text, "%s.%03d +0000 UTC [", day,
+        static_cast<int>(since.count() - std::int64_t{seconds} * 1000));
     return text + platform::duration_text(left) + ']';
 }
 
@@ -426,7 +432,9 @@ void context_node::describe(std::string& to) const {
 // A chain of contexts may be long: no recursion.
 std::string name_of_node(chan_core* n) {
     std::vector<const context_node*> chain;
-    for (; n != nullptr; n = static_cast<context_node*>(n)->parent.core()) chain.push_back(static_cast<const context_node*>(n));
+    for (; n != nullptr; n = static_cast<context_node*>(n)->parent.core()) {
+        chain.push_back(static_cast<const context_node*>(n));
+    }
     std::string name = !chain.empty() && chain.back()->form == context_node::kind::todo ? "" : "context.Background";
     for (auto i = chain.rbegin(); i != chain.rend(); ++i) (*i)->describe(name);
     return name;
@@ -436,7 +444,9 @@ std::string name_of_node(chan_core* n) {
 
 namespace {
 
-chan_handle new_node(context_node::kind k, const chan_handle& parent) { return chan_handle(new context_node(k, parent)); }
+chan_handle new_node(context_node::kind k, const chan_handle& parent) {
+    return chan_handle(new context_node(k, parent));
+}
 
 context_node* node(const chan_handle& h) noexcept { return static_cast<context_node*>(h.core()); }
 
@@ -448,7 +458,8 @@ chan_handle make_cancel_node(const chan_handle& parent) {
     return h;
 }
 
-chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause) {
+chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns,
+    std::unique_ptr<foreign_moment> moment, std::exception_ptr cause) {
     chan_handle h = new_node(context_node::kind::deadline, parent);
     node(h)->set_deadline(deadline_ns, std::move(moment), std::move(cause));  // before the parent knows it
     node(h)->join_parent();
@@ -501,7 +512,8 @@ std::int64_t deadline_of_node(chan_core* n) noexcept {
     return source->err.load(std::memory_order_relaxed) != 0 ? source->first_deadline.ns : source->valid_deadline().ns;
 }
 
-const void* value_of_node(chan_core* n, const std::type_info& key_type, const void* key, const std::type_info& value_type) noexcept {
+const void* value_of_node(chan_core* n, const std::type_info& key_type, const void* key,
+    const std::type_info& value_type) noexcept {
     for (; n != nullptr; n = static_cast<context_node*>(n)->parent.core()) {
         const context_value* v = static_cast<context_node*>(n)->value.get();
         if (v == nullptr) continue;

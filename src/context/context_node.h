@@ -2,11 +2,11 @@
 //
 // Data       The node is the channel of done(), so a holder of either holds both. It holds its parent; a parent knows
 //            its children, and holds none. A node that only carries a value has no cancellation of its own: `source` is
-//            the nearest ancestor (or itself) that has, and children are registered there. All under the channel's
-//            lock, but for what is constant.
+//            the nearest ancestor (or itself) that has, and children are registered there. All of it under the
+//            channel's lock, except what is constant.
 // Protocol   cancel   1  lock; done already: out, after step 5. err, cause; closed; take the children, each with a
-//                        reference (a child whose last handle is going away cannot be had any more, and need not be);
-//                        unlock; wake those that wait on the channel
+//                        reference (a child whose last handle is going away can no longer be referenced, and need not
+//                        be); unlock; wake those that wait on the channel
 //                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
 //                     3  leave the parent's list
 //                     4  start the functions and request stop, of all nodes from 1 and 2
@@ -18,8 +18,8 @@
 //            other's tree. A cancel that makes a node with children done holds that node's `spreading_` through steps 1
 //            and 2, with those of the nodes below that it has come to; step 5 takes and gives back that lock. So does a
 //            cancel that finds a child done already, by another that began there. A node without children needs none of
-//            this. No deadlock: a node's `spreading_` is taken after those of its ancestors only. No wait for the
-//            program's code, nor for oneself: 1 and 2 run inside the runtime, where goroutines neither park nor stand
+//            this. No deadlock: a node's `spreading_` is taken after those of its ancestors only. Nothing waits for the
+//            program's code, or for itself: 1 and 2 run inside the runtime, where goroutines neither park nor stand
 //            still; functions and stop callbacks begin when the locks are free.
 // Order      `spreading_` of ancestors, `spreading_`, one node's lock. No other lock is held while another is taken.
 // Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the
@@ -27,8 +27,8 @@
 //            forgotten when its run() returns, as the goroutine is. A child relies on its parent's earlier deadline,
 //            instead of a timer of its own, only if that is on our clock and will not be forgotten before its own.
 //            One on another clock is looked at again on that clock when its time should have come.
-// Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine but for the
-//            moment when a deadline passes.
+// Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine, except at
+//            the moment when a deadline passes.
 #pragma once
 
 #include <memory>
@@ -84,7 +84,8 @@ struct stop_link {
     context_node* node;           // lock; null: it is gone
     const std::stop_token token;
     std::optional<std::stop_callback<request>> callback;
-    platform::atomic<bool> through{false};  // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
+    // the callback's last step. Release pairs with the acquire in node_is_gone(), which deletes what it has used
+    platform::atomic<bool> through{false};
 };
 static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
@@ -149,7 +150,8 @@ private:
     registrations calls_;                  // lock
     stop_link* stop_link_ = nullptr;       // constant; owned by it and its callback
     context_node* first_child_ = nullptr;  // lock
-    context_node* next_ = nullptr;         // the parent's source's lock; a child that was taken from there: the cancel that took it
+    // the parent's source's lock; a child that was taken from there: the cancel that took it
+    context_node* next_ = nullptr;
     context_node* prev_ = nullptr;         // the parent's source's lock
     bool linked_ = false;                  // the same
 };

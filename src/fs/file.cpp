@@ -73,7 +73,8 @@ open_mode parse_mode(std::string_view text) noexcept {
 
 long system_open(const char* path, int flags, unsigned permissions) noexcept {
     if constexpr (stack::sanitizing || stack::thread_sanitizing) {
-        return io::by_libc([=] { return ::open(path, flags, permissions); });  // ThreadSanitizer learns that the number is another file's now
+        // ThreadSanitizer learns that the number is another file's now
+        return io::by_libc([=] { return ::open(path, flags, permissions); });
     } else {
         return platform::raw_syscall(SYS_openat, AT_FDCWD, platform::syscall_arg(path), flags, static_cast<long>(permissions));
     }
@@ -350,7 +351,8 @@ namespace {
 
 // What has been read before an error is returned.
 std::string read_all(file& f, std::error_code& ec) {
-    constexpr std::size_t least_room = 512;  // some files below /proc say that they are empty, and give all they have in one read, or nothing of the rest
+    // some files below /proc say that they are empty, and give all they have in one read, or nothing of the rest
+    constexpr std::size_t least_room = 512;
     std::string content;
     std::size_t got = 0;
     content.resize(std::max(f.size(ec) + 1, least_room));  // one more, so that the end is seen without growing

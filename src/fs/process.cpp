@@ -175,7 +175,8 @@ public:
     }
     void finish(const std::string& directory) {
         if (!directory.empty()) need(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()));
-        need(posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1));  // the program's own may not be O_CLOEXEC
+        // the program's own may not be O_CLOEXEC
+        need(posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1));
     }
     int run(int& pid, char* const* arguments, char* const* environment) const noexcept {
         const platform::ordinary_thread as_elsewhere(sched::current_machine() != nullptr);

@@ -73,7 +73,8 @@ private:
 // ---- the handler ----------------------------------------------------------------------------------------------------
 
 DUNLIN_NOT_INSTRUMENTED void on_signal(int signal) noexcept {
-    __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);  // pairs with the exchange in deliver_signals(), for order only
+    // pairs with the exchange in deliver_signals(), for order only
+    __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);
     fs::ring();
 }
 

@@ -16,7 +16,8 @@
 
 namespace dunlin::inline v0_1::io {
 
-inline platform::atomic<bool> has_nowait{true};  // the kernel has preadv2 and this flag. A hint: several may find out that it has not
+// the kernel has preadv2 and this flag. A hint: several may find out that it has not
+inline platform::atomic<bool> has_nowait{true};
 
 inline constexpr long at_position = -1;  // an offset: where the file is, which moves on
 

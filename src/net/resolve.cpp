@@ -34,7 +34,8 @@ bool is_decimal(std::string_view s) noexcept {
 bool is_bare_ipv6(const std::string& text) noexcept {
     std::error_code ec;
     const std::size_t colon = text.rfind(':');
-    if (!parse_ip(text, 0, AF_INET6, ec)) return ec == std::errc::no_such_device;  // of a zone: said when it is resolved
+    // of a zone: said when it is resolved
+    if (!parse_ip(text, 0, AF_INET6, ec)) return ec == std::errc::no_such_device;
     return !is_decimal(std::string_view(text).substr(colon + 1)) || !parse_ip(text.substr(0, colon), 0, AF_INET6, ec);
 }
 

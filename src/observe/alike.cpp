@@ -31,7 +31,8 @@ void alike::add(const sched::goroutine& g, std::uint64_t key) noexcept {
     const bool waits = g.state.load(std::memory_order_relaxed) == sched::goroutine_state::waiting && since_ns != 0;
     *m = {&g, nullptr, 1, waits ? since_ns : never};
     std::size_t at = key & mask_;
-    while (groups_[at].first != nullptr && groups_[at].key != key) at = (at + 1) & mask_;  // half of the places stay free
+    // half of the places stay free
+    while (groups_[at].first != nullptr && groups_[at].key != key) at = (at + 1) & mask_;
     group& of = groups_[at];
     if (of.first == nullptr) {
         of = {key, m, m};

@@ -53,7 +53,8 @@ public:
     };
     static constexpr std::int64_t never = INT64_MAX;
 
-    // The groups in the order of their longest waits, those that do not wait last. Before it: in the order in which they were added.
+    // The groups in the order of their longest waits, those that do not wait last. Before it: in the order in which
+    // they were added.
     void sort() noexcept;
     // f(member) for the first one of each group.
     template <class F>

@@ -1,4 +1,5 @@
-// collect.h - what a report finds out about a goroutine while the world is stopped, in whatever form it is written then.
+// collect.h - what a report finds out about a goroutine while the world is stopped, in whatever form it is written
+// then.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ stack::trace trace_of(const sched::goroutine& g, const sched::samples& samples) 
 const void* mutex_of(const sched::goroutine& g) noexcept;
 void allow_searches(int count) noexcept;
 
-// A lock that a std::lock_guard takes is called from a header of the C++ library: the function that made the guard is meant.
+// A lock that a std::lock_guard takes is called from a header of the C++ library: the function that made the guard is
+// meant.
 bool locked_by_library(const sched::goroutine& g) noexcept;
 
 // Equal for those that are alike (alike.h).

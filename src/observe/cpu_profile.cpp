@@ -3,13 +3,14 @@
 // Timers     One for each thread, on its own CPU clock, which signals that thread: a process's timer (setitimer) would
 //            hit one thread for what all have used, and one that sleeps costs nothing so. The runtime's threads get
 //            theirs when they begin; those that are there at the start get them then.
-// Handler    The stack is unwound where it was interrupted, as for dumps (sched/preempt/sample.h): it may be in the midst of a
-//            switch, with locks of ours in its hand, and none is taken. All signals are blocked in it, the preemption's too; and in
-//            that one's handler this one is: they never meet.
-// Table      Of fixed size, by the hash of stack and labels. A place is claimed by the handler that changes its key from
-//            0, and is as it stays when `ready` is set (release, acquire with the reader); counts are added to at any
-//            time. Two stacks of one hash are counted together.
-// Labels     are copied as text, of a goroutine that is alive: its labels do not change, its name only inside the runtime.
+// Handler    The stack is unwound where it was interrupted, as for dumps (sched/preempt/sample.h): it may be in the
+//            midst of a switch, with locks of ours in its hand, and none is taken. All signals are blocked in it, the
+//            preemption's too; and in that one's handler this one is: they never meet.
+// Table      Of fixed size, by the hash of stack and labels. A place is claimed by the handler that changes its key
+//            from 0, and is as it stays when `ready` is set (release, acquire with the reader); counts are added to at
+//            any time. Two stacks of one hash are counted together.
+// Labels     are copied as text, of a goroutine that is alive: its labels do not change, its name only inside the
+//            runtime.
 // Tests      tests/runtime/cpu_profile_test.cpp, tests/tools/profile_test.py
 #include <algorithm>
 #include <dunlin/detail/atomic.hpp>
@@ -273,7 +274,8 @@ void start_cpu_profile(unsigned hz) {
     if (s.on.load(std::memory_order_relaxed)) {
         throw std::system_error(std::make_error_code(std::errc::device_or_resource_busy), "dunlin::runtime::start_cpu_profile: one runs already");
     }
-    [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
+    // the unwinder's first call sets it up, under a lock
+    [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     if (!observe::make_table(s)) throw std::bad_alloc();
     if (observe::for_handlers.load(std::memory_order_relaxed) == nullptr) {
         observe::for_handlers.store(&s, std::memory_order_release);

@@ -1,4 +1,5 @@
-// dump_json.h - the same as a dump's text, for programs that read it. Its form is told at dump_format::json in <dunlin/runtime.hpp>.
+// dump_json.h - the same as a dump's text, for programs that read it. Its form is told at dump_format::json in
+// <dunlin/runtime.hpp>.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,8 @@ struct shown_frame {
     std::string_view place;     // "app.cpp:17", or empty
 };
 
-// f(shown_frame) for each, innermost first; the texts live as long as the call. Not while the world is stopped: it looks up names.
+// f(shown_frame) for each, innermost first; the texts live as long as the call. Not while the world is stopped: it
+// looks up names.
 template <class F>
 void for_each_frame(const stack::trace& frames, F f) {
     std::string text;

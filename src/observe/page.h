@@ -1,7 +1,8 @@
 // page.h - what a report is written on while the world is stopped.
 //
-// The name and line of an address take 20 us to find, its address nothing. So a page of a live program keeps addresses among its text, and they get their names
-// when the world goes on (finish()). One of a program that is about to end is written through at once: it needs no memory.
+// The name and line of an address take 20 us to find, its address nothing. So a page of a live program keeps addresses
+// among its text, and they get their names when the world goes on (finish()). One of a program that is about to end is
+// written through at once: it needs no memory.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ public:
     page(const page&) = delete;
     page& operator=(const page&) = delete;
 
-    // Room for so many goroutines, so that the heap is not needed while the world is stopped. Throws nothing: what there is no memory for is dropped.
+    // Room for so many goroutines, so that the heap is not needed while the world is stopped. Throws nothing: what
+    // there is no memory for is dropped.
     void reserve(std::size_t goroutines) noexcept;
 
     platform::text_writer& text() noexcept { return out_; }

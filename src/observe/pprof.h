@@ -1,6 +1,8 @@
-// pprof.h - writes a profile in the format of pprof: the message Profile of its profile.proto, not compressed (pprof takes both).
+// pprof.h - writes a profile in the format of pprof: the message Profile of its profile.proto, not compressed (pprof
+// takes both).
 //
-// Data       Texts, functions and locations are numbered in the order in which they first come; each sample names locations, innermost first.
+// Data       Texts, functions and locations are numbered in the order in which they first come; each sample names
+//            locations, innermost first.
 // Source     github.com/google/pprof, proto/profile.proto: the numbers of the fields.
 // Tests      tests/tools/profile_test.py
 #pragma once

@@ -11,8 +11,8 @@ namespace dunlin::inline v0_1::observe {
 
 class page;
 
-// Every goroutine, one paragraph for those that are alike, the current one first, then the longest waits; of more than `at_most` paragraphs
-// only how many. The world must be stopped (or dead).
+// Every goroutine, one paragraph for those that are alike, the current one first, then the longest waits; of more than
+// `at_most` paragraphs only how many. The world must be stopped (or dead).
 inline constexpr std::size_t everything = ~std::size_t{0};
 // With a filter only those that it wants, without the current one.
 struct goroutine_filter {
@@ -34,7 +34,8 @@ void report_later(void (*write)(page& to) noexcept) noexcept;
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;
 
-// Of a process that is about to end: what the recorder or a trace has not written yet (trace_file.cpp). Allocates nothing.
+// Of a process that is about to end: what the recorder or a trace has not written yet (trace_file.cpp). Allocates
+// nothing.
 void write_trace_of_death() noexcept;
 // What a region that was too slow has asked for.
 void write_trace_of_slow_region() noexcept;
@@ -46,8 +47,8 @@ void read_trace_setting();
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 
-// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock. What these ask for, and what the monitor asks for by itself,
-// is printed by the thread maker's thread.
+// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock. What these ask for, and what the
+// monitor asks for by itself, is printed by the thread maker's thread.
 void read_debug_settings();
 // What it said of a page (page=ADDRESS); null: nothing.
 const char* page_setting() noexcept;
@@ -55,8 +56,8 @@ const char* page_setting() noexcept;
 // A dump to stderr, as runtime::dump().
 void dump_to_stderr(bool as_json) noexcept;
 
-// Goroutines that wait for each other in a circle, for mutexes and for their ends, each circle once (wait_graph.h). Stops
-// the world.
+// Goroutines that wait for each other in a circle, for mutexes and for their ends, each circle once (wait_graph.h).
+// Stops the world.
 void report_circles() noexcept;
 
 // One schedtrace line, and with `detail` one for each P, M and G.

@@ -1,5 +1,5 @@
-// schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of Go's GODEBUG of the same name; and
-// dumpsignal=QUIT[,dumpformat=json]: a dump when the signal comes.
+// schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of
+// Go's GODEBUG of the same name; and dumpsignal=QUIT[,dumpformat=json]: a dump when the signal comes.
 #include <cerrno>
 #include <csignal>
 #include <string>

@@ -3,7 +3,8 @@
 // Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, of this machine), content. A file that ends
 //            in the midst of one is read up to there.
 //              info      JSON: version, clock, names of states and reasons
-//              clock     ticks, nanoseconds of the monotonic clock, of the wall clock: at the begin, now and then, at the end
+//              clock     ticks, nanoseconds of the monotonic clock, of the wall clock: at the begin, now and then, at
+//                        the end
 //              events    source, thread, events lost before these (64 bits), events as in memory
 //              place     number, "file:line", zero byte, function: before the first block that has it
 //              since     of the recorder, ticks, two: what is before the one, or behind the other, has gaps

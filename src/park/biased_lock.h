@@ -27,8 +27,8 @@
 //            which all take them, as with any locks. Channels take the first places, heaps of timers, whose locks are
 //            taken under theirs, the last.
 // End        The last holder may destroy the lock below as soon as it has let go, and leaving with the bias touches the
-//            processor only: so it may destroy this one too. Others may be on their way out, but must not be on their
-//            way in.
+//            processor only: so the last holder may destroy the biased lock too. Others may be on their way out, but
+//            must not be on their way in.
 // Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m`
 //            null).
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp
@@ -60,7 +60,8 @@ public:
         if (m != nullptr && place < sched::max_sections) [[likely]] {
             sched::processor* p = sched::processor_of(m);
             if (p != nullptr && bias_.load(std::memory_order_relaxed) == p) [[likely]] {
-                DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr, "a place is used for two biased locks at once");
+                DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr,
+                    "a place is used for two biased locks at once");
                 // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's
                 // writes all the same.
                 p->sections[place].store(this, std::memory_order_release);         // B1
@@ -103,7 +104,8 @@ private:
     void consider_bias(sched::processor* p) noexcept;
     static sched::processor* processor_of_maker() noexcept;
 
-    static constexpr std::uint32_t born = ~std::uint32_t{0};  // on_end_ of one that was born with its bias and still has it
+    // on_end_ of one that was born with its bias and still has it
+    static constexpr std::uint32_t born = ~std::uint32_t{0};
 
     platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
     platform::mortal_lock lock_;

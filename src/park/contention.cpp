@@ -49,7 +49,8 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
     ns_ += b.charge(address, platform::now_ns());
 }
 
-// A counter goes into the runtime, and may come out of it on another thread: errno's address must not be kept over that.
+// A counter goes into the runtime, and may come out of it on another thread: errno's address must not be kept over
+// that.
 [[gnu::noinline]] static int errno_here() noexcept { return errno; }
 [[gnu::noinline]] static void set_errno_here(int value) noexcept { errno = value; }
 
@@ -65,7 +66,8 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
         goroutine_ != nullptr ? goroutine_->reason.load(std::memory_order_relaxed) : reason_;
     if (goroutine_ != nullptr && sched::tracing::on()) {
         const auto where = std::bit_cast<std::uint64_t>(goroutine_->waits_at);
-        sched::tracing::note(machine_, sched::tracing::kind::park, goroutine_, where, static_cast<std::uint8_t>(reason));
+        sched::tracing::note(machine_, sched::tracing::kind::park, goroutine_, where,
+            static_cast<std::uint8_t>(reason));
     }
     // Acquire: as in count_wait().
     const contention_counter* c = waits_counter.load(std::memory_order_acquire);
@@ -78,7 +80,8 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
 [[gnu::noinline]] void waiter::count_wait(sched::wait_reason reason, std::int64_t ns) noexcept {
     const int kept = errno_here();
     // Acquire: pairs with the release of set_block_profile_rate(), which publishes the table.
-    if (const contention_counter* c = waits_counter.load(std::memory_order_acquire); c != nullptr && c->waited != nullptr) c->waited(reason, ns);
+    if (const contention_counter* c = waits_counter.load(std::memory_order_acquire); c != nullptr &&
+        c->waited != nullptr) c->waited(reason, ns);
     set_errno_here(kept);
 }
 

@@ -1,8 +1,8 @@
 // join.cpp - see join.h.
 //
 // goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the joiner's waiter. The end
-// exchanges 1 into it (sched/goroutines/goroutine.cpp, end_goroutine); the joiner exchanges 0 for its waiter by CAS. The
-// second of the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a
+// exchanges 1 into it (sched/goroutines/goroutine.cpp, end_goroutine); the joiner exchanges 0 for its waiter by CAS.
+// The second of the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a
 // task handle is not shared.
 //
 // A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the lot
@@ -41,7 +41,8 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     return p->queue.pop_youngest_if(wanted);
 }
 
-[[gnu::always_inline]] inline bool run_youngest_in_place(const void* group, const std::source_location& where) noexcept {
+[[gnu::always_inline]] inline bool run_youngest_in_place(const void* group,
+    const std::source_location& where) noexcept {
     sched::machine* m = sched::current_machine();
     if (m == nullptr || !sched::room_for_child(m->current.load(std::memory_order_relaxed))) return false;
     m = sched::enter(m);
@@ -60,7 +61,10 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     while (expected != ended) {
         // Release publishes the waiter; acquire, when the child was quicker, sees its result.
         const auto mine = reinterpret_cast<std::uintptr_t>(&w);
-        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+        if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel,
+            std::memory_order_acquire)) {
+            continue;
+        }
         w.wait();
         return;
     }
@@ -79,13 +83,16 @@ const sched::goroutine* joiner_of(const sched::goroutine* child) noexcept {
 
 namespace detail {
 
-bool run_youngest_of(const void* group, const std::source_location& where) noexcept { return run_youngest_in_place(group, where); }
+bool run_youngest_of(const void* group, const std::source_location& where) noexcept {
+    return run_youngest_in_place(group, where);
+}
 
 }  // namespace detail
 
 bool announce_join_in_lot(sched::goroutine* child) noexcept {
     std::uintptr_t expected = 0;
-    return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) || expected == in_the_lot;
+    return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) ||
+        expected == in_the_lot;
 }
 
 void detach(sched::goroutine* child) noexcept {
@@ -120,7 +127,7 @@ void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
     // Pairs with announce() (lot.h, A2 and B2), after the exchange of `join` by the end.
     if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // the joiner has given up, or will find it ended
     b.lock.lock();
-    // By now the descriptor may be another goroutine's, whose joiner is none of ours.
+    // By now the descriptor may be another goroutine's, whose joiner is not ours to wake.
     wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;
     b.lock.unlock();
     wake_all(chain);

@@ -41,7 +41,10 @@ namespace dunlin::inline v0_1::park {
 enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event, weighted };
 
 struct lot_node : wait_node {
-    lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object), kind(k) { several = limited; }
+    lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object),
+        kind(k) {
+        several = limited;
+    }
 
     lot_node* after() const noexcept { return static_cast<lot_node*>(next); }
 
@@ -79,7 +82,8 @@ public:
     // All under the lock. ---------------------------------------------------------------------------------------------
 
     void announce() noexcept { waiting.fetch_add(1, std::memory_order_seq_cst); }
-    void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }  // writers have the lock
+    // writers have the lock
+    void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
     // The waiter that has waited longest for it; null: none.
     lot_node* front(const void* address) noexcept;

@@ -129,7 +129,9 @@ public:
 
     // Undoes prepare(), after decide() of its own. Stays inside the runtime.
     void withdraw() noexcept {
-        if (goroutine_ != nullptr) sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(goroutine_->state);
+        if (goroutine_ != nullptr) {
+            sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(goroutine_->state);
+        }
     }
 
     // To wait another time with the same waiter. No node is linked.
@@ -153,7 +155,10 @@ public:
 
     // The run() of a frozen goroutine has returned: nothing reaches it any more, and what is handed to a waiter must
     // not go to it.
-    bool lost() const noexcept { return goroutine_ != nullptr && goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen; }
+    bool lost() const noexcept {
+        return goroutine_ != nullptr &&
+            goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen;
+    }
 
 private:
     bool wait_on_thread_uncounted(std::int64_t deadline_ns) noexcept {

@@ -14,7 +14,8 @@ namespace dunlin::inline v0_1::platform {
 inline constexpr std::int64_t time_max = INT64_MAX;
 
 // Where now_ns() has the time from: clock_gettime(), or a simulation's for users (sched/data/steering.h). Through a
-// pointer it costs no more than through the linker's. Relaxed: either of the two is right for a thread that sees it late.
+// pointer it costs no more than through the linker's. Relaxed: either of the two is right for a thread that sees it
+// late.
 using clock_source = int (*)(clockid_t, timespec*) noexcept;
 DUNLIN_HIDDEN extern platform::atomic<clock_source> monotonic_clock;
 

@@ -42,13 +42,13 @@ inline bool is_spin_hint(const std::uint8_t* code) noexcept {
 inline void prefetch(const void* address) noexcept { __builtin_prefetch(address, 1, 3); }
 
 // Of a variable that is declared here and defined in another file of the library: it is linked together with its users,
-// so its address needs no table, as -fPIC would have it (-fvisibility=hidden is about definitions only). Two
-// instructions of 53 of a mutex's lock and unlock.
+// so its address needs no table, as -fPIC would have it (-fvisibility=hidden is about definitions only). This saves two
+// of the 53 instructions of a mutex's lock and unlock.
 #define DUNLIN_HIDDEN __attribute__((visibility("hidden")))
 
-// A hint that the condition is rare, with the name the rest of the code uses.
-// A function into which ThreadSanitizer puts nothing: one that may run in a thread which ThreadSanitizer does not know yet or any more. What it calls is
-// to be inlined always, or it is instrumented all the same.
+// A hint that the condition is rare, with the name the rest of the code uses. A function into which ThreadSanitizer
+// puts nothing: one that may run in a thread which ThreadSanitizer does not know yet or any more. Everything it calls
+// must always be inlined; otherwise that is instrumented all the same.
 #if defined(__clang__)
 #define DUNLIN_NOT_INSTRUMENTED __attribute__((disable_sanitizer_instrumentation))
 #else

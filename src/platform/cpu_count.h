@@ -10,7 +10,7 @@
 //              v1  cpu.cfs_quota_us, cpu.cfs_period_us     "300000" and "100000", -1 for no limit
 //            A v1 hierarchy with the cpu controller wins over v2. Only the group itself is read, not the groups above
 //            it.
-// Errors     There are none: what cannot be read does not limit.
+// Errors     There are none: a quota that cannot be read does not limit.
 // Source     Go 1.25, internal/runtime/cgroup and runtime.defaultGOMAXPROCS.
 // Tests      tests/platform/cpu_count_test.cpp, on trees of files of its own
 #pragma once

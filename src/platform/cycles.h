@@ -5,7 +5,7 @@
 
 namespace dunlin::inline v0_1::platform {
 
-// It is as fast on all CPUs, at every frequency and while they sleep, and the kernel has not found it otherwise.
+// Whether it runs at the same rate on all CPUs, at every frequency and while they sleep, as far as the kernel knows.
 bool cycles_are_even() noexcept;
 
 // May be read before loads that stand before it, by some ten nanoseconds.

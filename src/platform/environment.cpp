@@ -11,7 +11,8 @@ namespace {
 
 using parser = std::optional<std::uint64_t> (*)(std::string_view) noexcept;
 
-std::optional<std::uint64_t> in_range(const char* name, parser parse, const char* form, std::uint64_t low, std::uint64_t high) noexcept {
+std::optional<std::uint64_t> in_range(const char* name, parser parse, const char* form, std::uint64_t low,
+    std::uint64_t high) noexcept {
     const std::string_view text = environment_text(name);
     if (text.empty()) return std::nullopt;
     const std::optional<std::uint64_t> value = parse(text);
@@ -33,7 +34,10 @@ std::optional<std::uint64_t> parse_number(std::string_view text) noexcept {
     std::uint64_t value = 0;
     for (const char c : text) {
         if (c < '0' || c > '9') return std::nullopt;
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, static_cast<std::uint64_t>(c - '0'), &value)) return std::nullopt;
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, static_cast<std::uint64_t>(c - '0'), &value)) {
+            return std::nullopt;
+        }
     }
     return value;
 }

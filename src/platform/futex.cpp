@@ -13,7 +13,8 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
-long futex(const platform::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* deadline, std::uint32_t mask) noexcept {
+long futex(const platform::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* deadline,
+    std::uint32_t mask) noexcept {
     return raw_syscall(SYS_futex, syscall_arg(&word), operation, value, syscall_arg(deadline), 0, mask);
 }
 
@@ -27,17 +28,21 @@ void futex_wait(const platform::atomic<std::uint32_t>& word, std::uint32_t expec
     futex(word, FUTEX_WAIT_PRIVATE, expected, nullptr, 0);
 }
 
-bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t deadline_ns) noexcept {
+bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t expected,
+    std::int64_t deadline_ns) noexcept {
     if (deadline_ns == no_deadline) {
         futex_wait(word, expected);
         return true;
     }
-    if (simulation* s = simulation_here()) return s->futex_wait(&word, expected, deadline_ns, std::source_location::current());
+    if (simulation* s = simulation_here()) {
+        return s->futex_wait(&word, expected, deadline_ns, std::source_location::current());
+    }
     // The kernel refuses times before the clock's zero (EINVAL), and waiters would try again for ever.
     if (deadline_ns < 0) deadline_ns = 0;
     // WAIT_BITSET takes an absolute time of the monotonic clock; plain WAIT takes a duration, which drifts when it is
     // interrupted.
-    const timespec deadline{static_cast<time_t>(deadline_ns / 1'000'000'000), static_cast<long>(deadline_ns % 1'000'000'000)};
+    const timespec deadline{static_cast<time_t>(deadline_ns / 1'000'000'000),
+        static_cast<long>(deadline_ns % 1'000'000'000)};
     return futex(word, FUTEX_WAIT_BITSET_PRIVATE, expected, &deadline, FUTEX_BITSET_MATCH_ANY) != -ETIMEDOUT;
 }
 

@@ -15,7 +15,8 @@ inline constexpr std::int64_t no_deadline = 0;
 void futex_wait(const platform::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
 
 // The same, until `deadline_ns` of the monotonic clock at the latest. Returns false when the deadline passed.
-bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t deadline_ns) noexcept;
+bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t expected,
+    std::int64_t deadline_ns) noexcept;
 
 // Wakes at most `count` sleepers.
 void futex_wake(const platform::atomic<std::uint32_t>& word, int count = 1) noexcept;

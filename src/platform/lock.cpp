@@ -15,7 +15,8 @@ namespace {
 
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
-constexpr int spin_rounds = looks(100), enough_rounds = looks(20);  // enough where a waiter sleeps already: only a section that is under way should end
+// enough where a waiter sleeps already: only a section that is under way should end
+constexpr int spin_rounds = looks(100), enough_rounds = looks(20);
 constexpr int turns_given_away = looks(8);
 constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = looks(8) * first_sleep_ns;
 

@@ -33,13 +33,12 @@
 //            takes to get a processor.
 // At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a
 //            hundred come for the lock there are a hundred of them. So L5 is left out at first and the sleep ends by
-//            itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. What an unlock overlooks meanwhile, for
-//            it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer, costs the rest of that
-//            sleep. Where the sleeper of the last paragraph is woken and has no barrier of its own, its sleep has an
-//            end: S waits for that.
-//            L2 ends early when a waiter sleeps already: the owner has most likely lost its CPU, perhaps to the
-//            spinner.
-//            lock_in_a_crowd() gives its turn away (sched_yield) eight times between L2 and L3.
+//            itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. An unlock that overlooks the sleeper
+//            meanwhile (it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer) costs the rest
+//            of that sleep. Where the sleeper of the last paragraph is woken and has no barrier of its own, its sleep
+//            has an end: S waits for that. L2 ends early when a waiter sleeps already: the owner has most likely lost
+//            its CPU, perhaps to the spinner. lock_in_a_crowd() gives its turn away (sched_yield) eight times between
+//            L2 and L3.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for
 //            any other lock.
 // Rejected   One word with 0, 1 and 2 for "locked, with sleepers" (Drepper, "Futexes Are Tricky"): the unlock must be
@@ -75,8 +74,8 @@ public:
     }
 
     // For threads that come in crowds and have nothing to lose: a waiter gives its turn away a few times before it
-    // sleeps. Of a hundred that sleep each is woken by the one before it, 2 to 50 us later; and it is among them, most
-    // likely, that the owner waits for its turn.
+    // sleeps. Of a hundred sleepers each is woken by the one before it, 2 to 50 us later; and the owner most likely
+    // waits for its turn among them.
     void lock_in_a_crowd() noexcept {
         if (!try_lock()) [[unlikely]] {
             lock_in_a_crowd_slow();

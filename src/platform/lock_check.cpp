@@ -9,7 +9,8 @@
 #include <iterator>
 
 #if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t), void (*free_hook)(const volatile void*));
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t),
+    void (*free_hook)(const volatile void*));
 #endif
 
 namespace dunlin::inline v0_1::platform {
@@ -32,7 +33,8 @@ struct held_locks {
 thread_local constinit held_locks mine{};
 constinit platform::atomic<bool (*)()> stoppable_here{nullptr};
 
-constexpr const char* names[] = {"start", "world", "registry", "object", "channel", "descriptors", "descriptor", "lot", "scheduler", "retake",
+constexpr const char* names[] =
+    {"start", "world", "registry", "object", "channel", "descriptors", "descriptor", "lot", "scheduler", "retake",
     "store", "trim", "arena", "trace", "leaf"};
 static_assert(std::size(names) == static_cast<std::size_t>(lock_rank::leaf) + 1);
 
@@ -55,7 +57,8 @@ void look_at_allocation() noexcept {
     if (h.failed || (h.count == 0 && !h.rescuer)) return;
     require(!h.rescuer, "the monitor allocates or frees memory (K3)");
     for (unsigned i = 0; i < h.count; ++i) {
-        require(!monitor_waits_for(h.locks[i].rank), "memory is allocated or freed under a lock that the monitor waits for (K3)");
+        require(!monitor_waits_for(h.locks[i].rank),
+            "memory is allocated or freed under a lock that the monitor waits for (K3)");
     }
 }
 
@@ -68,7 +71,8 @@ void look_at_allocation() noexcept {
     held_locks& h = mine;
     if (h.failed) return;
     bool (*const stoppable)() = stoppable_here.load(std::memory_order_relaxed);
-    require(stoppable == nullptr || !stoppable(), "a lock of the runtime is taken where the monitor may stop the thread (K2)");
+    require(stoppable == nullptr || !stoppable(),
+        "a lock of the runtime is taken where the monitor may stop the thread (K2)");
     require(!h.rescuer || monitor_waits_for(rank), "the monitor takes a lock that it must not wait for (K4)");
     bool in_order = true;
     for (unsigned i = 0; i < h.count; ++i) {
@@ -108,11 +112,14 @@ void end_lock_checks() noexcept { mine.failed = true; }
     require(false, "what a lock guards is touched by a thread that does not hold it");
 }
 
-[[gnu::noinline]] void assert_no_locks() noexcept { require(mine.count == 0, "a lock of the runtime is held over a switch of stacks"); }
+[[gnu::noinline]] void assert_no_locks() noexcept {
+    require(mine.count == 0, "a lock of the runtime is held over a switch of stacks");
+}
 
 [[gnu::noinline]] void assert_unstoppable() noexcept {
     bool (*const stoppable)() = stoppable_here.load(std::memory_order_relaxed);
-    require(stoppable == nullptr || !stoppable(), "the monitor may stop the thread here, where the runtime relies on it to go on (K2)");
+    require(stoppable == nullptr || !stoppable(),
+        "the monitor may stop the thread here, where the runtime relies on it to go on (K2)");
 }
 
 void watch_allocations() noexcept {

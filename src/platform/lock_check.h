@@ -2,16 +2,16 @@
 //
 // Rules      K1  A thread takes locks in the order of their ranks: each one above all that it holds. Ranks marked
 //                `several` may follow themselves; the protocol of such a lock says in which order.
-//            K2  No lock of the runtime is taken where the monitor may stop the thread: it is inside the runtime
-//                (in_runtime), in an unstoppable_section, or no machine's thread. Else a goroutine could stand still
-//                for seconds with the lock in its hand.
+//            K2  No lock of the runtime is taken where the monitor may stop the thread: the thread is inside the
+//                runtime (in_runtime), in an unstoppable_section, or not a machine's. Otherwise a goroutine could stand
+//                still for seconds while it holds the lock.
 //            K3  The rescuer's rule: under a lock that the monitor waits for, nothing is waited for that a stopped
 //                goroutine may hold. malloc's locks are such, so no memory is allocated or freed there; nor is it by
 //                the monitor itself, ever.
 //            K4  The monitor takes no other locks than those.
-// Why        The monitor hands processors to goroutines that stand still with a lock in their hand. If it waited,
-//            itself or through the owner of a lock, for one of those, no thread would be left to make them go on: the
-//            process would hang for good.
+// Why        The monitor hands processors to goroutines that stand still while they hold a lock. If it waited, itself
+//            or through the owner of a lock, for one of those, no thread would be left to make them go on: the process
+//            would hang for good.
 // Checked    by every lock() in checking builds (K1, K2, K4), and for K3 by a hook in the sanitizers' malloc
 //            (watch_allocations). In other builds all of this is empty.
 // Tests      tests/platform/lock_check_test.cpp, tests/soak/rescue.cpp
@@ -61,17 +61,17 @@ constexpr bool several(lock_rank rank) noexcept {
 
 #if DUNLIN_CHECKING
 
-// The calling thread has taken a lock, or is about to give it back.
+// Notes that the calling thread has taken a lock, or is about to give it back.
 void note_locked(const void* lock, lock_rank rank) noexcept;
 void note_unlocked(const void* lock) noexcept;
 
 // May the monitor stop the calling thread here? Set once, by the scheduler, before it makes its first thread.
 void set_stoppable(bool (*stoppable)()) noexcept;
 
-// The calling thread is the monitor's.
+// Says that the calling thread is the monitor's.
 void act_as_rescuer() noexcept;
 
-// The calling thread is about to end the process with a report, which may do anything.
+// Says that the calling thread is about to end the process with a report, which may do anything.
 void end_lock_checks() noexcept;
 
 // Fatal if the calling thread does not hold this lock.

@@ -20,7 +20,9 @@ void init_barriers(bool allow) noexcept {
 }
 
 // 101: before every constructor that does not say when it is to run.
-[[gnu::constructor(101)]] static void init_barriers_at_load() noexcept { init_barriers(environment_text("DUNLIN_BARRIERS") != "symmetric"); }
+[[gnu::constructor(101)]] static void init_barriers_at_load() noexcept {
+    init_barriers(environment_text("DUNLIN_BARRIERS") != "symmetric");
+}
 
 void make_heavy_barrier() noexcept {
     if (asymmetric_barriers) raw_syscall(SYS_membarrier, private_expedited);

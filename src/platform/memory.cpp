@@ -219,7 +219,9 @@ stack_space space_for_stacks() noexcept {
     if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) space.of_a_thread = limit.rlim_cur;
     // The main thread's stack lies at the upper end of the address space.
     space.addresses = std::bit_ceil(static_cast<std::size_t>(getauxval(AT_RANDOM)));
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) space.addresses = std::min<std::size_t>(space.addresses, limit.rlim_cur);
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        space.addresses = std::min<std::size_t>(space.addresses, limit.rlim_cur);
+    }
     // vm.overcommit_memory = 2: MAP_NORESERVE is ignored, and every byte of a stack counts as used.
     std::array<char, 8> buffer;
     if (small_file("/proc/sys/vm/overcommit_memory").read(buffer).starts_with('2')) space.addresses = 0;
@@ -256,7 +258,8 @@ namespace {
 // hence the look. Valgrind reads the mask itself, and dies; what it lets through it has passed on to the kernel.
 bool faults(const std::byte* page) noexcept {
     constexpr long kernel_mask_bytes = 8;
-    return under_valgrind() || raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, syscall_arg(page), 0, kernel_mask_bytes) == -EFAULT;
+    return under_valgrind() ||
+        raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, syscall_arg(page), 0, kernel_mask_bytes) == -EFAULT;
 }
 
 guard_kind try_guards() noexcept {

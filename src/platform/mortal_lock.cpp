@@ -13,7 +13,8 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
-constexpr int first_spin_rounds = looks(100), longest_spin_rounds = looks(1600);  // the first as the futex_lock's (lock.cpp)
+// the first as the futex_lock's (lock.cpp)
+constexpr int first_spin_rounds = looks(100), longest_spin_rounds = looks(1600);
 constexpr std::int64_t first_sleep_ns = 20'000;
 constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
@@ -34,6 +35,8 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
     }
 }
 
-[[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept { fatal("a lock of the runtime was unlocked while nobody held it"); }
+[[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept {
+    fatal("a lock of the runtime was unlocked while nobody held it");
+}
 
 }  // namespace dunlin::platform

@@ -8,7 +8,8 @@
 
 namespace dunlin::inline v0_1::platform {
 
-[[gnu::always_inline]] inline long raw_syscall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) noexcept {
+[[gnu::always_inline]] inline long raw_syscall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
+    long f = 0) noexcept {
 #if defined(__x86_64__)
     long result;
     register long r10 asm("r10") = d;

@@ -53,7 +53,8 @@ text_writer& text_writer::duration(std::int64_t ns) noexcept {
         std::int64_t size;
         std::string_view name;
     };
-    static constexpr unit units[] = {{60'000'000'000, " min"}, {1'000'000'000, " s"}, {1'000'000, " ms"}, {1'000, " us"}};
+    static constexpr unit units[] =
+        {{60'000'000'000, " min"}, {1'000'000'000, " s"}, {1'000'000, " ms"}, {1'000, " us"}};
     for (const unit& u : units) {
         if (ns < u.size) continue;
         *this << ns / u.size;

@@ -21,7 +21,9 @@ public:
     text_writer& operator=(const text_writer&) = delete;
 
     text_writer& operator<<(std::string_view text) noexcept;
-    text_writer& operator<<(const char* text) noexcept { return *this << (text ? std::string_view(text) : std::string_view("(null)")); }
+    text_writer& operator<<(const char* text) noexcept {
+        return *this << (text ? std::string_view(text) : std::string_view("(null)"));
+    }
     text_writer& operator<<(char c) noexcept { return *this << std::string_view(&c, 1); }
     text_writer& operator<<(std::int64_t value) noexcept;
     text_writer& operator<<(std::uint64_t value) noexcept;

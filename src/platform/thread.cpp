@@ -240,7 +240,10 @@ void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
         std::uint64_t runtime, deadline, period;
     } attributes{};
     constexpr std::uint32_t other = 0;
-    if (raw_syscall(SYS_sched_getattr, tid, syscall_arg(&attributes), sizeof attributes, 0) != 0 || attributes.policy != other) return;
+    if (raw_syscall(SYS_sched_getattr, tid, syscall_arg(&attributes), sizeof attributes, 0) != 0 ||
+        attributes.policy != other) {
+        return;
+    }
     if (attributes.runtime == ns) return;
     attributes.runtime = ns;
     raw_syscall(SYS_sched_setattr, tid, syscall_arg(&attributes), 0);
@@ -252,7 +255,9 @@ void give_right_of_way(pid_t first, pid_t second) noexcept {
     if (simulation_here() != nullptr) return;
     // Out of use_leftover_time(), if it was in it: forbidden without privileges, and then it stays there.
     const sched_param none{};
-    if (raw_syscall(SYS_sched_getscheduler, second) == SCHED_IDLE) raw_syscall(SYS_sched_setscheduler, second, SCHED_OTHER, syscall_arg(&none));
+    if (raw_syscall(SYS_sched_getscheduler, second) == SCHED_IDLE) {
+        raw_syscall(SYS_sched_setscheduler, second, SCHED_OTHER, syscall_arg(&none));
+    }
     // A thread that wakes comes before one of longer turns, from Linux 6.12 on.
     set_turn_ns(second, 100'000'000);
     constexpr int word_bits = 8 * sizeof(unsigned long), words = 128;  // 8192 CPUs

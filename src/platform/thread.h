@@ -141,7 +141,8 @@ public:
 private:
     // Room for the kernel's frame with every vector register, and for a report to be written.
     static constexpr std::size_t bytes = 64 << 10;
-    alignas(64) std::byte memory_[bytes];  // not initialised: unless the compiler is told to touch every frame, its pages come with the first signal
+    // not initialised: unless the compiler is told to touch every frame, its pages come with the first signal
+    alignas(64) std::byte memory_[bytes];
 };
 
 }  // namespace dunlin::platform

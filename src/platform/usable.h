@@ -5,8 +5,8 @@
 //            started. Goroutines, and thereby all fast paths, never ask: a copy that must not work has none.
 // Copies     A static library in the executable and in a plug-in is there twice, each with a scheduler, a lot and an
 //            idea of "this machine" of its own. An object of one, used by the other, is a crash. So the first copy that
-//            starts its runtime is the one that works, and every other refuses whatever is asked of it. A copy that is
-//            merely there does no harm, and says nothing. Where the dynamic linker has bound a plug-in's calls to the
+//            starts its runtime is the one that works, and every other copy refuses every call. A copy that is merely
+//            there does no harm, and says nothing. Where the dynamic linker has bound a plug-in's calls to the
 //            executable's functions, the plug-in's own copy is one of those.
 // Found      by an ELF note in each copy, which leads to its descriptor (`copy`). dl_iterate_phdr() shows the notes of
 //            all that is loaded, whatever the visibility of their symbols.

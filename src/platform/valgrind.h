@@ -23,7 +23,8 @@
 namespace dunlin::inline v0_1::platform {
 
 // `otherwise` if there is no valgrind.
-inline std::uintptr_t ask_valgrind(std::uintptr_t request, std::uintptr_t otherwise, std::uintptr_t a = 0, std::uintptr_t b = 0) noexcept {
+inline std::uintptr_t ask_valgrind(std::uintptr_t request, std::uintptr_t otherwise, std::uintptr_t a = 0,
+    std::uintptr_t b = 0) noexcept {
     const volatile std::uintptr_t block[6] = {request, a, b, 0, 0, 0};
 #if defined(__x86_64__)
     std::uintptr_t answer = otherwise;

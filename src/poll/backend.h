@@ -1,11 +1,10 @@
 // backend.h - the contract between the netpoller and what tells it that descriptors are ready: epoll today.
 //
-// Contract   Edges: after a descriptor was added, each change that makes it readable or writable is told by at least
-//            one event after it, and what it is at the moment of add() by a first one. An event may come without need
+// Contract   Edges: after a descriptor was added, each change that makes it readable or writable is reported by at
+//            least one later event, and its state at the moment of add() by a first one. An event may come without need
 //            (the reader then finds nothing, and waits again); it must never stay away. Several changes may be told by
-//            one event.
-//            A tag is whatever the caller chose; events may still carry the tag of a descriptor that was removed while
-//            they were under way.
+//            one event. A tag is whatever the caller chose; events may still carry the tag of a descriptor that was
+//            removed while they were under way.
 // Threads    add, remove and interrupt: any, at any time. wait with a deadline: one thread at a time; without waiting:
 //            any number beside it.
 // Nothing here allocates after the start, touches errno, or knows of goroutines. A second backend (completions of
@@ -22,7 +21,8 @@ namespace dunlin::inline v0_1::netpoll {
 enum : std::uint32_t {
     readable = 1,     // a read will not block: data, end of file, or an error to fetch
     writable = 2,     // the same for writes
-    peer_closed = 4,  // end of file or an error may follow what can be read now: a short read is no sign that nothing is left
+    // end of file or an error may follow what can be read now: a short read is no sign that nothing is left
+    peer_closed = 4,
 };
 
 class backend {

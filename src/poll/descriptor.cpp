@@ -85,7 +85,10 @@ constexpr unsigned address_bits = 48;
 
 }  // namespace
 
-std::uint64_t descriptor::tag() const noexcept { return reinterpret_cast<std::uintptr_t>(this) | std::uint64_t{use_number_} << address_bits; }
+std::uint64_t descriptor::tag() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(this) | std::uint64_t{use_number_}
+    << address_bits;
+}
 
 descriptor* descriptor::of_tag(std::uint64_t tag) noexcept {
     return reinterpret_cast<descriptor*>(static_cast<std::uintptr_t>(tag & ((std::uint64_t{1} << address_bits) - 1)));
@@ -268,7 +271,10 @@ queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t 
     {
         std::scoped_lock guard(lock_);
         if (gate_.closed()) return queued::closed;
-        if (s.edges.load(std::memory_order_relaxed) != seen || s.deadline_ns.load(std::memory_order_relaxed) != deadline_ns) return queued::go_on;
+        if (s.edges.load(std::memory_order_relaxed) != seen ||
+            s.deadline_ns.load(std::memory_order_relaxed) != deadline_ns) {
+            return queued::go_on;
+        }
         s.waiting.push_back(n);
         count_wait();
     }

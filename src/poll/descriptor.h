@@ -89,7 +89,8 @@ public:
 
     bool pollable() const noexcept { return pollable_; }
     bool is_closed() const noexcept { return gate_.closed(); }
-    int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }  // valid while the caller is in the gate, or a user
+    // valid while the caller is in the gate, or a user
+    int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
     // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
     gate::entry enter(direction d) noexcept {
@@ -115,11 +116,17 @@ public:
 
     // ---- readiness
     std::uint32_t edges(direction d) const noexcept { return side_[index(d)].edges.load(std::memory_order_acquire); }
-    bool known_drained(direction d, std::uint32_t seen) const noexcept { return side_[index(d)].drained.load(std::memory_order_relaxed) == seen; }
-    void drained(direction d, std::uint32_t seen) noexcept { side_[index(d)].drained.store(seen, std::memory_order_relaxed); }
+    bool known_drained(direction d, std::uint32_t seen) const noexcept {
+        return side_[index(d)].drained.load(std::memory_order_relaxed) == seen;
+    }
+    void drained(direction d, std::uint32_t seen) noexcept {
+        side_[index(d)].drained.store(seen, std::memory_order_relaxed);
+    }
     // After a short read: is there certainly nothing left? Relaxed: edges() has acquired it from the poller: a thread
     // that has seen the edge sees this.
-    bool short_is_drained() const noexcept { return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed); }
+    bool short_is_drained() const noexcept {
+        return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed);
+    }
     void short_reads_drain() noexcept { short_is_drained_ = true; }  // before any other thread knows it
 
     // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another
@@ -131,14 +138,18 @@ public:
     // Ask for the memory that edge() will touch: the record, and when that has come, its first waiter. A guess, since
     // the lock is not held.
     void prefetch() const noexcept {
-        for (std::size_t at = 0; at < sizeof *this; at += platform::cache_line) platform::prefetch(reinterpret_cast<const std::byte*>(this) + at);
+        for (std::size_t at = 0; at < sizeof *this; at += platform::cache_line) {
+            platform::prefetch(reinterpret_cast<const std::byte*>(this) + at);
+        }
     }
     void prefetch_waiter() const noexcept {
         if (const park::wait_node* n = side_[index(direction::read)].waiting.peek()) platform::prefetch(n);
     }
 
     // ---- deadlines, in ns of the monotonic clock
-    std::int64_t deadline_ns(direction d) const noexcept { return side_[index(d)].deadline_ns.load(std::memory_order_relaxed); }
+    std::int64_t deadline_ns(direction d) const noexcept {
+        return side_[index(d)].deadline_ns.load(std::memory_order_relaxed);
+    }
     void set_deadline(direction d, std::int64_t deadline_ns) noexcept;
 
     // The number of waiters for an edge, on all descriptors. Never less than there are; exact when nothing happens.
@@ -177,7 +188,8 @@ private:
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
         if (gate_.leave(d, last)) [[likely]] return true;
-        side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);  // this goroutine may end its days here
+        // this goroutine may end its days here
+        side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }
     bool hand_on_turn(direction d) noexcept;

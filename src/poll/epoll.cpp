@@ -66,7 +66,8 @@ int epoll_backend::add(int fd, std::uint64_t tag) noexcept {
     e.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
     e.data.u64 = tag;
     published_.fetch_add(1, std::memory_order_release);  // pairs with the load in wait()
-    return static_cast<int>(-platform::raw_syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, fd, platform::syscall_arg(&e)));
+    return static_cast<int>(-platform::raw_syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, fd,
+        platform::syscall_arg(&e)));
 }
 
 void epoll_backend::remove(int fd) noexcept {
@@ -86,7 +87,8 @@ long epoll_backend::sleep_in_kernel(void* events, int capacity, std::int64_t dea
         limit = &time;
     }
     if (has_pwait2_.load(std::memory_order_relaxed)) {
-        const long n = platform::raw_syscall(SYS_epoll_pwait2, epoll_, platform::syscall_arg(events), capacity, platform::syscall_arg(limit), 0, 0);
+        const long n = platform::raw_syscall(SYS_epoll_pwait2, epoll_, platform::syscall_arg(events), capacity,
+            platform::syscall_arg(limit), 0, 0);
         if (n != -ENOSYS && n != -EPERM) return n;
         has_pwait2_.store(false, std::memory_order_relaxed);
     }
@@ -108,9 +110,12 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
     epoll_event events[most_events];
     const int room = capacity < most_events ? static_cast<int>(capacity) : most_events;
     for (;;) {
-        const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room) : sleep_in_kernel(events, room, deadline_ns);
+        const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room)
+            : sleep_in_kernel(events, room, deadline_ns);
         // A descriptor of ours was closed by the program, with closefrom(3) say: nothing would ever be ready again.
-        if (n < 0 && n != -EINTR) platform::fatal("epoll_wait fails: the runtime's own descriptor was closed by the program");
+        if (n < 0 && n != -EINTR) {
+            platform::fatal("epoll_wait fails: the runtime's own descriptor was closed by the program");
+        }
         published_.load(std::memory_order_acquire);
         unsigned got = 0;
         bool interrupted = false;

@@ -37,7 +37,8 @@ private:
 
     int epoll_ = -1;
     int interrupt_ = -1;
-    platform::atomic<unsigned> published_{0};  // add() before wait(): the kernel's part of the order, for the standard and ThreadSanitizer, which do not see it
+    // add() before wait(): the kernel's part of the order, for the standard and ThreadSanitizer, which do not see it
+    platform::atomic<unsigned> published_{0};
     platform::atomic<bool> has_pwait2_{true};
     platform::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
 };

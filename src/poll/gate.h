@@ -100,7 +100,9 @@ private:
     static constexpr std::uint32_t inside(direction d) noexcept { return d == direction::read ? 2 : 4; }
     static constexpr std::uint32_t waiting(direction d) noexcept { return d == direction::read ? 8 : 16; }
     static std::uint32_t one_more(std::uint32_t w) noexcept {
-        if (w + one_use < w) platform::fatal("too many concurrent operations on a single file or socket (at most 134217726)");
+        if (w + one_use < w) {
+            platform::fatal("too many concurrent operations on a single file or socket (at most 134217726)");
+        }
         return w + one_use;
     }
 

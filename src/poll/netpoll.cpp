@@ -80,7 +80,8 @@ unsigned poller::poll() noexcept {
 void poller::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept {
     backend* b = the_backend.load(std::memory_order_seq_cst);
     if (b == nullptr) return timers_.wait(deadline_ns);
-    found.count = b->wait(found.events, sched::event_batch::capacity, deadline_ns != 0 ? deadline_ns : backend::for_ever);
+    found.count = b->wait(found.events, sched::event_batch::capacity, deadline_ns != 0 ? deadline_ns
+        : backend::for_ever);
 }
 
 unsigned poller::deliver(const sched::event_batch& found) noexcept {

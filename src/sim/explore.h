@@ -1,19 +1,20 @@
-// explore.h - executes a case again and again, each time in another order of its steps, until one fails or all were tried.
+// explore.h - executes a case again and again, each time in another order of its steps, until one fails or all were
+// tried.
 //
 // A case builds its objects and names its threads; it is called before each execution:
 //
 //     const sim::result r = sim::explore({.order = sim::order::exhaustive}, [](sim::scenario& s) {
 //         auto& lock = s.make<platform::futex_lock>("lock");
 //         auto& count = s.make<sim::variable<int>>("count");
-//         for (const char* name : {"a", "b"}) s.thread(name, [&] { lock.lock(); count.set(count.get() + 1); lock.unlock(); });
-//         s.at_end([&] { sim::require(count.get() == 2, "an increment is lost"); });
+//         for (const char* name : {"a", "b"}) s.thread(name, [&] { lock.lock(); count.set(count.get() + 1);
+//         lock.unlock(); }); s.at_end([&] { sim::require(count.get() == 2, "an increment is lost"); });
 //     });
 //
 // Must do    the same when it is executed again: no real time, no real threads, no addresses compared.
-// Whole      programs (options::whole), whose state is the process's: everything before prepared() is done once, and each execution
-//            is a forked child that goes on from there. Drawn orders only (src/sim/forked.cpp).
-// Fails      by require(), by a race for a variable, by what ends a process (platform/check.h), by threads that wait for
-//            ever, by an execution that does not end.
+// Whole      programs (options::whole), whose state is the process's: everything before prepared() is done once, and
+//            each execution is a forked child that goes on from there. Drawn orders only (src/sim/forked.cpp).
+// Fails      by require(), by a race for a variable, by what ends a process (platform/check.h), by threads that wait
+//            for ever, by an execution that does not end.
 // Then       the list of choices is made shorter for as long as it still fails in the same way, and told as a story.
 #pragma once
 
@@ -52,7 +53,8 @@ private:
 // In a thread of a case, or at its end.
 void require(bool condition, std::string_view what);
 
-// In a thread of a whole program: goes on when no other thread can do anything until time passes; the first time executions begin here.
+// In a thread of a whole program: goes on when no other thread can do anything until time passes; the first time
+// executions begin here.
 inline void prepared() { here()->prepared(); }
 // In a call of the kernel's, or computing, for so long.
 inline void sleep_in_kernel(std::int64_t ns) { here()->sleep_in_kernel(ns); }
@@ -76,7 +78,8 @@ public:
     void thread(std::string name, std::function<void()> run) { threads_.push_back({std::move(name), std::move(run)}); }
     // When all threads have ended, outside of the simulation.
     void at_end(std::function<void()> check) { ends_.push_back(std::move(check)); }
-    // Whole programs: whenever no thread can do anything until time passes. Says what is wrong then, or nothing; outside as well.
+    // Whole programs: whenever no thread can do anything until time passes. Says what is wrong then, or nothing;
+    // outside as well.
     void when_quiet(world::quiet_check check) { when_quiet_ = std::move(check); }
 
 private:

@@ -3,8 +3,8 @@
 //
 // Data       A `place` for each atomic variable touched. The newest value, but for what stands in buffers, is always in
 //            the variable itself, so that what runs outside of the simulation finds it there.
-//            cxx: the history of a place, each value with the view that an acquiring load of it obtains. A thread's view
-//            names for each place the oldest value that it may still find.
+//            cxx: the history of a place, each value with the view that an acquiring load of it obtains. A thread's
+//            view names for each place the oldest value that it may still find.
 // Order      `sync` of a value is the clock of the thread that released it, or of the release fence before its store; a
 //            read-modify-write continues the release sequence. Clocks follow the orders that the program names, in each
 //            mode alike: a memory order that is too weak shows as a data race even where the hardware would forgive it.

@@ -2,16 +2,18 @@
 //
 //   random       each possible step may be next; how long stores stay in buffers, sleeps last, and a thread goes on
 //                where it is, is drawn for each execution
-//   pct          "A randomized scheduler with probabilistic guarantees of finding bugs" (Burckhardt and others, 2010): the
-//                threads, and their buffers, have random priorities, and at d - 1 random steps the one that runs gets the
-//                lowest. Of n threads and k steps a fault that needs d orders is found with 1 / (n k^(d-1)) at least
-//   delayed      random, and now and then a thread is kept from its CPU for some time, with what stands in its buffer: rather when
-//                something stands there. For long executions, where the others need many steps to come to harm by that
+//   pct          "A randomized scheduler with probabilistic guarantees of finding bugs" (Burckhardt and others, 2010):
+//                the threads, and their buffers, have random priorities, and at d - 1 random steps the one that runs
+//                gets the lowest. Of n threads and k steps a fault that needs d orders is found with 1 / (n k^(d-1)) at
+//                least
+//   delayed      random, and now and then a thread is kept from its CPU for some time, with what stands in its buffer:
+//                rather when something stands there. For long executions, where the others need many steps to come to
+//                harm by that
 //   round_robin  each thread a step, in turn, and buffers at once
 //   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
-//                detours: every order that has no more of them, without reduction, since the two together lose some. A detour
-//                is a switch away from a thread that could go on, a sleep that ends although a thread could go on, a store
-//                that stays in its buffer while something else happens
+//                detours: every order that has no more of them, without reduction, since the two together lose some. A
+//                detour is a switch away from a thread that could go on, a sleep that ends although a thread could go
+//                on, a store that stays in its buffer while something else happens
 //   replay       a list of choices. What of it is not possible is left out, and what it leaves open goes on as it went,
 //                with buffers empty: so a shorter list is a schedule as well
 #pragma once
@@ -105,7 +107,8 @@ public:
 private:
     struct node {
         std::vector<transition> possible;   // empty: a choice of values
-        std::vector<transition> asleep;     // need not be chosen here: they were, or were before and nothing touched them since
+        // need not be chosen here: they were, or were before and nothing touched them since
+        std::vector<transition> asleep;
         unsigned chosen = 0, count = 0;
         unsigned last = 0;                  // the thread that ran before
         unsigned detours = 0;           // up to here

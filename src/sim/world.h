@@ -1,11 +1,12 @@
 // world.h - virtual threads, of which one runs at a time, and the moments at which another may.
 //
-// Data       A virtual thread has a stack, its part of the memory (memory_of.h) and an operation that it is about to do:
+// Data       A virtual thread has a stack, its part of the memory (memory_of.h) and an operation that it is about to
+//            do:
 //            it has stopped just before it. Everything after that, up to the next operation that others can notice, is
 //            part of the same step. So a schedule is a list of choices between steps, and nothing else decides.
-// Steps      Each atomic access, fence and futex call, each heavy barrier. Not a step, since no order of it among others
-//            makes a difference: a store into the thread's own buffer, a load out of it, the clock, a plain variable (a
-//            race for that is seen by its clocks, in whatever order the two come).
+// Steps      Each atomic access, fence and futex call, each heavy barrier. Not a step, since no order of it among
+//            others makes a difference: a store into the thread's own buffer, a load out of it, the clock, a plain
+//            variable (a race for that is seen by its clocks, in whatever order the two come).
 // Buffers    The oldest store of a buffer becomes visible as a step of its own, at any time.
 // Heavy      barrier: the thread waits until each other thread's buffer has once had no issued store. (cxx: all in one
 //            moment.)
@@ -13,15 +14,15 @@
 //            of time, which jumps there.
 // Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
 //            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
-// Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where no thread can go on it
-//            jumps to the earliest deadline. Every so many steps it may jump there although others could go on, if that is near: those
-//            were kept from their CPUs for so long, 20 ms in all. A store has left its buffer by then: it jumps only while all are
-//            empty.
-// Whole      programs do not begin at their beginning. Threads that the case names prepare everything, in one order, up to
-//            prepared(); executions go on from there (forked.h). Threads that were started meanwhile need not end.
+// Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where no
+//            thread can go on it jumps to the earliest deadline. Every so many steps it may jump there although others
+//            could go on, if that is near: those were kept from their CPUs for so long, 20 ms in all. A store has left
+//            its buffer by then: it jumps only while all are empty.
+// Whole      programs do not begin at their beginning. Threads that the case names prepare everything, in one order, up
+//            to prepared(); executions go on from there (forked.h). Threads that were started meanwhile need not end.
 // Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is
-//            possible: the threads wait for ever. Too many steps: it does not end. A failure ends the execution where it
-//            stands; its stacks are given up, and what lies on them is not destroyed.
+//            possible: the threads wait for ever. Too many steps: it does not end. A failure ends the execution where
+//            it stands; its stacks are given up, and what lies on them is not destroyed.
 #pragma once
 
 #include <cstdint>
@@ -77,8 +78,8 @@ public:
         std::vector<choice> choices;
     };
     outcome execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story);
-    // Of a whole program: up to prepared(), and from there to the end, once. What is to hold while no thread can do anything says
-    // what is wrong, or nothing; it runs outside of the simulation.
+    // Of a whole program: up to prepared(), and from there to the end, once. What is to hold while no thread can do
+    // anything says what is wrong, or nothing; it runs outside of the simulation.
     using quiet_check = std::function<std::string()>;
     outcome prepare(std::vector<thread_body> threads, std::vector<named> names, quiet_check when_quiet);
     outcome go_on(strategy& s, std::string* story);

@@ -46,7 +46,8 @@ unsigned class_for(std::size_t usable) noexcept {
 }
 
 unsigned class_like_a_thread(const platform::stack_space& space) noexcept {
-    constexpr std::size_t least_stacks = std::size_t{1} << 18;  // so many should fit into a quarter of the address space
+    // so many should fit into a quarter of the address space
+    constexpr std::size_t least_stacks = std::size_t{1} << 18;
     constexpr std::size_t largest_default = std::size_t{64} << 20;
     const std::size_t wanted = std::min({space.of_a_thread, space.addresses / 4 / least_stacks, largest_default});
     unsigned size_class = dense_class;
@@ -113,7 +114,8 @@ slot_list arena::cut(unsigned size_class, int* error) noexcept {
     const std::size_t count = std::min(usual, r.slots() - first);
     for (std::size_t index = first; index < first + count; ++index) {
         std::byte* const base = r.begin + (index << slot_shift(size_class));
-        platform::tell_valgrind_of_stack(base + guard_bytes, base + slot_bytes(size_class), canary_words * sizeof(canary_value));
+        platform::tell_valgrind_of_stack(base + guard_bytes, base + slot_bytes(size_class),
+            canary_words * sizeof(canary_value));
         fresh.push_back(new (r.records + index) slot{.next = nullptr,
                                                      .prev = nullptr,
                                                      .top = first_top(base, size_class, index),
@@ -129,8 +131,8 @@ slot_list arena::cut(unsigned size_class, int* error) noexcept {
     return fresh;
 }
 
-// A region as large as all of the class so far, or the largest that can be had. The only system calls under the lock,
-// so that threads which run out at the same moment do not each reserve one.
+// A region as large as all of the class so far, or the largest that the kernel grants. The only system calls under the
+// lock, so that threads which run out at the same moment do not each reserve one.
 arena::region* arena::grow(unsigned size_class, int* error) noexcept {
     lock_.assert_held();
     const std::size_t regions = region_count_.load(std::memory_order_relaxed);  // only written under the lock

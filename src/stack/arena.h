@@ -1,8 +1,8 @@
 // arena.h - where stacks come from and where they go.
 //
 // Problem    A million stacks of 256 KiB to 8 MiB, each with a guard, in a process that may have 65,530 mappings; a
-//            stack must be had in nanoseconds when one was freed a moment ago, and its memory must not stay for ever
-//            when it was freed long ago.
+//            stack must be available in nanoseconds when one was freed a moment ago, and its memory must not stay for
+//            ever when it was freed long ago.
 // Guarantee  G1: a slot has one owner at a time: the arena, a holder (between allocate and recycle), or a running trim.
 //            G2: a held slot is protected as `slot::guard` says, and its memory is not given back.
 //            G3: no system call is made under the lock, except to reserve a region (a handful in a program's life).
@@ -111,7 +111,8 @@ private:
         std::size_t bytes = 0;                  // constant
         slot* records = nullptr;                // constant; the array, by slot index
         unsigned size_class = 0;                // constant
-        platform::atomic<std::size_t> slots_cut{0};  // under the lock, written with release; lookup() reads with acquire
+        // under the lock, written with release; lookup() reads with acquire
+        platform::atomic<std::size_t> slots_cut{0};
 
         std::size_t slots() const noexcept { return bytes >> slot_shift(size_class); }
     };
@@ -149,7 +150,8 @@ private:
     platform::ranked_lock<platform::lock_rank::arena> lock_;
     std::array<class_state, class_count> classes_{};  // under lock_
     std::array<region, max_regions> regions_{};       // written under lock_, read by lookup() up to region_count_
-    platform::atomic<std::size_t> region_count_{0};        // under lock_, written with release; lookup() reads with acquire
+    // under lock_, written with release; lookup() reads with acquire
+    platform::atomic<std::size_t> region_count_{0};
     std::size_t slots_given_back_ = 0;                // under lock_
 
     platform::ranked_lock<platform::lock_rank::trim> trim_lock_;  // held by the one trim that runs; taken before lock_

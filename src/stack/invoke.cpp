@@ -28,10 +28,13 @@ namespace {
 
 constexpr char exit_class[8] = {'D', 'N', 'L', 'N', 'E', 'X', 'I', 'T'};
 
-_Unwind_Reason_Code keep_going(int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception*, _Unwind_Context*, void*) {
+_Unwind_Reason_Code keep_going(int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception*,
+    _Unwind_Context*, void*) {
     // Our personality routine ends the walk before the end of the stack; if we get here there was no dunlin_invoke()
     // frame.
-    if (actions & _UA_END_OF_STACK) platform::fatal("exit_goroutine(): the stack does not end in a goroutine's entry (was it switched by hand?)");
+    if (actions & _UA_END_OF_STACK) {
+        platform::fatal("exit_goroutine(): the stack does not end in a goroutine's entry (was it switched by hand?)");
+    }
     return _URC_NO_REASON;
 }
 
@@ -56,16 +59,19 @@ void unwind_to_invoke(exit_request& request) {
 }
 
 // Never unwound into except to leave: see the head of this file.
-extern "C" [[gnu::visibility("hidden")]] _Unwind_Reason_Code dunlin_goroutine_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class,
+extern "C" [[gnu::visibility("hidden")]] _Unwind_Reason_Code dunlin_goroutine_personality(int version,
+    _Unwind_Action actions, _Unwind_Exception_Class,
                                                               _Unwind_Exception* exception, _Unwind_Context* frame) {
     if (version != 1) return _URC_FATAL_PHASE1_ERROR;
     if (actions & _UA_FORCE_UNWIND) {
-        if (std::memcmp(&exception->exception_class, exit_class, sizeof exit_class) != 0) return _URC_CONTINUE_UNWIND;  // pthread_exit, cancellation
+        // pthread_exit, cancellation
+        if (std::memcmp(&exception->exception_class, exit_class, sizeof exit_class) != 0) return _URC_CONTINUE_UNWIND;
         _Unwind_SetIP(frame, reinterpret_cast<std::uintptr_t>(dunlin_invoke_landing));
         return _URC_INSTALL_CONTEXT;
     }
     if (actions & _UA_SEARCH_PHASE) {
-        abi::__cxa_begin_catch(exception);  // so that std::current_exception() works in the report and in a terminate handler
+        // so that std::current_exception() works in the report and in a terminate handler
+        abi::__cxa_begin_catch(exception);
         dunlin_uncaught_exception();
     }
     return _URC_CONTINUE_UNWIND;

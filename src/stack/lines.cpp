@@ -33,7 +33,9 @@ public:
         if (!from.empty()) std::memcpy(&value, from.data(), sizeof value);
         return value;
     }
-    std::uint64_t offset(bool is_64_bit) noexcept { return is_64_bit ? number<std::uint64_t>() : number<std::uint32_t>(); }
+    std::uint64_t offset(bool is_64_bit) noexcept {
+        return is_64_bit ? number<std::uint64_t>() : number<std::uint32_t>();
+    }
     std::uint64_t uleb() noexcept { return leb().value; }
     std::int64_t sleb() noexcept {
         const auto [value, bits, negative] = leb();
@@ -105,7 +107,8 @@ struct unit {
     }
 
     bool valid() const noexcept {
-        return version >= 2 && version <= 5 && line_range != 0 && opcode_base != 0 && operand_counts.size() == opcode_base - 1u;
+        return version >= 2 && version <= 5 && line_range != 0 && opcode_base != 0 &&
+            operand_counts.size() == opcode_base - 1u;
     }
 
     bool next_row(cursor& program, row& r) const noexcept;
@@ -269,7 +272,8 @@ void line_table::index(const sections& from) noexcept {
         }
     }
     sequences_ = {first, count};
-    std::sort(sequences_.begin(), sequences_.end(), [](const sequence& a, const sequence& b) { return a.begin < b.begin; });
+    std::sort(sequences_.begin(), sequences_.end(),
+        [](const sequence& a, const sequence& b) { return a.begin < b.begin; });
 }
 
 void line_table::release() noexcept {
@@ -278,14 +282,16 @@ void line_table::release() noexcept {
 }
 
 source_line line_table::find(std::uintptr_t function, std::uintptr_t address) const noexcept {
-    const auto after = std::upper_bound(sequences_.begin(), sequences_.end(), address, [](std::uintptr_t a, const sequence& s) { return a < s.begin; });
+    const auto after = std::upper_bound(sequences_.begin(), sequences_.end(), address,
+        [](std::uintptr_t a, const sequence& s) { return a < s.begin; });
     if (after == sequences_.begin()) return {};
     const sequence& s = *std::prev(after);
     if (address >= s.end) return {};
 
     cursor section(from_.line.subspan(s.unit));
     const unit u(from_, section);
-    cursor program(from_.line.subspan(s.rows, static_cast<std::size_t>(section.position() - from_.line.data()) - s.rows));
+    cursor program(from_.line.subspan(s.rows,
+        static_cast<std::size_t>(section.position() - from_.line.data()) - s.rows));
     library_files library(u);
     row last, own;
     last.line = own.line = 0;
@@ -296,7 +302,8 @@ source_line line_table::find(std::uintptr_t function, std::uintptr_t address) co
     const row& best = own.line > 0 ? own : last;
     if (best.line <= 0) return {};
     const std::string_view name = u.file(best.file).name;
-    return {name.substr(name.rfind('/') + 1), name.empty() ? 0 : static_cast<unsigned>(best.line), best.address == last.address && best.line == last.line};
+    return {name.substr(name.rfind('/') + 1), name.empty() ? 0 : static_cast<unsigned>(best.line),
+        best.address == last.address && best.line == last.line};
 }
 
 }  // namespace dunlin::stack

@@ -58,11 +58,12 @@ struct fake_stack {
 struct fake_stack {};
 #endif
 
-// These are part of the function that switches, in every build: ThreadSanitizer counts the entry of a function to one fiber and its end to the other if
-// the fiber changes within.
+// These are part of the function that switches, in every build: ThreadSanitizer counts the entry of a function to one
+// fiber and its end to the other if the fiber changes within.
 
 // Just before a switch by a computation that will come back.
-[[gnu::always_inline]] inline void before_switch([[maybe_unused]] fake_stack& keep, [[maybe_unused]] const sanitizer_stack& to) noexcept {
+[[gnu::always_inline]] inline void before_switch([[maybe_unused]] fake_stack& keep,
+    [[maybe_unused]] const sanitizer_stack& to) noexcept {
 #if DUNLIN_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(&keep.value, to.low, to.size);
 #endif
@@ -128,7 +129,8 @@ inline void* fiber_of(void* end_of_stack) noexcept {
 }
 inline void give_new_fiber([[maybe_unused]] void* end_of_stack) noexcept {
 #if DUNLIN_THREAD_SANITIZER
-    std::atomic_ref<void*>(static_cast<void**>(end_of_stack)[-1]).store(renew_fiber(fiber_of(end_of_stack)), std::memory_order_relaxed);
+    std::atomic_ref<void*>(static_cast<void**>(end_of_stack)[-1]).store(renew_fiber(fiber_of(end_of_stack)),
+        std::memory_order_relaxed);
 #endif
 }
 

@@ -33,7 +33,8 @@ inline constexpr std::size_t colour_bytes = colour_step * colours;
 inline constexpr unsigned smallest_slot_shift = 15;
 inline constexpr unsigned class_count = 16;
 inline constexpr unsigned dense_class = 3;      // 256 KiB: sixteen in what one page of the page table maps
-inline constexpr unsigned checked_class = 5;    // 1 MiB: a sanitizer's frames are larger, and its shadow of a stack is made at once
+// 1 MiB: a sanitizer's frames are larger, and its shadow of a stack is made at once
+inline constexpr unsigned checked_class = 5;
 inline constexpr unsigned shifted_class = 7;    // 4 MiB: from here on slots are shifted
 inline constexpr std::size_t slot_shifted_by = std::size_t{1} << 20;
 inline constexpr unsigned no_class = class_count;
@@ -41,7 +42,9 @@ inline constexpr unsigned no_class = class_count;
 constexpr unsigned slot_shift(unsigned size_class) noexcept { return smallest_slot_shift + size_class; }
 constexpr std::size_t slot_bytes(unsigned size_class) noexcept { return std::size_t{1} << slot_shift(size_class); }
 // The address of a slot, modulo its size.
-constexpr std::size_t slot_offset(unsigned size_class) noexcept { return size_class >= shifted_class ? slot_shifted_by : 0; }
+constexpr std::size_t slot_offset(unsigned size_class) noexcept {
+    return size_class >= shifted_class ? slot_shifted_by : 0;
+}
 
 // The same for whole pages, where there is room: neighbours in slots that lie megabytes apart would share a few sets of
 // the TLB, and of the caches that hold the page table. Address space only: a page that no stack begins in is not

@@ -41,7 +41,8 @@ struct object {
 
     bool contains(std::uintptr_t address) const noexcept {
         return std::any_of(segments.begin(), segments.end(),
-                           [&](const elf_segment& s) { return s.p_type == PT_LOAD && address - bias - s.p_vaddr < s.p_memsz; });
+                           [&](const elf_segment& s) { return s.p_type == PT_LOAD &&
+                               address - bias - s.p_vaddr < s.p_memsz; });
     }
 };
 
@@ -126,7 +127,8 @@ elf_file map_file(const char* path) noexcept {
     const long fd = raw_syscall(SYS_openat, AT_FDCWD, platform::syscall_arg(path), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return {};
     const long size = raw_syscall(SYS_lseek, fd, 0, SEEK_END);
-    void* const mapped = size > 0 ? mmap(nullptr, static_cast<std::size_t>(size), PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0) : MAP_FAILED;
+    void* const mapped = size > 0
+        ? mmap(nullptr, static_cast<std::size_t>(size), PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0) : MAP_FAILED;
     raw_syscall(SYS_close, fd);
     if (mapped == MAP_FAILED) return {};
     return elf_file({static_cast<const std::byte*>(mapped), static_cast<std::size_t>(size)});
@@ -138,11 +140,15 @@ void unmap_file(const elf_file& file) noexcept {
 
 bool is_file_of(const elf_file& file, const object& o) noexcept {
     const auto segments = file.segments();
-    if (segments.size() != o.segments.size() || std::memcmp(segments.data(), o.segments.data(), segments.size_bytes()) != 0) return false;
+    if (segments.size() != o.segments.size() ||
+        std::memcmp(segments.data(), o.segments.data(), segments.size_bytes()) != 0) {
+        return false;
+    }
     return std::all_of(segments.begin(), segments.end(), [&](const elf_segment& s) {
         if (s.p_type != PT_NOTE || !o.contains(o.bias + s.p_vaddr)) return true;
         const file_bytes note = file.bytes(s.p_offset, s.p_filesz);
-        return !note.empty() && std::memcmp(note.data(), reinterpret_cast<const void*>(o.bias + s.p_vaddr), note.size()) == 0;
+        return !note.empty() && std::memcmp(note.data(), reinterpret_cast<const void*>(o.bias + s.p_vaddr),
+            note.size()) == 0;
     });
 }
 
@@ -153,7 +159,9 @@ struct function {
     std::uint32_t size;  // 0: unknown, as that of hand-written assembly often is
     std::uint32_t name;  // offset into image::names
 
-    friend bool operator<(const function& a, const function& b) noexcept { return a.begin != b.begin ? a.begin < b.begin : a.size < b.size; }
+    friend bool operator<(const function& a, const function& b) noexcept {
+        return a.begin != b.begin ? a.begin < b.begin : a.size < b.size;
+    }
 };
 
 // Lines that were looked up before: to find one takes reading its sequence from the beginning, and dumps ask for the
@@ -219,7 +227,8 @@ bool is_function(const elf_symbol& s, std::span<const elf_section> sections) noe
     case STT_FUNC:
     case STT_GNU_IFUNC: return true;
     case STT_NOTYPE:  // a label in assembly; the local ones of aarch64 ("$x") mark code and data
-        return s.st_info >> 4 != STB_LOCAL && s.st_shndx < sections.size() && (sections[s.st_shndx].sh_flags & SHF_EXECINSTR);
+        return s.st_info >> 4 != STB_LOCAL && s.st_shndx < sections.size() &&
+            (sections[s.st_shndx].sh_flags & SHF_EXECINSTR);
     default: return false;
     }
 }
@@ -237,7 +246,10 @@ void read_functions(image& i) noexcept {
     if (memory == nullptr) return;
     auto* end = reinterpret_cast<function*>(memory);
     for (const elf_symbol& s : symbols) {
-        if (wanted(s)) ::new (end++) function{s.st_value, static_cast<std::uint32_t>(std::min<std::uint64_t>(s.st_size, UINT32_MAX)), s.st_name};
+        if (wanted(s)) {
+            ::new (end++) function{s.st_value,
+                static_cast<std::uint32_t>(std::min<std::uint64_t>(s.st_size, UINT32_MAX)), s.st_name};
+        }
     }
     i.functions = {reinterpret_cast<function*>(memory), count};
     std::sort(i.functions.begin(), i.functions.end());
@@ -245,7 +257,9 @@ void read_functions(image& i) noexcept {
 
 void discard(image* i) noexcept {
     i->lines.release();
-    if (!i->functions.empty()) platform::release({reinterpret_cast<std::byte*>(i->functions.data()), i->functions.size_bytes()});
+    if (!i->functions.empty()) {
+        platform::release({reinterpret_cast<std::byte*>(i->functions.data()), i->functions.size_bytes()});
+    }
     unmap_file(i->file);
     platform::release({reinterpret_cast<std::byte*>(i), sizeof(image)});
 }
@@ -253,7 +267,8 @@ void discard(image* i) noexcept {
 image* make_image(const object& o) noexcept {
     std::byte* memory = platform::reserve(sizeof(image), platform::page_size());
     if (memory == nullptr) return nullptr;
-    auto* i = ::new (memory) image{.where = o, .file = map_file(*o.path ? o.path : "/proc/self/exe"), .names = {}, .functions = {}, .lines = {}, .known = {}};
+    auto* i = ::new (memory) image{.where = o, .file = map_file(*o.path ? o.path : "/proc/self/exe"), .names = {},
+        .functions = {}, .lines = {}, .known = {}};
     if (!is_file_of(i->file, o)) {
         unmap_file(i->file);
         i->file = {};
@@ -271,7 +286,8 @@ image* find_image(image* first, const image* end, const object& o) noexcept {
 
 // Null when there is no memory.
 const image* image_of(const object& o) noexcept {
-    image* head = images.load(std::memory_order_acquire);  // pairs with the release below, which publishes what make_image() wrote
+    // pairs with the release below, which publishes what make_image() wrote
+    image* head = images.load(std::memory_order_acquire);
     if (image* known = find_image(head, nullptr, o)) return known;
     image* made = make_image(o);
     if (made == nullptr) return nullptr;
@@ -290,7 +306,8 @@ const image* image_of(const object& o) noexcept {
 // assembly.
 const function* function_at(const image& i, std::uintptr_t address) noexcept {
     const auto begin = i.functions.begin();
-    auto at = std::upper_bound(begin, i.functions.end(), address, [](std::uintptr_t a, const function& f) { return a < f.begin; });
+    auto at = std::upper_bound(begin, i.functions.end(), address,
+        [](std::uintptr_t a, const function& f) { return a < f.begin; });
     const function* unsized = nullptr;
     for (int steps = 0; at != begin && steps < 16; ++steps) {
         --at;

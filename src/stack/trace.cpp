@@ -42,7 +42,8 @@ _Unwind_Reason_Code collect(_Unwind_Context* frame, void* raw) {
     int interrupted = 0;
     const std::uintptr_t pc = _Unwind_GetIPInfo(frame, &interrupted);
     if (pc == 0) return _URC_END_OF_STACK;
-    if (interrupted) t.size = 0;  // a handler is not what went wrong, nor is the frame that the kernel made to return from it
+    // a handler is not what went wrong, nor is the frame that the kernel made to return from it
+    if (interrupted) t.size = 0;
     if (t.size == trace_frames_max) return _URC_END_OF_STACK;
     if (c.skip > 0) {
         --c.skip;
@@ -211,19 +212,23 @@ enum class part { program, runtime, entry };
 part part_of(std::string_view mangled) noexcept {
     if (!take_prefix(mangled, "_Z")) {
         const auto is = [&](std::string_view prefix) { return mangled.starts_with(prefix); };
-        return is("dunlin_") || is("_Unwind_") || is("__cxa_throw") || is("__cxa_rethrow") ? part::runtime : part::program;
+        return is("dunlin_") || is("_Unwind_") || is("__cxa_throw") || is("__cxa_rethrow") ? part::runtime
+            : part::program;
     }
     mangled.remove_prefix(std::min(mangled.find_first_not_of("ZNKVrRO"), mangled.size()));
-    for (const std::string_view name : {"St6invokeI"sv, "St8__invokeI"sv, "St13__invoke_implI"sv, "St5applyI"sv, "St12__apply_implI"sv}) {
+    for (const std::string_view name
+        : {"St6invokeI"sv, "St8__invokeI"sv, "St13__invoke_implI"sv, "St5applyI"sv, "St12__apply_implI"sv}) {
         if (mangled.starts_with(name)) return part::entry;
     }
     if (!take_prefix(mangled, "6dunlin")) return part::program;
     take_prefix(mangled, mangled_version);
-    for (const std::string_view name : {"6detail12run_detachedI"sv, "6detail10bound_callI"sv, "6detail10task_frameI"sv, "3runI"sv}) {
+    for (const std::string_view name
+        : {"6detail12run_detachedI"sv, "6detail10bound_callI"sv, "6detail10task_frameI"sv, "3runI"sv}) {
         if (mangled.starts_with(name)) return part::entry;
     }
     if (mangled.find("6member5entryEPv") != mangled.npos) return part::entry;  // of task_group and wait_group
-    for (const std::string_view layer : {"8platform"sv, "5stack"sv, "5sched"sv, "4park"sv, "6timers"sv, "4poll"sv, "7observe"sv, "6detail"sv}) {
+    for (const std::string_view layer
+        : {"8platform"sv, "5stack"sv, "5sched"sv, "4park"sv, "6timers"sv, "4poll"sv, "7observe"sv, "6detail"sv}) {
         if (mangled.starts_with(layer)) return part::runtime;
     }
     return part::program;
@@ -242,20 +247,26 @@ bool of_library(std::string_view mangled) noexcept {
 std::string_view called_by_entry(std::string_view name) noexcept {
     for (;;) {
         // These two begin with the type of the result.
-        const bool skip_first = name.find("__invoke_impl<") != name.npos || name.starts_with("dunlin::detail::task_frame<");
+        const bool skip_first = name.find("__invoke_impl<") != name.npos ||
+            name.starts_with("dunlin::detail::task_frame<");
         std::size_t begin = name.find('<');
         if (begin == name.npos || name.find('(') < begin) return {};
         const std::size_t end = closing(name, begin);
         if (end == name.npos) return {};
         const auto next_argument = [&] {
             std::size_t at = begin + 1;
-            while (at < end && name[at] != ',') at = name[at] == '<' || name[at] == '(' || name[at] == '{' ? closing(name, at) + 1 : at + 1;
+            while (at < end && name[at] != ',') {
+                at = name[at] == '<' || name[at] == '(' || name[at] == '{' ? closing(name, at) + 1 : at + 1;
+            }
             return std::min(at, end);
         };
         if (skip_first) begin = std::min(next_argument() + 1, end - 1);
         std::string_view argument = name.substr(begin + 1, next_argument() - begin - 1);
         argument.remove_suffix(argument.size() - 1 - std::min(argument.find_last_not_of(" &"), argument.size() - 1));
-        if (argument.find("(*)") != argument.npos || argument.find("(&)") != argument.npos || argument.find("::*)") != argument.npos) return {};
+        if (argument.find("(*)") != argument.npos || argument.find("(&)") != argument.npos ||
+            argument.find("::*)") != argument.npos) {
+            return {};
+        }
         if (!argument.starts_with("dunlin::detail::")) return argument;
         name = argument;
     }
@@ -266,9 +277,12 @@ struct frame {
     part of;
     readable name;
 
-    frame(const void* pc, bool demangle) noexcept : where(find_symbol(reinterpret_cast<std::uintptr_t>(pc) - 1)), of(part_of(where.name)) {
+    frame(const void* pc, bool demangle) noexcept : where(find_symbol(reinterpret_cast<std::uintptr_t>(pc) - 1)),
+        of(part_of(where.name)) {
         platform::demangled_text full;
-        if (demangle && where.name.starts_with("_Z") && where.name.size() <= mangled_max) full = platform::demangled(where.name.data());
+        if (demangle && where.name.starts_with("_Z") && where.name.size() <= mangled_max) {
+            full = platform::demangled(where.name.data());
+        }
         if (full != nullptr) {
             const std::string_view called = of == part::entry ? called_by_entry(full.get()) : std::string_view();
             if (of == part::entry && called.empty()) of = part::runtime;

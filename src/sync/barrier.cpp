@@ -26,7 +26,8 @@ constexpr std::uint32_t missing_in(std::uint64_t word) noexcept { return static_
 barrier_core::arrival arrival_of(std::uint64_t before, std::ptrdiff_t n, const char* operation) {
     const std::uint32_t missing = missing_in(before);
     if (n > static_cast<std::ptrdiff_t>(missing)) {
-        throw std::logic_error(operation + std::to_string(n) + " arrivals, " + std::to_string(missing) + " are expected");
+        throw std::logic_error(operation + std::to_string(n) + " arrivals, " + std::to_string(missing)
+            + " are expected");
     }
     return {phase_of(before), static_cast<std::ptrdiff_t>(missing) == n};
 }
@@ -34,7 +35,8 @@ barrier_core::arrival arrival_of(std::uint64_t before, std::ptrdiff_t n, const c
 }  // namespace
 
 void barrier_core::throw_bad_count(std::ptrdiff_t expected) {
-    throw std::invalid_argument("dunlin::barrier: a count of " + std::to_string(expected) + " is not between 0 and max(), " + std::to_string(INT32_MAX));
+    throw std::invalid_argument("dunlin::barrier: a count of " + std::to_string(expected)
+        + " is not between 0 and max(), " + std::to_string(INT32_MAX));
 }
 
 barrier_core::~barrier_core() { park::check_nobody_waits(this, "a barrier is destroyed while goroutines wait for it"); }
@@ -61,7 +63,10 @@ std::uint64_t barrier_core::take_arrivals(std::ptrdiff_t n) noexcept {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     while (n <= static_cast<std::ptrdiff_t>(missing_in(word))) {
         // Acquire-release: what happened before each arrival happens before the completion function of the last one.
-        if (word_.compare_exchange_weak(word, word - static_cast<std::uint64_t>(n), std::memory_order_acq_rel, std::memory_order_relaxed)) break;
+        if (word_.compare_exchange_weak(word, word - static_cast<std::uint64_t>(n), std::memory_order_acq_rel,
+            std::memory_order_relaxed)) {
+            break;
+        }
     }
     return word;
 }

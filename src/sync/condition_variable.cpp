@@ -36,10 +36,13 @@ constexpr std::uint8_t queued = 0, parked = 1, notified = 2;
 struct wait_in_progress {
     park::waiter waiter;
     park::lot_node node;
-    wait_in_progress(const void* condition, bool limited) noexcept : node(&waiter, condition, park::lot_kind::condition, limited) {}
+    wait_in_progress(const void* condition, bool limited) noexcept
+        : node(&waiter, condition, park::lot_kind::condition, limited) {}
 };
 
-wait_in_progress& in(unsigned char* storage) noexcept { return *std::launder(reinterpret_cast<wait_in_progress*>(storage)); }
+wait_in_progress& in(unsigned char* storage) noexcept {
+    return *std::launder(reinterpret_cast<wait_in_progress*>(storage));
+}
 
 // N1 to N3. Null: no waiter is to be woken; `done` says whether one was notified.
 park::lot_node* notify_first(park::lot_bucket& b, const void* condition, bool& done) noexcept {
@@ -163,7 +166,8 @@ namespace dunlin::inline v0_1 {
 
 void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock) {
     if (!lock.owns_lock()) {
-        throw std::system_error(std::make_error_code(std::errc::operation_not_permitted), "dunlin::notify_all_at_thread_exit: the lock does not own its mutex");
+        throw std::system_error(std::make_error_code(std::errc::operation_not_permitted),
+            "dunlin::notify_all_at_thread_exit: the lock does not own its mutex");
     }
     auto notice = std::make_unique<detail::exit_notice>(&c, lock.mutex());
     detail::call_at_exit(notice.get(), detail::exit_notice::give);

@@ -5,8 +5,8 @@
 //            exit are entries without a key that stand before all values, in their own order: the list is emptied from
 //            its end, so they come when there are no values any more. Keys are never used again, so a value whose
 //            goroutine_local is gone is not taken for another's.
-// Goroutine  The list is emptied when its function has ended, however it has (sched/goroutines/goroutine.cpp). Destructors
-//            may park, and make other values.
+// Goroutine  The list is emptied when its function has ended, however it has (sched/goroutines/goroutine.cpp).
+//            Destructors may park, and make other values.
 // Thread     Its values are destroyed among its thread_local objects, by an object of that kind; the calls, and values
 //            that later destructors have made, by the destructor of a key, which comes after all of these. The list is
 //            on the heap, and the pointer to it has no destructor, because code of the thread may want it until the

@@ -52,7 +52,8 @@ void group_counter::add(std::int64_t n) {
         std::uint64_t word = word_.load(std::memory_order_relaxed);
         do {
             if (n > std::int64_t{most_added} - pending_of(word)) {
-                throw std::overflow_error("dunlin::wait_group: wait_group counter overflow (" + std::to_string(pending_of(word)) + " and " +
+                throw std::overflow_error("dunlin::wait_group: wait_group counter overflow ("
+                    + std::to_string(pending_of(word)) + " and " +
                                           std::to_string(n) + " more)");
             }
             // Relaxed: an add() from zero must happen before the wait() that it concerns, by the program's own order.
@@ -68,11 +69,14 @@ void group_counter::add_slow(std::int64_t n, const char* negative) {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
         const std::int64_t left = static_cast<std::int64_t>(pending_of(word)) + n;
-        if (left < 0) throw std::logic_error(negative + (" (" + std::to_string(left) + "): counted down more often than up"));
+        if (left < 0) {
+            throw std::logic_error(negative + (" (" + std::to_string(left) + "): counted down more often than up"));
+        }
         if (left == 0 && (word & waiting)) {
             if (finish(n)) return;
             word = word_.load(std::memory_order_relaxed);
-        } else if (word_.compare_exchange_weak(word, word + static_cast<std::uint64_t>(n), std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        } else if (word_.compare_exchange_weak(word, word + static_cast<std::uint64_t>(n), std::memory_order_acq_rel,
+            std::memory_order_relaxed)) {
             return;
         }
     }
@@ -87,7 +91,8 @@ bool group_counter::finish(std::int64_t n) noexcept {
     bool last;
     do {
         last = pending_of(word) + n == 0;
-    } while (last && !word_.compare_exchange_weak(word, (word & ~waiting) + static_cast<std::uint64_t>(n), std::memory_order_acq_rel,
+    } while (last && !word_.compare_exchange_weak(word, (word & ~waiting) + static_cast<std::uint64_t>(n),
+        std::memory_order_acq_rel,
         std::memory_order_relaxed));
     park::wait_node* const all = last ? b.take_all(this) : nullptr;
     b.lock.unlock();
@@ -98,7 +103,8 @@ bool group_counter::finish(std::int64_t n) noexcept {
 void group_counter::member_done_slow() noexcept {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     while (pending_of(word) > 1 || (pending_of(word) == 1 && (word & waiting) == 0)) {
-        if (word_.compare_exchange_weak(word, word - one_reference - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        if (word_.compare_exchange_weak(word, word - one_reference - 1, std::memory_order_acq_rel,
+            std::memory_order_relaxed)) {
             if (word >> reference_shift == 1) delete this;
             return;
         }
@@ -119,7 +125,8 @@ wait_outcome group_counter::wait_limited(const wait_limit& limit, unsigned char 
     return wait_in_queue(&limit, reason, where);
 }
 
-wait_outcome group_counter::wait_in_queue(const wait_limit* limit, unsigned char reason, const std::source_location& where) {
+wait_outcome group_counter::wait_in_queue(const wait_limit* limit, unsigned char reason,
+    const std::source_location& where) {
     park::waiter w;
     park::lot_node n(&w, this, park::lot_kind::group, limit != nullptr);
     park::lot_bucket& b = park::bucket_of(this);
@@ -145,7 +152,8 @@ wait_outcome group_counter::wait_in_queue(const wait_limit* limit, unsigned char
 
 void check_count(const char* what, std::int64_t n, std::int64_t most) {
     if (n >= 0 && n <= most) return;
-    throw std::invalid_argument(std::string(what) + ": a count of " + std::to_string(n) + " is not between 0 and max(), " + std::to_string(most));
+    throw std::invalid_argument(std::string(what) + ": a count of " + std::to_string(n)
+        + " is not between 0 and max(), " + std::to_string(most));
 }
 
 }  // namespace detail

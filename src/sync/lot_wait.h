@@ -15,7 +15,8 @@ namespace dunlin::inline v0_1::detail {
 // success and n is off its queue; it returns a chain of the waiters to be woken for that. Leaves the runtime. Throws
 // std::bad_alloc: there is no memory for the deadline.
 template <class GivenUp>
-wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit, GivenUp given_up) {
+wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit,
+    GivenUp given_up) {
     if (limit == nullptr) {
         w.wait();
         return wait_outcome::ok;
@@ -41,7 +42,8 @@ inline wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::wa
 // For objects whose waiters all wait for the same thing, and whose word says whether it has come. `arrived()` looks at
 // it.
 template <class Arrived>
-wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::uint64_t value, sched::wait_reason reason, const wait_limit* limit,
+wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::uint64_t value, sched::wait_reason reason,
+    const wait_limit* limit,
     const std::source_location& where, Arrived arrived) {
     if (arrived()) return wait_outcome::ok;
     if (cancelled_already(limit)) return wait_outcome::cancelled;

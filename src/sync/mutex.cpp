@@ -1,12 +1,13 @@
 // mutex.cpp - a lock whose unlock is a plain store, and whose queue is not in the object.
 //
-// Problem    A free lock and unlock shall cost one locked instruction, not two; and after the store that frees it, unlock() must not touch the mutex,
-//            which may be gone. Drepper's state "locked, with sleepers" in the same word needs an exchange in unlock();
-//            a second word beside it needs a look at the object afterwards. So what unlock() looks at stands in the
-//            lot: bucket.watched, shared by all mutexes of a bucket.
-// Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other need be
-//            woken
-//            watched  1: an unlock of a mutex of this bucket comes by under the bucket's lock. Sticky: cleared after `patience` that found no mutex waited for
+// Problem    A free lock and unlock shall cost one locked instruction, not two; and after the store that frees it,
+//            unlock() must not touch the mutex, which may be gone. Drepper's state "locked, with sleepers" in the same
+//            word needs an exchange in unlock(); a second word beside it needs a look at the object afterwards. So what
+//            unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
+// Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other
+//                     need be woken
+//            watched  1: an unlock of a mutex of this bucket comes by under the bucket's lock. Sticky: cleared after
+//                     `patience` that found no mutex waited for
 // Protocol   lock                                              unlock
 //            L1  CAS, sets locked: have it                     U1  watched: U6
 //            L2  spin a while                                  U2  owner = 0, word = 0 (release, a plain store)
@@ -38,7 +39,8 @@
 // Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by an unlock that has not
 //            found a waiter. One that was found, under the bucket's lock, keeps the object alive.
 // Without    membarrier both barriers are real fences, and the pair costs two locked instructions.
-// Rejected   One word with the flag (exchange in unlock): 4.3 ns more. Direct hand-over always: a switch for each lock under contention.
+// Rejected   One word with the flag (exchange in unlock): 4.3 ns more. Direct hand-over always: a switch for each lock
+//            under contention.
 // Source     Go 1.24 sync/mutex.go for the modes; platform/lock.h for the barriers.
 // Tests      tests/sync/mutex_test.cpp, tests/model/mutex_model_test.cpp
 #include <dunlin/mutex.hpp>
@@ -109,7 +111,9 @@ inline void mutex::note_owner(std::uint64_t owner) noexcept {
 }
 
 // Anew for each run that has left goroutines behind.
-inline std::uint32_t run_number() noexcept { return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed)); }
+inline std::uint32_t run_number() noexcept {
+    return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed));
+}
 
 inline bool mutex::somebody_is_woken(std::uint32_t word) const noexcept {
     return (word & woken) != 0 && woken_in_.load(std::memory_order_relaxed) == run_number();
@@ -151,11 +155,13 @@ wait_outcome mutex::lock_limited(const detail::wait_limit& limit, const std::sou
 }
 
 void mutex::unlock() {
-    if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) == 0)) sched::report_misuse("unlock of unlocked mutex");
+    if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) == 0)) {
+        sched::report_misuse("unlock of unlocked mutex");
+    }
     const lot_bucket& b = park::bucket_of(this);
     if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) return unlock_watched();  // U1
     owner_.store(0, std::memory_order_relaxed);
-    word_.store(0, std::memory_order_release);                                                    // U2, pairs with take()
+    word_.store(0, std::memory_order_release);                                                    // U2, see take()
     platform::light_barrier();                                                                    // U3
     if (DUNLIN_UNLIKELY(b.watched.load(std::memory_order_relaxed) != 0)) look_for_waiters(this);   // U4
 }
@@ -165,7 +171,8 @@ void mutex::unlock() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if (somebody_is_woken(word)) {
         owner_.store(0, std::memory_order_relaxed);
-        if (word_.compare_exchange_strong(word, woken, std::memory_order_release, std::memory_order_relaxed)) return;  // U6
+        // U6
+        if (word_.compare_exchange_strong(word, woken, std::memory_order_release, std::memory_order_relaxed)) return;
     }
     park::unlock_charge charge;
     park::runtime_section inside;
@@ -327,7 +334,8 @@ mutex::~mutex() {
 void recursive_mutex::unlock() {
     if (DUNLIN_UNLIKELY(!mutex_.is_held_by_caller())) {
         const bool held = (mutex_.word_.load(std::memory_order_relaxed) & mutex::locked) != 0;
-        sched::report_misuse(held ? "unlock of a recursive_mutex by somebody who does not hold it" : "unlock of unlocked mutex (recursive_mutex)");
+        sched::report_misuse(held ? "unlock of a recursive_mutex by somebody who does not hold it"
+            : "unlock of unlocked mutex (recursive_mutex)");
     }
     if (--depth_ == 0) mutex_.unlock();
 }

@@ -22,7 +22,8 @@ static_assert(future_reason == static_cast<unsigned char>(sched::wait_reason::fu
 void one_shot::set() noexcept {
     const void* const here = this;
     word_.store(done, std::memory_order_seq_cst);
-    wake_arrived(here, park::lot_kind::event, [here](const park::lot_node&) noexcept { return static_cast<const one_shot*>(here)->is_set(); });
+    wake_arrived(here, park::lot_kind::event,
+        [here](const park::lot_node&) noexcept { return static_cast<const one_shot*>(here)->is_set(); });
 }
 
 wait_outcome one_shot::wait(unsigned char reason, const wait_limit* limit, const std::source_location& where) {
@@ -31,9 +32,12 @@ wait_outcome one_shot::wait(unsigned char reason, const wait_limit* limit, const
 }
 
 void throw_bad_policy(int policy) {
-    throw std::invalid_argument("dunlin::async: the policy " + std::to_string(policy) + " is neither launch::async nor launch::deferred");
+    throw std::invalid_argument("dunlin::async: the policy " + std::to_string(policy)
+        + " is neither launch::async nor launch::deferred");
 }
 
-void one_shot::destroyed() noexcept { park::check_nobody_waits(this, "a once_flag is destroyed while goroutines wait for it"); }
+void one_shot::destroyed() noexcept {
+    park::check_nobody_waits(this, "a once_flag is destroyed while goroutines wait for it");
+}
 
 }  // namespace dunlin::detail

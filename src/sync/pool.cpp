@@ -74,7 +74,9 @@ std::size_t own_shelf(sched::machine* m, std::size_t count) noexcept {
 }  // namespace
 
 pool_core::pool_core(void (*destroy)(void*)) : destroy_(destroy) {
-    const std::size_t wanted = std::max<std::size_t>(std::thread::hardware_concurrency(), sched::the_scheduler.max_procs.load(std::memory_order_relaxed));
+    const std::size_t wanted =
+        std::max<std::size_t>(std::thread::hardware_concurrency(),
+        sched::the_scheduler.max_procs.load(std::memory_order_relaxed));
     count_ = std::bit_ceil(std::clamp<std::size_t>(wanted, 1, 64));
     shelves_ = std::make_unique<shelf[]>(count_);
 }

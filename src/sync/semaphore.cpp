@@ -106,7 +106,7 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
     return fits;
 }
 
-// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more are to be had by all.
+// Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more become visible to all.
 // False: those would be too many, because another release has just raised the permits and not found these waiters yet
 // (between its R2 and R3). Then the waiters have theirs from that one, as its R4 would have it, and this release has
 // changed nothing.
@@ -115,7 +115,10 @@ bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrd
     for (;;) {
         const bool fits = have <= most - left;
         // Sequentially consistent as in R2: a waiter that queues afterwards sees it in A3.
-        if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst, std::memory_order_relaxed)) return fits;
+        if (permits_.compare_exchange_weak(have, fits ? have + left : have - given, std::memory_order_seq_cst,
+            std::memory_order_relaxed)) {
+            return fits;
+        }
     }
 }
 
@@ -141,10 +144,13 @@ void semaphore_core::hand_out(const void* address) noexcept {
     park::wake_all(chain.first());
 }
 
-semaphore_core::~semaphore_core() { park::check_nobody_waits(this, "a semaphore is destroyed while goroutines wait for it"); }
+semaphore_core::~semaphore_core() {
+    park::check_nobody_waits(this, "a semaphore is destroyed while goroutines wait for it");
+}
 
 void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most) {
-    throw std::invalid_argument("dunlin::counting_semaphore: " + std::to_string(desired) + " permits are not between 0 and max(), " + std::to_string(most));
+    throw std::invalid_argument("dunlin::counting_semaphore: " + std::to_string(desired)
+        + " permits are not between 0 and max(), " + std::to_string(most));
 }
 
 }  // namespace dunlin::detail

@@ -33,8 +33,8 @@ struct shared_mutex::queue {
     shared_mutex& object;
     park::lot_bucket& bucket;
 
-    // Takes all readers off that can still be had; how many. Or only those before the first writer that a wake would
-    // still reach.
+    // Takes all readers off that can still be claimed; how many. Or only those before the first writer that a wake
+    // would still reach.
     std::uint32_t admit_readers(park::wake_chain& chain, bool up_to_a_writer = false) noexcept {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
@@ -162,7 +162,9 @@ shared_mutex::~shared_mutex() {
     if (DUNLIN_UNLIKELY(word_.load(std::memory_order_relaxed) != 0)) {
         park::check_nobody_waits(this, "a shared_mutex is destroyed while goroutines wait for it");
         // On a plain thread: perhaps a static object at the end of the process, and its holder is frozen.
-        if (sched::current_goroutine() != nullptr) sched::report_misuse("a shared_mutex is destroyed while it is locked");
+        if (sched::current_goroutine() != nullptr) {
+            sched::report_misuse("a shared_mutex is destroyed while it is locked");
+        }
     }
 }
 

@@ -28,7 +28,9 @@ struct access : context {
 
 }  // namespace
 
-task_group::task_group(const dunlin::context& parent) : parent_(access::core_of(parent)) { detail::chan_handle::reference(parent_); }
+task_group::task_group(const dunlin::context& parent) : parent_(access::core_of(parent)) {
+    detail::chan_handle::reference(parent_);
+}
 
 task_group::~task_group() {
     members_.wait(reason, true, std::source_location::current());
@@ -38,7 +40,8 @@ task_group::~task_group() {
 
 // The group's lock for a scope, inside the runtime.
 struct task_group::locked {
-    explicit locked(const task_group& g) noexcept : lock_(*std::launder(reinterpret_cast<platform::futex_lock*>(&g.lock_))) {
+    explicit locked(const task_group& g) noexcept
+        : lock_(*std::launder(reinterpret_cast<platform::futex_lock*>(&g.lock_))) {
         static_assert(sizeof g.lock_ == sizeof(platform::futex_lock) && alignof(platform::futex_lock) == 4);
         lock_.lock();
     }
@@ -82,7 +85,9 @@ void task_group::wait(std::source_location where) {
 
 void task_group::wait(const dunlin::context& ctx, std::source_location where) {
     const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
-    if (members_.wait_limited(limit, reason, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "task_group wait");
+    if (members_.wait_limited(limit, reason, where) == detail::wait_outcome::cancelled) {
+        detail::throw_cancelled(ctx, "task_group wait");
+    }
     rethrow();
 }
 

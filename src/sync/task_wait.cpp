@@ -13,7 +13,8 @@ wait_outcome join_limited(goroutine_handle* handle, const wait_limit& limit, std
     if (park::has_ended(child)) return wait_outcome::ok;
     if (cancelled_already(&limit)) return wait_outcome::cancelled;
     if (!park::announce_join_in_lot(child)) return wait_outcome::ok;
-    return wait_until_arrived(park::join_address(child), park::lot_kind::event, 0, sched::wait_reason::task_join, &limit, where,
+    return wait_until_arrived(park::join_address(child), park::lot_kind::event, 0, sched::wait_reason::task_join,
+        &limit, where,
         [child]() noexcept { return park::has_ended(child); });
 }
 

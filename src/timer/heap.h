@@ -33,7 +33,8 @@ struct timer_entry {
     platform::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves
     std::uint32_t index = 0;             // heap lock
     platform::atomic<bool> armed{false};      // written under the heap's lock
-    platform::atomic<bool> forgotten{false};  // set under the heap's lock, cleared by the owner: it was armed when run() returned, and fires no more
+    // set under the heap's lock, cleared by the owner: it was armed when run() returned, and fires no more
+    platform::atomic<bool> forgotten{false};
     bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
 

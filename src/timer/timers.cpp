@@ -30,13 +30,17 @@ unsigned timer_events::collect(sched::processor* p, std::int64_t now_ns) noexcep
         t->fire(t);
         ++count;
     }
-    if (m != nullptr && count != 0) sched::tracing::note_processor(m, sched::tracing::kind::timers, sched::processor_of(m), count);
+    if (m != nullptr && count != 0) {
+        sched::tracing::note_processor(m, sched::tracing::kind::timers, sched::processor_of(m), count);
+    }
     return count;
 }
 
 std::int64_t timer_events::next_deadline(const sched::processor* p) const noexcept { return heap_of(p).earliest(); }
 
-void timer_events::move(sched::processor* from, sched::processor* to) noexcept { heap_of(from).move_all_to(heap_of(to)); }
+void timer_events::move(sched::processor* from, sched::processor* to) noexcept {
+    heap_of(from).move_all_to(heap_of(to));
+}
 
 void timer_events::wait(std::int64_t deadline_ns) noexcept {
     // One interrupt ends one wait. It may come before the wait begins: the word keeps it.

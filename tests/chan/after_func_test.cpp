@@ -218,7 +218,7 @@ TEST_P(AfterFunc, OfNothingThrows) {
     });
 }
 
-// ---- races ----------------------------------------------------------------------------------------------------------------------------------
+// ---- races ----------------------------------------------------------------------------------------------------------
 
 TEST_P(AfterFunc, StopSaysTrueExactlyWhenItNeverRuns) {
     run([] {
@@ -306,7 +306,7 @@ TEST_P(AfterFunc, TimersMayGoAwayWhileTheyFire) {
     });
 }
 
-// ---- plain threads, and no run() ------------------------------------------------------------------------------------------------------------
+// ---- plain threads, and no run() ------------------------------------------------------------------------------------
 
 TEST_F(PlainThreadAfterFunc, RunsWithoutRun) {
     std::atomic<int> runs{0};
@@ -332,7 +332,8 @@ TEST_F(PlainThreadAfterFunc, RunsWithoutRun) {
     EXPECT_EQ(runs.load() + stops.load(), all);
 }
 
-// As goroutines do, what is pending ends with run(): it counts as stopped, once. The timer may be used again, and the function goes with it.
+// As goroutines do, what is pending ends with run(): it counts as stopped, once. The timer may be used again, and the
+// function goes with it.
 TEST_F(PlainThreadAfterFunc, PendingOnesAreForgottenWhenRunReturns) {
     std::atomic<int> runs{0};
     std::optional<timer> t;

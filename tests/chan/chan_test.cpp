@@ -45,7 +45,7 @@ private:
 
 static_assert(!std::is_copy_constructible_v<moved> && !std::is_move_assignable_v<moved>);
 
-// ---- values ------------------------------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 TEST_P(Chan, MovesOnlyElements) {
     run([] {
@@ -231,7 +231,7 @@ TEST_P(Chan, CarriesLargeElements) {
     });
 }
 
-// ---- statuses ----------------------------------------------------------------------------------------------------------------------------
+// ---- statuses -------------------------------------------------------------------------------------------------------
 
 TEST_P(Chan, TimedReceiveSaysWhyItIsEmpty) {
     run([] {
@@ -367,7 +367,7 @@ TEST_P(Chan, TimeoutsLoseNoValue) {
     });
 }
 
-// ---- handles -----------------------------------------------------------------------------------------------------------------------------
+// ---- handles --------------------------------------------------------------------------------------------------------
 
 TEST_P(Chan, NilIsNeverReady) {
     run([] {
@@ -473,7 +473,7 @@ TEST_P(Chan, ClosedSaysSoBeforeItIsDrained) {
     });
 }
 
-// ---- threads -----------------------------------------------------------------------------------------------------------------------------
+// ---- threads --------------------------------------------------------------------------------------------------------
 
 TEST(ChanThread, WorksWithoutAnyGoroutine) {
     const support::watchdog dog(support::test_name());
@@ -516,7 +516,8 @@ TEST(ChanThread, CloseWakesThreads) {
     }
 }
 
-// What `senders` goroutines and threads send, `receivers` of both kinds receive: the sum, the number, and for each sender the order.
+// What `senders` goroutines and threads send, `receivers` of both kinds receive: the sum, the number, and for each
+// sender the order.
 void mixed_round(std::ptrdiff_t capacity, int each) {
     constexpr int of_a_kind = 3, senders = 2 * of_a_kind;
     struct message {

@@ -43,7 +43,7 @@ EACH_P(OddTypes);
 
 const std::string long_text(100, 'x');
 
-// ---- cases that are kept ----------------------------------------------------------------------------------------------------------------
+// ---- cases that are kept --------------------------------------------------------------------------------------------
 
 TEST_P(OddTypes, AKeptSendOwnsItsValue) {
     run([] {
@@ -118,7 +118,7 @@ concept can_be_polled = requires(Handle&& h) { dunlin::on_readable(std::forward<
 static_assert(can_be_polled<dunlin::byte_stream&> && can_be_polled<const dunlin::net::stream&>);
 static_assert(!can_be_polled<dunlin::byte_stream>, "a temporary would be closed before select() looks at it");
 
-// ---- operator& --------------------------------------------------------------------------------------------------------------------------
+// ---- operator& ------------------------------------------------------------------------------------------------------
 
 TEST_P(OddTypes, AnOverloadedAddressOperatorIsNotCalled) {
     run([] {
@@ -174,7 +174,7 @@ TEST_P(OddTypes, AnOverloadedAddressOperatorIsNotCalled) {
     });
 }
 
-// ---- assignments that throw, and those that there are not --------------------------------------------------------------------------------
+// ---- assignments that throw, and those that there are not -----------------------------------------------------------
 
 struct throws_when_assigned {
     int v;
@@ -224,7 +224,7 @@ TEST_P(OddTypes, ElementsNeedNoAssignment) {
     });
 }
 
-// ---- const results ------------------------------------------------------------------------------------------------------------------------
+// ---- const results --------------------------------------------------------------------------------------------------
 
 TEST_P(OddTypes, ResultsMayBeConst) {
     run([] {
@@ -247,7 +247,7 @@ TEST_P(OddTypes, ResultsMayBeConst) {
     });
 }
 
-// ---- durations ---------------------------------------------------------------------------------------------------------------------------
+// ---- durations ------------------------------------------------------------------------------------------------------
 
 using real = std::chrono::duration<double>;
 

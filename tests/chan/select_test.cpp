@@ -41,7 +41,7 @@ dunlin::chan<int> channel_with(int value) {
     return c;
 }
 
-// ---- cases and handlers ------------------------------------------------------------------------------------------------------------------
+// ---- cases and handlers ---------------------------------------------------------------------------------------------
 
 TEST_P(Select, ReturnsTheIndexOfTheCaseAfterItsHandler) {
     run([] {
@@ -288,7 +288,7 @@ TEST_P(Select, AListIsUsedAgain) {
     });
 }
 
-// ---- values that are sent ----------------------------------------------------------------------------------------------------------------
+// ---- values that are sent -------------------------------------------------------------------------------------------
 
 TEST_P(Select, AnRvalueThatIsNotSentStaysWhereItIs) {
     run([] {
@@ -395,7 +395,7 @@ TEST_P(Select, SendOnClosedThrowsAlsoAfterAWait) {
     });
 }
 
-// ---- the same channel several times, and fairness ---------------------------------------------------------------------------------------
+// ---- the same channel several times, and fairness -------------------------------------------------------------------
 
 TEST_P(Select, TheSameChannelMayStandInSeveralCases) {
     run([] {
@@ -468,7 +468,7 @@ TEST_P(Select, EachOfSeveralCasesOnOneChannelIsAsLikelyWhenItWaited) {
     });
 }
 
-// ---- threads, and many against each other ------------------------------------------------------------------------------------------------
+// ---- threads, and many against each other ---------------------------------------------------------------------------
 
 class SelectOnThread : public support::runtime_test {};
 
@@ -661,7 +661,7 @@ TEST_P(Select, OfATimeoutAndAValueOneWins) {
     });
 }
 
-// ---- at rest -----------------------------------------------------------------------------------------------------------------------------
+// ---- at rest --------------------------------------------------------------------------------------------------------
 
 std::chrono::nanoseconds cpu_time() {
     timespec t;

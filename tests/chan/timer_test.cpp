@@ -1,5 +1,6 @@
 // Timers and tickers: what stop and reset say and do, in every state of a timer, from goroutines and plain threads.
-// tests/go/time_sleep_test.cpp and time_tick_test.cpp are the ports of Go's own tests, tests/chan/after_func_test.cpp is about after_func().
+// tests/go/time_sleep_test.cpp and time_tick_test.cpp are the ports of Go's own tests, tests/chan/after_func_test.cpp
+// is about after_func().
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -42,7 +43,7 @@ std::string message_of(F&& f) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-// ---- stop and reset -------------------------------------------------------------------------------------------------------------------------
+// ---- stop and reset -------------------------------------------------------------------------------------------------
 
 TEST_P(Timer, StopOfAPendingOneSaysTrueOnce) {
     run([] {
@@ -176,7 +177,7 @@ TEST_P(Timer, ItsChannelMayBeAskedForLate) {
     });
 }
 
-// ---- durations ------------------------------------------------------------------------------------------------------------------------------
+// ---- durations ------------------------------------------------------------------------------------------------------
 
 TEST_P(Timer, ZeroAndNegativeDurationsFireAtOnce) {
     run([] {
@@ -248,7 +249,7 @@ TEST_P(Timer, IsNeverEarly) {
     });
 }
 
-// ---- handles --------------------------------------------------------------------------------------------------------------------------------
+// ---- handles --------------------------------------------------------------------------------------------------------
 
 TEST_P(Timer, MovesWithItsChannel) {
     run([] {
@@ -342,7 +343,7 @@ TEST_P(Timer, TickersWithoutAPeriodThrow) {
     });
 }
 
-// ---- tickers --------------------------------------------------------------------------------------------------------------------------------
+// ---- tickers --------------------------------------------------------------------------------------------------------
 
 TEST_P(Timer, TicksAreMultiplesOfThePeriodAndNeverBunched) {
     run([] {
@@ -391,7 +392,7 @@ TEST_P(Timer, TickerResetTakesEffectAtOnce) {
     });
 }
 
-// ---- who waits ------------------------------------------------------------------------------------------------------------------------------
+// ---- who waits ------------------------------------------------------------------------------------------------------
 
 TEST_P(Timer, OfManyWhoWaitOneGetsTheValue) {
     run([] {
@@ -473,7 +474,7 @@ TEST_P(Timer, ThoseWhoWaitFollowItsResets) {
     });
 }
 
-// ---- races ----------------------------------------------------------------------------------------------------------------------------------
+// ---- races ----------------------------------------------------------------------------------------------------------
 
 // stop() says true, or a receiver gets the value: one of the two, always.
 TEST_P(Timer, StopSaysTrueExactlyWhenNobodyReceives) {
@@ -545,14 +546,15 @@ TEST_P(Timer, MayBeStoppedAndResetByMany) {
         support::eventually([&] { return received.load() > before; });
         end = true;
         readers.wait();
-        // What was counted above may have been a writer's, counted late: now there is one receiver, and it has this one.
+        // What was counted above may have been a writer's, counted late: now there is one receiver, and it has this
+        // one.
         t.reset(0s);
         EXPECT_TRUE(c.recv_for(10s));
         EXPECT_FALSE(t.stop());
     });
 }
 
-// ---- plain threads, and no run() ------------------------------------------------------------------------------------------------------------
+// ---- plain threads, and no run() ------------------------------------------------------------------------------------
 
 TEST_F(PlainThreadTimer, WaitsWithoutRun) {
     const auto begin = clock::now();

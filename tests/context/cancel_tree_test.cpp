@@ -1,4 +1,5 @@
-// A cancel() returns when the whole tree is done, whatever else is cancelled at the same time; what is forgotten with a run, and what must not leak.
+// A cancel() returns when the whole tree is done, whatever else is cancelled at the same time; what is forgotten with a
+// run, and what must not leak.
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -48,7 +49,7 @@ using support::opponent;
 class CancelTree : public support::each_p {};
 EACH_P(CancelTree);
 
-// ---- complete -----------------------------------------------------------------------------------------------------------------------------
+// ---- complete -------------------------------------------------------------------------------------------------------
 
 void expect_all_done(const std::vector<cancellable>& all) {
     for (const cancellable& c : all) {
@@ -198,7 +199,7 @@ TEST_P(CancelTree, AContextMadeMeanwhileIsDoneWhenItIsThere) {
     });
 }
 
-// ---- deadlines that are forgotten -----------------------------------------------------------------------------------------------------------
+// ---- deadlines that are forgotten -----------------------------------------------------------------------------------
 
 TEST_P(CancelTree, AChildDoesNotRelyOnADeadlineThatIsForgotten) {
     cancellable parent, of_run;
@@ -241,7 +242,7 @@ TEST_P(CancelTree, ADeadlineLaterThanAForgottenOneStillPasses) {
     EXPECT_EQ(child.err(), errc::deadline_exceeded);
 }
 
-// ---- contexts of stop tokens ------------------------------------------------------------------------------------------------------------------
+// ---- contexts of stop tokens ----------------------------------------------------------------------------------------
 
 // Dropped before a stop is requested, while it is, in the midst of its callbacks, and afterwards.
 TEST_P(CancelTree, ADropBesideAStopRequestLeaksNothing) {

@@ -1,4 +1,5 @@
-// Contexts as C++ has them: member forms, keys, causes, stop tokens, lifetime, and the calls that take one. Go's own tests are in tests/go/context_test.cpp.
+// Contexts as C++ has them: member forms, keys, causes, stop tokens, lifetime, and the calls that take one. Go's own
+// tests are in tests/go/context_test.cpp.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -49,9 +50,9 @@ bool holds(const std::exception_ptr& p) {
     return false;
 }
 
-// ---- forms -------------------------------------------------------------------------------------------------------------------------------
+// ---- forms ----------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, Forms) {
+TEST_P(Context, EachFormMakesADerivedContext) {
     run([] {
         const context parent = context::background();
         const auto [a, cancel] = dunlin::with_cancel(parent);
@@ -91,7 +92,7 @@ TEST_P(Context, Forms) {
     });
 }
 
-TEST_P(Context, AmongPlainThreads) {
+TEST_P(Context, WorksAmongPlainThreads) {
     const auto [ctx, cancel] = dunlin::with_cancel({});
     EXPECT_FALSE(ctx.is_done());
     cancel();
@@ -99,7 +100,7 @@ TEST_P(Context, AmongPlainThreads) {
     EXPECT_EQ(ctx.done().recv(), std::nullopt);
 }
 
-TEST_P(Context, Deadlines) {
+TEST_P(Context, TheEarlierDeadlineCounts) {
     run([] {
         EXPECT_FALSE(dunlin::with_timeout({}, std::chrono::hours::max()).deadline()) << "for ever";
         const auto now = dunlin::clock::now();
@@ -122,7 +123,7 @@ TEST_P(Context, Deadlines) {
     });
 }
 
-TEST_P(Context, Errors) {
+TEST_P(Context, ErrorsAreErrorCodesOfBothKinds) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
         EXPECT_EQ(c.err(), std::error_code());
@@ -134,9 +135,9 @@ TEST_P(Context, Errors) {
     });
 }
 
-// ---- causes ------------------------------------------------------------------------------------------------------------------------------
+// ---- causes ---------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, Causes) {
+TEST_P(Context, ACauseIsKeptAsItWasGiven) {
     run([] {
         const auto cancelled_with = [](auto&&... cause) {
             const cancellable c = dunlin::with_cancel({});
@@ -183,9 +184,9 @@ TEST_P(Context, TheFirstCauseStays) {
     });
 }
 
-// ---- values ------------------------------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
-TEST_P(Context, Values) {
+TEST_P(Context, ValuesAreFoundThroughAllParents) {
     run([] {
         const context none;
         EXPECT_EQ(none.value(request_id), nullptr);
@@ -244,9 +245,9 @@ TEST_P(Context, ValuesLiveAsLongAsTheContext) {
     });
 }
 
-// ---- std::stop_token ---------------------------------------------------------------------------------------------------------------------
+// ---- std::stop_token ------------------------------------------------------------------------------------------------
 
-TEST_P(Context, StopTokenOfAContext) {
+TEST_P(Context, AStopTokenOfAContextFollowsIt) {
     run([] {
         EXPECT_FALSE(context().stop_token().stop_possible());
         const cancellable c = dunlin::with_cancel({});
@@ -347,7 +348,7 @@ TEST_P(Context, WhatIsDoneFromTheBeginningIsNoChild) {
 }
 
 // token -> context -> token -> context, and to the end of the chain in one call.
-TEST_P(Context, StopTokensBothWays) {
+TEST_P(Context, StopTokensWorkBothWays) {
     run([] {
         std::stop_source source;
         const cancellable a = dunlin::with_stop_token({}, source.get_token());
@@ -359,7 +360,7 @@ TEST_P(Context, StopTokensBothWays) {
     });
 }
 
-TEST_P(Context, StopAgainstDrop) {
+TEST_P(Context, AStopAndADropMayMeet) {
     run([] {
         for (const auto who : {opponent::goroutine, opponent::thread}) {
             std::optional<std::stop_source> source;
@@ -409,7 +410,7 @@ TEST_P(Context, StopCallbackThatMovesAndDropsTheContext) {
     });
 }
 
-// ---- names -------------------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 enum class colour { red };
 struct point {
@@ -419,7 +420,7 @@ struct point {
 };
 inline const context_key<int> port("port");
 
-TEST_P(Context, Names) {
+TEST_P(Context, NamesTellHowAContextWasMade) {
     run([] {
         const context top;
         EXPECT_EQ(to_string(top.with_cancel()), "context.Background.WithCancel");
@@ -457,9 +458,9 @@ TEST_P(Context, Names) {
     });
 }
 
-// ---- after_func --------------------------------------------------------------------------------------------------------------------------
+// ---- after_func -----------------------------------------------------------------------------------------------------
 
-TEST_P(Context, AfterFunc) {
+TEST_P(Context, AfterFuncRunsOnceUnlessStopped) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
         dunlin::chan<int> called(10);

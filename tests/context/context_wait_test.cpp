@@ -41,9 +41,9 @@ std::string end_of(Call call) {
     return "";
 }
 
-// ---- send and receive --------------------------------------------------------------------------------------------------------------------
+// ---- send and receive -----------------------------------------------------------------------------------------------
 
-TEST_P(ContextWait, SendAndReceive) {
+TEST_P(ContextWait, EndsASendAndAReceive) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
         dunlin::chan<std::unique_ptr<int>> one(1), none = dunlin::chan<std::unique_ptr<int>>::nil();
@@ -101,7 +101,7 @@ TEST_P(ContextWait, ACloseWhileItWaits) {
 }
 
 // Every value is received, or is still where it was.
-TEST_P(ContextWait, SendAgainstCancel) {
+TEST_P(ContextWait, ASendMayMeetACancel) {
     allow(60s);
     run([this] {
         for (const auto who : {opponent::goroutine, opponent::thread}) {
@@ -138,7 +138,7 @@ TEST_P(ContextWait, SendAgainstCancel) {
     });
 }
 
-TEST_P(ContextWait, ReceiveAgainstCancel) {
+TEST_P(ContextWait, AReceiveMayMeetACancel) {
     run([this] {
         for (const auto who : {opponent::goroutine, opponent::thread}) {
             dunlin::chan<int> c;
@@ -177,7 +177,7 @@ TEST_P(ContextWait, ReceiveAgainstCancel) {
 }
 
 // Many senders and receivers under contexts with short deadlines.
-TEST_P(ContextWait, SendersAndReceiversWithDeadlines) {
+TEST_P(ContextWait, SendersAndReceiversWithDeadlinesLoseNothing) {
     run([] {
         dunlin::chan<std::unique_ptr<int>> c(2);
         std::atomic<std::int64_t> balance{0};
@@ -214,9 +214,9 @@ TEST_P(ContextWait, SendersAndReceiversWithDeadlines) {
     });
 }
 
-// ---- sleeping and select -----------------------------------------------------------------------------------------------------------------
+// ---- sleeping and select --------------------------------------------------------------------------------------------
 
-TEST_P(ContextWait, Sleep) {
+TEST_P(ContextWait, EndsASleep) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
         auto begin = dunlin::clock::now();
@@ -245,7 +245,7 @@ TEST_P(ContextWait, Sleep) {
     });
 }
 
-TEST_P(ContextWait, Select) {
+TEST_P(ContextWait, EndsASelect) {
     run([] {
         const cancellable c = dunlin::with_cancel({}), other = dunlin::with_cancel({});
         dunlin::chan<int> values(1);
@@ -267,7 +267,7 @@ TEST_P(ContextWait, Select) {
     });
 }
 
-// ---- lifetime ----------------------------------------------------------------------------------------------------------------------------
+// ---- lifetime -------------------------------------------------------------------------------------------------------
 
 TEST_P(ContextWait, DroppingTheHandlesFreesTheNodeAndItsTimer) {
     run([] {
@@ -305,7 +305,7 @@ TEST_P(ContextWait, DroppingTheHandlesFreesTheNodeAndItsTimer) {
     });
 }
 
-TEST_P(ContextWait, DropAgainstDeadline) {
+TEST_P(ContextWait, ADropMayMeetItsDeadline) {
     run([] {
         std::vector<cancellable> some;
         for (int i = 0; i < support::rounds(20'000); ++i) {
@@ -335,7 +335,7 @@ TEST_P(ContextWait, DropAgainstCancelOfTheParent) {
     });
 }
 
-TEST_P(ContextWait, WideTree) {
+TEST_P(ContextWait, CancelsAWideTree) {
     run([] {
         const cancellable root = dunlin::with_cancel({});
         std::vector<cancellable> all;
@@ -346,7 +346,7 @@ TEST_P(ContextWait, WideTree) {
 }
 
 // A chain is cancelled in a loop. It must also be dropped in a loop: a goroutine's stack would not be enough.
-TEST_P(ContextWait, LongChain) {
+TEST_P(ContextWait, CancelsAndDropsALongChain) {
     run([] {
         const auto chain = [](bool values) {
             const cancellable root = dunlin::with_cancel({});
@@ -365,9 +365,9 @@ TEST_P(ContextWait, LongChain) {
     });
 }
 
-// ---- goroutines and threads ---------------------------------------------------------------------------------------------------------------
+// ---- goroutines and threads -----------------------------------------------------------------------------------------
 
-TEST_P(ContextWait, GoroutinesAndThreads) {
+TEST_P(ContextWait, EndsWaitsOfGoroutinesAndThreads) {
     run([] {
         for (int round = 0; round < support::rounds(50); ++round) {
             const cancellable ctx = dunlin::with_timeout({}, 1h);
@@ -408,7 +408,8 @@ TEST_P(ContextWait, GoroutinesAndThreads) {
     });
 }
 
-// A goroutine's deadline that is pending when run() returns is forgotten: it does not pass any more, everything else works.
+// A goroutine's deadline that is pending when run() returns is forgotten: it does not pass any more, everything else
+// works.
 TEST_P(ContextWait, OutlivesRun) {
     cancellable ctx, past, waited;
     run([&] {
@@ -436,7 +437,8 @@ TEST_P(ContextWait, OutlivesRun) {
     ctx = {};
 }
 
-// A plain thread does not end with run(), and neither do its deadlines. (On a busy machine this one passes before run() returns.)
+// A plain thread does not end with run(), and neither do its deadlines. (On a busy machine this one passes before run()
+// returns.)
 TEST_P(ContextWait, DeadlinesOfAThreadPassWhateverRuns) {
     const cancellable ctx = dunlin::with_timeout({}, 30ms);
     const context child = ctx.with_cancel();
@@ -497,7 +499,7 @@ TEST_P(ContextWait, AForgottenDeadlineIsFreedWithItsContext) {
     EXPECT_EQ(alive.use_count(), 1);
 }
 
-TEST_P(ContextWait, DeadlineOnThreadsWithoutRun) {
+TEST_P(ContextWait, ADeadlineEndsWaitsOfThreadsWithoutRun) {
     const cancellable ctx = dunlin::with_timeout({}, 5ms);
     dunlin::chan<int> c;
     EXPECT_EQ(end_of([&] { c.recv(ctx); }), "deadline_exceeded, chan receive");

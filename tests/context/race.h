@@ -1,4 +1,5 @@
-// race.h - two functions that start at the same moment, many times: one on a goroutine, the other on another one or on a plain thread.
+// race.h - two functions that start at the same moment, many times: one on a goroutine, the other on another one or on
+// a plain thread.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,8 @@ namespace support {
 
 enum class opponent { goroutine, thread };
 
-// For each i below `rounds`: prepare(i), then here(i) and there(i) at the same time, and, when both have returned, check(i).
-// Not by starting a goroutine for each: a waiter for that one runs it itself, afterwards.
+// For each i below `rounds`: prepare(i), then here(i) and there(i) at the same time, and, when both have returned,
+// check(i). Not by starting a goroutine for each: a waiter for that one runs it itself, afterwards.
 template <class Prepare, class Here, class There, class Check>
 void race(int rounds, opponent who, Prepare prepare, Here here, There there, Check check) {
     std::atomic<int> started{0}, finished{0};

@@ -1,4 +1,5 @@
-// A plug-in with a copy of the library of its own: it says so and refuses, or, where the linker has made one of the two, works.
+// A plug-in with a copy of the library of its own: it says so and refuses, or, where the linker has made one of the
+// two, works.
 #include <csignal>
 #include <string>
 

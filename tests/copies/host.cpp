@@ -1,4 +1,5 @@
-// Loads a plug-in that may have a copy of the library of its own, and gives it objects: PLUGIN local|global|deep ACTION. Or, linked with the plug-in: ACTION.
+// Loads a plug-in that may have a copy of the library of its own, and gives it objects: PLUGIN local|global|deep
+// ACTION. Or, linked with the plug-in: ACTION.
 #include <cstdio>
 #include <cstring>
 #include <string>

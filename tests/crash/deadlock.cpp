@@ -180,7 +180,7 @@ int with_many_processors() {
     return 0;
 }
 
-// ---- none of these is a deadlock -----------------------------------------------------------------------------------------------------------
+// ---- none of these is a deadlock ------------------------------------------------------------------------------------
 
 int thread_sends_later() {
     dunlin::wait_group wg;
@@ -212,7 +212,8 @@ int without_run() {
     return 0;
 }
 
-// A thousand moments at which every goroutine waits, but something is on its way: a timer, a system call, a thread that is being made.
+// A thousand moments at which every goroutine waits, but something is on its way: a timer, a system call, a thread that
+// is being made.
 int pending_a_thousand_times() {
     dunlin::run({.max_procs = 4}, [] {
         for (int i = 0; i < 1000; ++i) {

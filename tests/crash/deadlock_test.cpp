@@ -45,13 +45,14 @@ TEST_F(Deadlock, OfLocksSaysWhoHoldsThem) {
     EXPECT_EQ(count(r.err, ", which goroutine "), 2u) << r;
     EXPECT_EQ(count(r.err, " has held for "), 2u) << r;
 }
-TEST_F(Deadlock, OfAGroup) { expect_report(deadlock("task_group_never_ends"), {}); }
-TEST_F(Deadlock, OfAJoin) { expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"}); }
+TEST_F(Deadlock, OfAGroupIsReported) { expect_report(deadlock("task_group_never_ends"), {}); }
+TEST_F(Deadlock, OfAJoinIsReported) { expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"}); }
 
 TEST_F(Deadlock, IsReportedAtOnce) {
     // TSan sleeps for a second at exit.
     const double limit_ms = support::sanitized ? 3000 : 100;
-    // The best of some, so that a busy machine does not matter. A report that waits for something would be late each time.
+    // The best of some, so that a busy machine does not matter. A report that waits for something would be late each
+    // time.
     double best_ms = 1e9;
     for (int i = 0; i < 10 && best_ms >= limit_ms; ++i) {
         const auto r = deadlock("after_a_sleep");
@@ -69,8 +70,8 @@ TEST_F(Deadlock, OfAThousandThatAreAlikeCountsAThousand) {
     EXPECT_EQ(count(r.err, "\ngoroutine "), 2u) << r;
 }
 
-TEST_F(Deadlock, WithManyProcessors) { expect_report(deadlock("with_many_processors"), {}); }
-TEST_F(Deadlock, InALaterRun) { expect_report(deadlock("second_run"), {}); }
+TEST_F(Deadlock, IsReportedWithManyProcessors) { expect_report(deadlock("with_many_processors"), {}); }
+TEST_F(Deadlock, IsReportedInALaterRun) { expect_report(deadlock("second_run"), {}); }
 
 TEST_F(Deadlock, InALaterRunDoesNotListWhatTheEarlierOneLeft) {
     const auto r = deadlock("second_run_after_parked_ones_were_left");

@@ -1,4 +1,5 @@
-// How a program ends that an exception, a misuse or an overflow ends: with a report that names the goroutine, and status 2.
+// How a program ends that an exception, a misuse or an overflow ends: with a report that names the goroutine, and
+// status 2.
 #include <csignal>
 #include <regex>
 #include <string>
@@ -6,13 +7,13 @@
 #include <gtest/gtest.h>
 
 #include "support/build.h"
-#include "support/child.h"
+#include "support/expect_child.h"
 
 namespace {
 
-support::child_result crash(const std::string& scenario) { return support::run_child("exception", {scenario}); }
+using support::expect_in;
 
-void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
+support::child_result crash(const std::string& scenario) { return support::run_child("exception", {scenario}); }
 
 class Uncaught : public testing::Test {};
 
@@ -38,7 +39,7 @@ TEST_F(Uncaught, ExceptionOfAMemberOfAWaitGroup) {
     expect_in("nobody catches this", r);
 }
 
-TEST_F(Uncaught, ExceptionOfAnyType) {
+TEST_F(Uncaught, ExceptionOfAnyTypeIsReported) {
     const auto r = crash("of_another_type");
     EXPECT_EQ(r.status, 2) << r;
     expect_in("uncaught exception in goroutine", r);
@@ -96,16 +97,16 @@ protected:
     }
 };
 
-TEST_F(Overflow, OfADefaultStack) {
+TEST_F(Overflow, OfADefaultStackIsReported) {
     const auto r = overflow("overflow");
     expect_in("\"digger\"", r);
     EXPECT_TRUE(std::regex_search(r.err, std::regex("its stack of [0-9]+ (bytes|KiB) is full"))) << r;
     expect_in("stack_size", r);
     expect_in("#0 ", r);
 }
-TEST_F(Overflow, OfTheMainGoroutine) { expect_in("goroutine 1", overflow("overflow_of_main")); }
+TEST_F(Overflow, OfTheMainGoroutineIsReported) { expect_in("goroutine 1", overflow("overflow_of_main")); }
 TEST_F(Overflow, OfAChildThatRunsInPlace) { overflow("overflow_in_place"); }
-TEST_F(Overflow, OfTheSmallestStack) { expect_in("\"small\"", overflow("overflow_of_a_small_stack")); }
+TEST_F(Overflow, OfTheSmallestStackIsReported) { expect_in("\"small\"", overflow("overflow_of_a_small_stack")); }
 TEST_F(Overflow, ByFramesWiderThanAPage) { overflow("overflow_by_wide_frames"); }
 
 // "recursion: f(int) x 902", from the report.

@@ -1,4 +1,5 @@
-// Programs that end while goroutines do all kinds of things. They must end at once, with status 0, and without a crash in a static destructor.
+// Programs that end while goroutines do all kinds of things. They must end at once, with status 0, and without a crash
+// in a static destructor.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -156,7 +157,8 @@ int everything_without_run() {
     return 0;
 }
 
-// As many threads that compute, without goroutines, and nothing to stop: what the machine takes for that at this moment.
+// As many threads that compute, without goroutines, and nothing to stop: what the machine takes for that at this
+// moment.
 int plain_threads() {
     quiet();
     constexpr int count = 11;

@@ -1,4 +1,5 @@
-// DLK-10: the end of main() ends the process at once, with status 0, whatever goroutines do, and without a crash in static destructors.
+// DLK-10: the end of main() ends the process at once, with status 0, whatever goroutines do, and without a crash in
+// static destructors.
 #include <algorithm>
 #include <string>
 
@@ -15,8 +16,9 @@ support::child_result leave(const std::string& scenario) { return support::run_c
 
 class Exit : public testing::TestWithParam<const char*> {};
 
-// A thousand runs in all. The machine that runs the tests may stop for a while: some may take longer, but none for ever. What is more than a few is
-// compared with processes of as many plain threads, beside them, in which nothing is stopped.
+// A thousand runs in all. The machine that runs the tests may stop for a while: some may take longer, but none for
+// ever. What is more than a few is compared with processes of as many plain threads, beside them, in which nothing is
+// stopped.
 TEST_P(Exit, IsAtOnceAndWithoutACrash) {
     constexpr int scenarios = 17;
     const int runs = support::rounds(1020) / scenarios / (support::under_thread ? 2 : 1);

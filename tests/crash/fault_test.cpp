@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "support/build.h"
-#include "support/child.h"
+#include "support/expect_child.h"
 
 namespace {
 
-support::child_result fault(const std::string& scenario) { return support::run_child("fault", {scenario}); }
+using support::expect_in;
 
-void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
+support::child_result fault(const std::string& scenario) { return support::run_child("fault", {scenario}); }
 
 std::size_t reports_in(const support::child_result& r) {
     std::size_t n = 0;
@@ -49,12 +49,12 @@ TEST(FatalSignal, ASegmentationFaultNamesTheAddressAndTheGoroutineAndBeginsItsTr
 
 TEST(FatalSignal, AWriteToAConstantSaysThatItIsProtected) { expect_in("which is protected", reported("write_to_constant", SIGSEGV, "SIGSEGV")); }
 
-TEST(FatalSignal, ADivisionByZero) {
+TEST(FatalSignal, ADivisionByZeroIsReported) {
     const auto r = reported("divide_by_zero", SIGFPE, "SIGFPE");
     expect_in("divide_by_zero", r);
 }
 
-TEST(FatalSignal, AnInstructionThatIsNone) { expect_in("no_instruction", reported("no_instruction", SIGILL, "SIGILL")); }
+TEST(FatalSignal, AnInstructionThatIsNoneIsReported) { expect_in("no_instruction", reported("no_instruction", SIGILL, "SIGILL")); }
 
 TEST(FatalSignal, AReadBehindTheEndOfAMappedFile) { expect_in("beyond the end of a mapped file", reported("read_behind_the_end", SIGBUS, "SIGBUS")); }
 
@@ -64,7 +64,7 @@ TEST(FatalSignal, ACallOfANullFunctionHasTheTraceOfItsCaller) {
     expect_in("call_null() at fault.cpp", r);
 }
 
-TEST(FatalSignal, AnAbort) { expect_in("::call_abort() at fault.cpp", reported("abort", SIGABRT, "SIGABRT")); }
+TEST(FatalSignal, AnAbortIsReported) { expect_in("::call_abort() at fault.cpp", reported("abort", SIGABRT, "SIGABRT")); }
 
 TEST(FatalSignal, AnExceptionThatLeavesANoexceptFunctionShowsWhereItWasThrown) {
     const auto r = reported("throw_through_noexcept", SIGABRT, "SIGABRT");
@@ -72,11 +72,11 @@ TEST(FatalSignal, AnExceptionThatLeavesANoexceptFunctionShowsWhereItWasThrown) {
     expect_in("throw_through_noexcept", r);
 }
 
-TEST(FatalSignal, ACallOfTerminate) { reported("terminate", SIGABRT, "SIGABRT"); }
+TEST(FatalSignal, ACallOfTerminateIsReported) { reported("terminate", SIGABRT, "SIGABRT"); }
 
 TEST(FatalSignal, ACallOfAPureVirtualFunction) { expect_in("call_pure", reported("call_pure", SIGABRT, "SIGABRT")); }
 
-TEST(FatalSignal, OfTheMainGoroutine) {
+TEST(FatalSignal, NamesTheMainGoroutine) {
     const auto r = fault("write_to_null_in_main_goroutine");
     EXPECT_EQ(r.signal, SIGSEGV) << r;
     expect_in("fatal: SIGSEGV in goroutine 1: ", r);

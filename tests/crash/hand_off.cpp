@@ -6,50 +6,31 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sstream>
 #include <string>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
 
+#include "support/forbid_threads.h"
 #include "support/scenarios.h"
 
 using namespace std::chrono_literals;
 
 namespace {
 
-// From here on no thread of this process can make another: clone and clone3 fail with EAGAIN.
-void forbid_threads() {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{sizeof code / sizeof code[0], code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-        std::printf("no seccomp\n");
-        std::exit(77);
-    }
-}
-
 dunlin::runtime::hand_off_stats hand_offs() { return dunlin::runtime::stats().hand_offs; }
 
-// ---- PRE-03 -----------------------------------------------------------------------------------------------------------------------------------
+// ---- PRE-03 ---------------------------------------------------------------------------------------------------------
 
 std::atomic<int> started{0};
 
-// go1.24 src/runtime/testdata/testprog/preempt.go. One has a frame and calls on its way in, one is arithmetic without a frame, one is empty.
+// go1.24 src/runtime/testdata/testprog/preempt.go. One has a frame and calls on its way in, one is arithmetic without a
+// frame, one is empty.
 void loop_after_a_call() {
     started.fetch_add(1);
     for (unsigned i = 0;; ++i) asm volatile("" : "+r"(i));
@@ -82,13 +63,14 @@ int async_preempt() {
     return 0;
 }
 
-// ---- settings ---------------------------------------------------------------------------------------------------------------------------------
+// ---- settings -------------------------------------------------------------------------------------------------------
 
 enum class wanted { nothing, ticks, taken, stopped };
 
-// Main sleeps, over and over, while another goroutine keeps the processor: until the other one has ended, or what is wanted has happened. A slow machine
-// may need a second for it. Where a goroutine shall be stopped there are two: beside main alone it finds, when the
-// signal comes late on a busy CPU, that main sleeps again and its processor is idle, and goes on.
+// Main sleeps, over and over, while another goroutine keeps the processor: until the other one has ended, or what is
+// wanted has happened. A slow machine may need a second for it. Where a goroutine shall be stopped there are two:
+// beside main alone it finds, when the signal comes late on a busy CPU, that main sleeps again and its processor is
+// idle, and goes on.
 template <class Keep>
 int tick_beside(wanted what, Keep keep) {
     dunlin::run([&] {
@@ -184,13 +166,13 @@ int own_handler_after_another_signal() {
     return loop_until_stopped();
 }
 
-// ---- shortage ---------------------------------------------------------------------------------------------------------------------------------
+// ---- shortage -------------------------------------------------------------------------------------------------------
 
 // Goroutines block and compute, and there are only the threads that there are.
 int no_more_threads() {
     dunlin::run({.max_procs = 1}, [] {
         dunlin::spawn([] { dunlin::yield(); }).get();
-        forbid_threads();
+        support::forbid_threads();
         static std::atomic<int> count{0};
         dunlin::wait_group done;
         for (int i = 0; i < 12; ++i) {
@@ -251,7 +233,8 @@ int threads_come_back() {
         });
         const rlimit little{address_space_bytes() + (64 << 10), RLIM_INFINITY};
         setrlimit(RLIMIT_AS, &little);
-        if (mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) _exit(77);  // qemu does not keep to it
+        // qemu does not keep to it
+        if (mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) _exit(77);
         limited = true;
         // A channel: a waiter for a group runs what has not begun itself, the last one first.
         constexpr int waiters = 20;
@@ -271,7 +254,7 @@ int threads_come_back() {
     return 0;
 }
 
-// ---- idle -------------------------------------------------------------------------------------------------------------------------------------
+// ---- idle -----------------------------------------------------------------------------------------------------------
 
 double cpu_ns() {
     timespec t;
@@ -279,7 +262,8 @@ double cpu_ns() {
     return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-// Prints how much of a CPU it uses, in per cent, when there has been much to hand on and now all sleep: in the runtime, in blocking(), in the kernel.
+// Prints how much of a CPU it uses, in per cent, when there has been much to hand on and now all sleep: in the runtime,
+// in blocking(), in the kernel.
 int idle_after_hand_offs() {
     dunlin::run({.max_procs = 2}, [] {
         static std::atomic<bool> over{false};

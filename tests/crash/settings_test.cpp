@@ -91,7 +91,7 @@ TEST_F(Settings, StackSizesAreReadWithUnits) {
     }
 }
 
-// ---- DUNLIN_DEBUG=schedtrace ------------------------------------------------------------------------------------------------------------------
+// ---- DUNLIN_DEBUG=schedtrace ----------------------------------------------------------------------------------------
 
 std::vector<std::string> split(const std::string& text) {
     std::vector<std::string> result;
@@ -103,7 +103,8 @@ std::vector<std::string> split(const std::string& text) {
     return result;
 }
 
-// A program of a second with a trace each tenth: has it one for nearly each? A machine that stands still for a while loses some, so it may try again.
+// A program of a second with a trace each tenth: has it one for nearly each? A machine that stands still for a while
+// loses some, so it may try again.
 support::child_result start_traced(const settings& s, const std::string& scenario) {
     auto r = start(s, scenario);
     const auto traces = [&r] {
@@ -165,7 +166,7 @@ TEST_F(Settings, ScheddetailListsEveryPMAndG) {
     EXPECT_GE(gs, 4 * headers);
 }
 
-// ---- CPU time ---------------------------------------------------------------------------------------------------------------------------------
+// ---- CPU time -------------------------------------------------------------------------------------------------------
 
 TEST_F(Settings, AnIdleProcessWithTenThousandParkedGoroutinesUsesNoCpu) {
     if (support::sanitized) GTEST_SKIP() << "the sanitizer's own thread uses some";

@@ -7,26 +7,23 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fstream>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <new>
 #include <pthread.h>
 #include <string>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <system_error>
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
 
+#include "support/forbid_threads.h"
 #include "support/scenarios.h"
 
 using namespace std::chrono_literals;
 
-static std::atomic<int> threads_left{-1};  // how many more can be had, unlike forbid_threads() for a while; negative: any number
+// how many more can be had, unlike forbid_threads() for a while; negative: any number
+static std::atomic<int> threads_left{-1};
 
 #if !DUNLIN_THREAD_SANITIZER && !DUNLIN_ADDRESS_SANITIZER
 // In the place of libc's, which it calls.
@@ -40,25 +37,8 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 
 namespace {
 
-// From here on no thread of this process can make another: clone and clone3 fail with EAGAIN, as they do at the limit of ulimit -u or pids.max.
-// (RLIMIT_NPROC does not bind root.)
-void forbid_threads() {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{sizeof code / sizeof code[0], code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-        std::printf("no seccomp\n");
-        std::exit(77);
-    }
-}
-
-// From here on this process may have so much more address space than it has. None of it for the arenas that glibc's malloc would reserve for new
-// threads, 64 MiB each: they might leave nothing at all.
+// From here on this process may have so much more address space than it has. None of it for the arenas that glibc's
+// malloc would reserve for new threads, 64 MiB each: they might leave nothing at all.
 void limit_memory(std::size_t more) {
     mallopt(M_ARENA_MAX, 1);
     std::ifstream status("/proc/self/statm");
@@ -69,7 +49,7 @@ void limit_memory(std::size_t more) {
 }
 
 int no_first_thread() {
-    forbid_threads();
+    support::forbid_threads();
     for (int i = 0; i < 2; ++i) {
         try {
             dunlin::run([] { std::printf("ran\n"); });
@@ -103,7 +83,7 @@ int no_second_thread_at_first() {
 int no_more_threads() {
     dunlin::run({.max_procs = 1}, [] {
         dunlin::spawn([] { dunlin::yield(); }).get();
-        forbid_threads();
+        support::forbid_threads();
         dunlin::runtime::set_max_procs(8);
         std::atomic<int> count{0};
         for (int round = 0; round < 50; ++round) {

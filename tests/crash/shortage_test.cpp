@@ -55,7 +55,8 @@ TEST_F(Shortage, OfMemoryForStacksLetsGoroutinesWaitAndSaysSoOnce) {
     const auto r = shortage("no_memory_for_stacks");
     EXPECT_EQ(r.status, 0) << r;
     EXPECT_EQ(r.out, "count 3000\n") << r;
-    // The stack of a thread comes from the same memory: where the runtime wanted one too, that shortage has a line of its own.
+    // The stack of a thread comes from the same memory: where the runtime wanted one too, that shortage has a line of
+    // its own.
     EXPECT_EQ(occurrences(r.err, "no memory for the stack of goroutine"), 1u) << r;
     const std::size_t of_threads = occurrences(r.err, "no more threads");
     EXPECT_LE(of_threads, 1u) << r;

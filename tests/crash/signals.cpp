@@ -1,4 +1,5 @@
-// Programs that wait for a second while another process sends them signals: SYN-19, go1.24 src/runtime/semasleep_test.go.
+// Programs that wait for a second while another process sends them signals: SYN-19, go1.24
+// src/runtime/semasleep_test.go.
 #include <chrono>
 #include <csignal>
 #include <cstdio>

@@ -57,7 +57,7 @@ void destroy_under_waiter(Wait wait, Args... args) {
     object.reset();
 }
 
-// ---- go1.24 src/sync/mutex_test.go, misuseTests; and ours ------------------------------------------------------------------------------
+// ---- go1.24 src/sync/mutex_test.go, misuseTests; and ours -----------------------------------------------------------
 
 void mutex_unlock() {
     dunlin::mutex m;
@@ -291,7 +291,7 @@ int misuse(void (*f)(), const std::string& place) {
     return say("survived");
 }
 
-// ---- errors that are exceptions ---------------------------------------------------------------------------------------------------------
+// ---- errors that are exceptions -------------------------------------------------------------------------------------
 
 int negative_wait_group() {
     dunlin::run([] {
@@ -369,7 +369,7 @@ int send_on_closed_channel() {
     return say("survived");
 }
 
-// ---- DLK-02, go1.24 testdata/testprog/deadlock.go: SimpleDeadlock, InitDeadlock; and each primitive -------------------------------------------
+// ---- DLK-02, go1.24 testdata/testprog/deadlock.go: SimpleDeadlock, InitDeadlock; and each primitive -----------------
 
 int no_cases() {
     dunlin::run([] { dunlin::select(); });
@@ -492,7 +492,7 @@ int promise_never_kept() {
     return say("woken");
 }
 
-// ---- DLK-03, go1.24 testdata/testprog/deadlock.go: LockedDeadlock, LockedDeadlock2 ------------------------------------------------------------
+// ---- DLK-03, go1.24 testdata/testprog/deadlock.go: LockedDeadlock, LockedDeadlock2 ----------------------------------
 
 int locked_deadlock() {
     dunlin::run([] {
@@ -528,7 +528,7 @@ int locked_for_a_mutex() {
     return say("woken");
 }
 
-// ---- DLK-06 -----------------------------------------------------------------------------------------------------------------------------------
+// ---- DLK-06 ---------------------------------------------------------------------------------------------------------
 
 int function_unlocks() {
     dunlin::run([] {

@@ -7,19 +7,19 @@
 #include <gtest/gtest.h>
 
 #include "support/build.h"
-#include "support/child.h"
+#include "support/expect_child.h"
 
 using namespace std::chrono_literals;
 
 namespace {
 
+using support::expect_in;
+
 constexpr const char* asleep = "fatal: all goroutines are asleep - deadlock!";
 
 support::child_result sync_program(const std::vector<std::string>& arguments) { return support::run_child("sync", arguments); }
 
-void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
-
-// ---- misuse -----------------------------------------------------------------------------------------------------------------------------
+// ---- misuse ---------------------------------------------------------------------------------------------------------
 
 struct misuse {
     const char* name;
@@ -43,10 +43,10 @@ protected:
     }
 };
 
-TEST_P(Misuse, OnTheMainGoroutine) { expect_report("main", "(goroutine 1, created at sync.cpp:"); }
-TEST_P(Misuse, OnAnotherGoroutine) { expect_report("goroutine", "\"culprit\", created at sync.cpp:"); }
+TEST_P(Misuse, EndsTheProcessOnTheMainGoroutine) { expect_report("main", "(goroutine 1, created at sync.cpp:"); }
+TEST_P(Misuse, EndsTheProcessOnAnotherGoroutine) { expect_report("goroutine", "\"culprit\", created at sync.cpp:"); }
 TEST_P(Misuse, IsNotAnException) { expect_report("catch", "(goroutine 1, created at sync.cpp:"); }
-TEST_P(Misuse, OnAThread) {
+TEST_P(Misuse, EndsTheProcessOnAThread) {
     if (GetParam().told_on_threads) return expect_report("thread", "(a thread that is no goroutine)");
     const auto r = sync_program({GetParam().name, "thread"});
     EXPECT_EQ(r.status, 0) << r;
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Destruction, Misuse, testing::Values(
     misuse{"destroy_waited_barrier", "a barrier is destroyed while goroutines wait for it"},
     misuse{"destroy_waited_once_flag", "a once_flag is destroyed while goroutines wait for it"}), name_of);
 
-// ---- exceptions that are not caught ----------------------------------------------------------------------------------------------------------
+// ---- exceptions that are not caught ---------------------------------------------------------------------------------
 
 class UncaughtOf : public testing::Test {
 protected:
@@ -123,7 +123,7 @@ TEST_F(UncaughtOf, NoneWhenTheNegativeWaitGroupIsCaught) {
     EXPECT_EQ(r.err, "") << r;
 }
 
-// ---- deadlocks ------------------------------------------------------------------------------------------------------------------------------
+// ---- deadlocks ------------------------------------------------------------------------------------------------------
 
 struct deadlock {
     const char* name;
@@ -203,9 +203,10 @@ TEST(NoSyncDeadlock, WhileAPendingFunctionWillUnlock) { expect_end("function_unl
 TEST(NoSyncDeadlock, WhileLimitsAreToCome) { expect_end("limits_end", "ended"); }
 TEST(NoSyncDeadlock, WhileAThreadMayUnlock) { expect_end("thread_unlocks", "unlocked"); }
 
-// ---- signals --------------------------------------------------------------------------------------------------------------------------------
+// ---- signals --------------------------------------------------------------------------------------------------------
 
-// SYN-19, go1.24 src/runtime/semasleep_test.go TestSpuriousWakeupsNeverHangSemasleep: a signal does not start a limit anew.
+// SYN-19, go1.24 src/runtime/semasleep_test.go TestSpuriousWakeupsNeverHangSemasleep: a signal does not start a limit
+// anew.
 TEST(Semasleep, TestSpuriousWakeupsNeverHangSemasleep) {
     for (const char* scenario : {"timer_under_signals", "sleep_under_frequent_signals", "limit_under_signals", "thread_under_signals",
              "thread_under_frequent_signals"}) {

@@ -1,5 +1,5 @@
-// page_scene.cpp - a program with a page: receivers that wait, a hot lock, two that wait for each other's locks, and with
-// COMPUTE one that computes.
+// page_scene.cpp - a program with a page: receivers that wait, a hot lock, two that wait for each other's locks, and
+// with COMPUTE one that computes.
 // Usage: page_scene [GOROUTINES [TOKEN [COMPUTE]]]. Prints the page's address, and goes on until its input ends.
 #include <cstdio>
 #include <cstdlib>

@@ -1,9 +1,9 @@
-// scene.cpp - goroutines in every state, to be looked at by a debugger. Usage: scene RECEIVERS [abort | profile FILE]; with -RECEIVERS each has a name.
-// Or one fault by itself: scene deadlock | circle | leak | contention BLOCK MUTEX PROCESSORS (writes the two profiles) | cpu FILE PROCESSORS
-// (writes the profile).
+// scene.cpp - goroutines in every state, to be looked at by a debugger. Usage: scene RECEIVERS [abort | profile FILE];
+// with -RECEIVERS each has a name. Or one fault by itself: scene deadlock | circle | leak | contention BLOCK MUTEX
+// PROCESSORS (writes the two profiles) | cpu FILE PROCESSORS (writes the profile).
 //
-// Prints "ready" when all of them are where they shall be, and then waits to be killed, or aborts. Each function has a name of its
-// own that the tests look for in the stacks.
+// Prints "ready" when all of them are where they shall be, and then waits to be killed, or aborts. Each function has a
+// name of its own that the tests look for in the stacks.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -159,7 +159,7 @@ int burn(const char* file, unsigned processors) {
                     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
                     return t.tv_sec * 1000 + t.tv_nsec / 1'000'000;
                 };
-                // Never twice as long: the kernel looks at the timer at its ticks, which would always meet the same function.
+                // Never twice as long: the kernel looks at the timer at its ticks, and would always meet one function.
                 std::minstd_rand random(static_cast<unsigned>(user[0]));
                 std::uniform_int_distribution<long> times(20'000, 180'000);
                 for (const auto begin = cpu(); cpu() - begin < 3000;) {
@@ -204,7 +204,7 @@ int main(int argc, char** argv) {
         dunlin::go({.name = "borrower"}, [&] { block_on_thread_stack(pipe_ends[0]); });
         dunlin::go({.name = "parent"}, [&] { wait_for_child(silent); });
         for (int i = 0; i < 4; ++i) dunlin::go({.name = "hog" + std::to_string(i)}, [i] { burn_the_cpu(static_cast<unsigned>(i)); });
-        // Four compute on two processors, so one at least is preempted by now. Those that wait are counted, with this one.
+        // Four compute on two processors, so one at least is preempted by now. Those that wait are counted, and this.
         while (computing.load() != 4) dunlin::sleep_for(5ms);
         while (dunlin::runtime::stats().waiting < static_cast<std::size_t>(receivers) + 4) dunlin::sleep_for(5ms);
         dunlin::sleep_for(50ms);

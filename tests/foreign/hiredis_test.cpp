@@ -1,5 +1,6 @@
-// An unchanged client library that blocks in read(): hiredis against a redis-server of our own, a hundred goroutines at P = 2, each with a connection,
-// while another goroutine wants to run every millisecond. None of them says that it blocks.
+// An unchanged client library that blocks in read(): hiredis against a redis-server of our own, a hundred goroutines at
+// P = 2, each with a connection, while another goroutine wants to run every millisecond. None of them says that it
+// blocks.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -209,7 +210,8 @@ TEST_F(Hiredis, AHundredBlockingClientsAndAGoroutineThatKeepsItsPace) {
     std::printf("%d clients, %d rounds each, %.1f s; the ticker: %zu ticks, gaps %.2f ms median, %.1f ms p99, %.1f ms longest; %llu processors taken from "
                 "blocked threads, %u threads\n",
         clients, rounds, seconds, gaps_ms.size(), at(0.5), at(0.99), at(1), static_cast<unsigned long long>(stats.hand_offs.from_blocked), stats.threads);
-    // On a quiet machine the median is below 5 ms and nothing above 100 ms. The tests' machine may be busy: a thread that sleeps beside it tells how much.
+    // On a quiet machine the median is below 5 ms and nothing above 100 ms. The tests' machine may be busy: a thread
+    // that sleeps beside it tells how much.
     EXPECT_LT(at(0.5), (support::sanitized ? 100 : 20) + 4 * thread_gaps.median_ms);
     EXPECT_LT(at(1), (support::sanitized ? 5000 : 1000) + 4 * thread_gaps.longest_ms);
 }

@@ -57,7 +57,7 @@ std::string error_text(F f, std::error_code* code = nullptr) {
     return "no error";
 }
 
-TEST_P(File, WriteReadSeek) {
+TEST_P(File, WritesReadsAndSeeks) {
     run([this] {
         file f = file::create(dir_ / "a");
         EXPECT_EQ(f.write("hello world"), 11u);
@@ -76,7 +76,7 @@ TEST_P(File, WriteReadSeek) {
     });
 }
 
-TEST_P(File, AtOffsets) {
+TEST_P(File, ReadsAndWritesAtOffsets) {
     run([this] {
         file f = file::create(dir_ / "a");
         EXPECT_EQ(f.pwrite("world", 6), 5u);
@@ -94,7 +94,7 @@ TEST_P(File, AtOffsets) {
     });
 }
 
-TEST_P(File, ManyAtOffsetsAtOnce) {
+TEST_P(File, ManyReadAndWriteAtOffsetsAtOnce) {
     run([this] {
         file f = file::create(dir_ / "a");
         constexpr int writers = 16, block = 5000;
@@ -115,7 +115,7 @@ TEST_P(File, ManyAtOffsetsAtOnce) {
     });
 }
 
-TEST_P(File, Modes) {
+TEST_P(File, ModesAreThoseOfFopen) {
     run([this] {
         const auto path = dir_ / "a";
         dunlin::fs::write_file(path, "one");
@@ -143,7 +143,7 @@ TEST_P(File, Modes) {
     });
 }
 
-TEST_P(File, Errors) {
+TEST_P(File, ErrorsNameThePath) {
     run([this] {
         const auto path = dir_ / "absent";
         std::error_code ec;
@@ -178,7 +178,7 @@ TEST_P(File, Errors) {
     });
 }
 
-TEST_P(File, WholeFiles) {
+TEST_P(File, ReadsAndWritesWholeFiles) {
     run([this] {
         std::string much;
         for (int i = 0; i < 100'000; ++i) much += std::to_string(i);
@@ -191,7 +191,7 @@ TEST_P(File, WholeFiles) {
 }
 
 // The readers fail with errc::closed, or read; none reads from another file that has got the number.
-TEST_P(File, CloseWhileOthersRead) {
+TEST_P(File, MayBeClosedWhileOthersRead) {
     run([this] {
         dunlin::fs::write_file(dir_ / "a", std::string(8192, 'a'));
         dunlin::fs::write_file(dir_ / "b", std::string(8192, 'b'));
@@ -250,7 +250,7 @@ TEST_P(File, FifoIsPolled) {
     });
 }
 
-TEST_F(FileAnywhere, OnAThread) {
+TEST_F(FileAnywhere, WorksOnAThread) {
     dunlin::fs::write_file(dir_ / "a", "text");
     EXPECT_EQ(dunlin::fs::read_file(dir_ / "a"), "text");
     file f = file::open(dir_ / "a", "r+");

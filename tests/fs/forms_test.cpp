@@ -1,5 +1,5 @@
-// forms_test.cpp - that the calls on files, processes and signals have their forms with an error_code, and one with a context if they can wait for long; and
-// that errors name the file.
+// forms_test.cpp - that the calls on files, processes and signals have their forms with an error_code, and one with a
+// context if they can wait for long; and that errors name the file.
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>

@@ -40,7 +40,7 @@ TEST_P(Pipe, BytesComeInOrderAndTheEndIsSeen) {
 }
 
 // The short read of what was left, and the end that comes with it.
-TEST_P(Pipe, ShortReadThenTheEnd) {
+TEST_P(Pipe, AShortReadComesBeforeTheEnd) {
     run([] {
         for (int i = 0; i < support::rounds(500); ++i) {
             auto [r, w] = dunlin::fs::pipe();
@@ -56,7 +56,7 @@ TEST_P(Pipe, ShortReadThenTheEnd) {
     });
 }
 
-TEST_P(Pipe, GoroutineAndThread) {
+TEST_P(Pipe, ConnectsAGoroutineAndAThread) {
     run([] {
         auto [to, from_us] = dunlin::fs::pipe();
         auto [from, to_us] = dunlin::fs::pipe();
@@ -139,7 +139,7 @@ TEST_P(Pipe, InASelectBesideATimeout) {
     });
 }
 
-TEST_F(PipeAnywhere, OnThreadsOnly) {
+TEST_F(PipeAnywhere, WorksOnThreadsOnly) {
     auto [r, w] = dunlin::fs::pipe();
     std::string got;
     std::thread reader([&r = r, &got] { got = read_all(r); });
@@ -158,7 +158,7 @@ TEST_F(PipeAnywhere, OutlivesARun) {
 }
 
 // SIGPIPE has its default action all the while: the process would be gone.
-TEST_F(PipeAnywhere, NoSignal) {
+TEST_F(PipeAnywhere, RaisesNoSignal) {
     std::signal(SIGPIPE, SIG_DFL);
     auto [r, w] = dunlin::fs::pipe();
     r.close();

@@ -46,7 +46,7 @@ std::string error_text(F f) {
 
 bool exists(int pid) { return ::kill(pid, 0) == 0; }
 
-TEST_P(Process, Statuses) {
+TEST_P(Process, TellsHowItEnded) {
     run([] {
         EXPECT_TRUE(process({"true"}).wait().success());
         EXPECT_EQ(process({"false"}).wait().code, 1);
@@ -58,7 +58,7 @@ TEST_P(Process, Statuses) {
     });
 }
 
-TEST_P(Process, Streams) {
+TEST_P(Process, HasStreamsToAndFromIt) {
     run([] {
         process p({"cat"}, {.input = process_stream::pipe, .output = process_stream::pipe});
         EXPECT_GT(p.id(), 0);
@@ -77,7 +77,7 @@ TEST_P(Process, Streams) {
     });
 }
 
-TEST_P(Process, WhereErrorsGo) {
+TEST_P(Process, StandardErrorGoesWhereItIsTold) {
     run([] {
         const std::string script = "echo out; echo err >&2";
         process together(shell(script), {.output = process_stream::pipe, .error = process_stream::output});
@@ -91,7 +91,7 @@ TEST_P(Process, WhereErrorsGo) {
     });
 }
 
-TEST_P(Process, Surroundings) {
+TEST_P(Process, StartsInItsDirectoryWithItsEnvironment) {
     run([] {
         process in_root({"pwd"}, {.output = process_stream::pipe, .directory = "/"});
         EXPECT_EQ(read_all(in_root.standard_output()), "/\n");
@@ -124,7 +124,8 @@ TEST_P(Process, InheritsNoSignalMask) {
     });
 }
 
-// The runtime's threads have settings of their own (docs/decisions/026-short-turns.md); this one can be read without tools.
+// The runtime's threads have settings of their own (docs/decisions/026-short-turns.md); this one can be read without
+// tools.
 TEST_P(Process, InheritsNoTimerSlack) {
     const auto slack_ns = [] { return prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); };
     const std::string ours = std::to_string(slack_ns()) + "\n";
@@ -136,7 +137,7 @@ TEST_P(Process, InheritsNoTimerSlack) {
     });
 }
 
-TEST_P(Process, Errors) {
+TEST_P(Process, ErrorsNameTheProgram) {
     run([] {
         EXPECT_EQ(error_text([] { process({"/no/such/program"}); }), "start /no/such/program: no such file or directory");
         EXPECT_EQ(error_text([] { process({"no-such-program-anywhere"}); }), "start no-such-program-anywhere: no such file or directory");
@@ -189,7 +190,7 @@ TEST_P(Process, ManyWait) {
     });
 }
 
-TEST_P(Process, WaitWithContext) {
+TEST_P(Process, AWaitEndsWithItsContext) {
     run([] {
         process p({"sleep", "60"});
         auto ctx = dunlin::with_timeout(dunlin::context::background(), 2ms);
@@ -215,7 +216,7 @@ TEST_P(Process, RunWithMuchOnAllStreams) {
     });
 }
 
-TEST_P(Process, RunUntilCancelled) {
+TEST_P(Process, RunsUntilItIsCancelled) {
     run([] {
         auto ctx = dunlin::with_timeout(dunlin::context::background(), 5ms);
         EXPECT_EQ(error_text([&] { process::run({"sleep", "60"}, {}, ctx); }).find("run sleep: context deadline exceeded"), 0u);
@@ -233,7 +234,7 @@ TEST_P(Process, DroppedChildrenAreReaped) {
     });
 }
 
-TEST_P(Process, ManyAtOnce) {
+TEST_P(Process, ManyRunAtOnce) {
     run([] {
         dunlin::wait_group done;
         const int count = support::rounds(60);
@@ -265,7 +266,7 @@ TEST_P(Process, KillRacesWithTheEnd) {
     });
 }
 
-TEST_P(Process, WithoutPidfd) {
+TEST_P(Process, WorksWithoutPidfd) {
     dunlin::fs::use_pidfd = false;
     run([] {
         process p({"sleep", "60"});
@@ -278,7 +279,7 @@ TEST_P(Process, WithoutPidfd) {
     dunlin::fs::use_pidfd = true;
 }
 
-TEST_F(ProcessAnywhere, OnThreadsOnly) {
+TEST_F(ProcessAnywhere, WorksOnThreadsOnly) {
     const process::result r = process::run(shell("cat; echo error >&2; exit 4"), "text");
     EXPECT_EQ(r.output, "text");
     EXPECT_EQ(r.error, "error\n");

@@ -58,7 +58,8 @@ TEST_P(Signals, SeveralChannelsEachGetIt) {
     });
 }
 
-// The kernel merges a signal with one that is pending; whatever is delivered comes out of the channel, up to its capacity.
+// The kernel merges a signal with one that is pending; whatever is delivered comes out of the channel, up to its
+// capacity.
 TEST_P(Signals, WhatDoesNotFitIsLost) {
     run([] {
         receiver<int> small = signal_channel({SIGUSR1}, 2);
@@ -171,7 +172,7 @@ TEST_F(SignalsAnywhere, TheOldActionComesBack) {
     std::signal(SIGUSR1, SIG_DFL);
 }
 
-TEST_F(SignalsAnywhere, OnThreadsOnly) {
+TEST_F(SignalsAnywhere, WorkOnThreadsOnly) {
     receiver<int> c = signal_channel({SIGUSR1});
     std::thread other([&] { EXPECT_EQ(c.recv(), SIGUSR1); });
     send(SIGUSR1);

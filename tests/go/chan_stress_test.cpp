@@ -60,7 +60,7 @@ void until_parked(std::size_t n) {
     support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
 }
 
-// ---- CHN-07, CHN-09 ----------------------------------------------------------------------------------------------------------------------
+// ---- CHN-07, CHN-09 -------------------------------------------------------------------------------------------------
 
 // CHN-07, go1.24 src/runtime/chan_test.go TestMultiConsumer
 TEST_P(GoChanStress, TestMultiConsumer) {
@@ -107,7 +107,8 @@ std::chrono::nanoseconds cpu_time() {
     return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
-// n goroutines stand in the queue of a common channel, and a hundred of them are woken again and again by their own: what that costs.
+// n goroutines stand in the queue of a common channel, and a hundred of them are woken again and again by their own:
+// what that costs.
 std::chrono::nanoseconds wake_a_hundred_of(std::size_t n) {
     constexpr std::size_t hundred = 100;
     constexpr int messages = support::sanitized ? 10 : 100;
@@ -151,7 +152,7 @@ TEST_P(GoChanStress, chanlinear) {
     });
 }
 
-// ---- CHN-11 ------------------------------------------------------------------------------------------------------------------------------
+// ---- CHN-11 ---------------------------------------------------------------------------------------------------------
 
 void first_primes(std::size_t count, std::ptrdiff_t capacity) {
     dunlin::chan<int> numbers(capacity);
@@ -191,7 +192,7 @@ TEST_P(GoChanStress, sieve2) {
     run([] { first_primes(static_cast<std::size_t>(support::rounds(1000)), 16); });
 }
 
-// ---- CHN-13 ------------------------------------------------------------------------------------------------------------------------------
+// ---- CHN-13 ---------------------------------------------------------------------------------------------------------
 
 // CHN-13, go1.24 test/chan/select2.go
 TEST_P(GoChanStress, select2) {
@@ -219,7 +220,8 @@ TEST_P(GoChanStress, select2) {
     });
 }
 
-// CHN-13, go1.24 test/fixedbugs/issue9110.go: a select that ends by a close leaves nodes for the waits on a condition that come after it.
+// CHN-13, go1.24 test/fixedbugs/issue9110.go: a select that ends by a close leaves nodes for the waits on a condition
+// that come after it.
 TEST_P(GoChanStress, issue9110) {
     run([] {
         std::int64_t before = 0;
@@ -255,7 +257,7 @@ TEST_P(GoChanStress, issue9110) {
     });
 }
 
-// ---- CHN-14 ------------------------------------------------------------------------------------------------------------------------------
+// ---- CHN-14 ---------------------------------------------------------------------------------------------------------
 
 struct guarded {
     std::uint64_t front, value, back;
@@ -314,7 +316,8 @@ TEST_P(GoChanStress, TestShrinkStackDuringBlockedSend) {
     });
 }
 
-// CHN-14, go1.24 src/runtime/chan_test.go TestNoShrinkStackWhileParking: many stacks, dumps (which stop the world) while they park.
+// CHN-14, go1.24 src/runtime/chan_test.go TestNoShrinkStackWhileParking: many stacks, dumps (which stop the world)
+// while they park.
 TEST_P(GoChanStress, TestNoShrinkStackWhileParking) {
     run([this] {
         constexpr std::size_t pairs = 8;
@@ -351,7 +354,7 @@ TEST_P(GoChanStress, TestNoShrinkStackWhileParking) {
     });
 }
 
-// ---- CHN-15 ------------------------------------------------------------------------------------------------------------------------------
+// ---- CHN-15 ---------------------------------------------------------------------------------------------------------
 
 // Owns something, and counts.
 class counted {

@@ -284,7 +284,8 @@ TEST_P(GoContext, TestValues) {
     });
 }
 
-// CTX-11. A null parent is the background and a key that cannot be compared does not compile; what is left is the null function.
+// CTX-11. A null parent is the background and a key that cannot be compared does not compile; what is left is the null
+// function.
 TEST_P(GoContext, TestInvalidDerivedFail) {
     run([] {
         const auto [ctx, cancel] = dunlin::with_cancel({});
@@ -514,7 +515,8 @@ TEST_P(GoContext, TestAfterFuncCalledAsynchronously) {
     });
 }
 
-// CTX-10. There are no contexts of other types here. The foreign thing is a std::stop_token, and even that needs no goroutine.
+// CTX-10. There are no contexts of other types here. The foreign thing is a std::stop_token, and even that needs no
+// goroutine.
 TEST_P(GoContext, TestCustomContextGoroutines) {
     run([] {
         const std::size_t before = dunlin::runtime::num_goroutines();

@@ -3,18 +3,19 @@
 #include <functional>
 #include <string>
 
-#include "support/child.h"
+#include "support/expect_child.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
 
 namespace {
 
+using support::expect_in;
+
 class GoCrash : public testing::Test {
 protected:
     static support::child_result deadlock(const std::string& scenario) { return support::run_child("deadlock", {scenario}); }
     static support::child_result exception(const std::string& scenario) { return support::run_child("exception", {scenario}); }
-    static void expect_in(const std::string& text, const support::child_result& r) { EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r; }
 };
 
 // go1.24 src/runtime/crash_test.go, TestSimpleDeadlock.
@@ -93,7 +94,8 @@ TEST_F(GoCrash, TestPanicLoop) {
     expect_in("uncaught exception in goroutine", r);
 }
 
-// go1.24 src/runtime/crash_test.go, TestPanicRace. Go may miss the message and tries ten times; here the report has begun.
+// go1.24 src/runtime/crash_test.go, TestPanicRace. Go may miss the message and tries ten times; here the report has
+// begun.
 TEST_F(GoCrash, TestPanicRace) {
     for (int i = 0; i < 10; ++i) {
         const auto r = exception("main_returns_meanwhile");
@@ -117,7 +119,8 @@ TEST_F(GoCrash, TestMainGoroutineID) {
     expect_in("goroutine 1:", r);
 }
 
-// go1.24 src/runtime/crash_test.go, TestNoHelperGoroutines: what the runtime does by itself is not among the goroutines.
+// go1.24 src/runtime/crash_test.go, TestNoHelperGoroutines: what the runtime does by itself is not among the
+// goroutines.
 TEST_F(GoCrash, TestNoHelperGoroutines) {
     const auto r = deadlock("main_exits_others_stay");
     std::size_t headers = 0;
@@ -134,7 +137,7 @@ TEST_F(GoCrash, TestStackOverflow) {
     expect_in("goroutine ", r);
 }
 
-// ---- DLK-09: Goexit. In this process; each case for P = 1, 2, 8. ------------------------------------------------------------------------
+// ---- DLK-09: Goexit. In this process; each case for P = 1, 2, 8. ----------------------------------------------------
 
 class GoGoexit : public support::each_p {
 protected:
@@ -171,8 +174,8 @@ TEST_P(GoGoexit, TestGoexitDefer) {
     EXPECT_EQ(log, "baba");
 }
 
-// go1.24 src/runtime/crash_test.go, TestGoexitInPanic: exit out of a destructor's callee while an exception unwinds is std::terminate in C++; out of a
-// catch block it ends the goroutine.
+// go1.24 src/runtime/crash_test.go, TestGoexitInPanic: exit out of a destructor's callee while an exception unwinds is
+// std::terminate in C++; out of a catch block it ends the goroutine.
 TEST_P(GoGoexit, TestGoexitInPanic) {
     in_goroutine([this] {
         cleanup a{log, "a"};

@@ -1,4 +1,5 @@
-// lockosthread_test.cpp - ports of the thread-locking cases of go1.24 src/runtime/proc_test.go (SCH-03, 14, 16, 17, 18, 19).
+// lockosthread_test.cpp - ports of the thread-locking cases of go1.24 src/runtime/proc_test.go (SCH-03, 14, 16, 17, 18,
+// 19).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -53,7 +54,8 @@ TEST(GoLockOSThread, TestYieldLockedProgress) {
     });
 }
 
-// SCH-14, TestLockOSThreadTemplateThreadRace: two goroutines wire themselves and start others while the world is stopped in a loop.
+// SCH-14, TestLockOSThreadTemplateThreadRace: two goroutines wire themselves and start others while the world is
+// stopped in a loop.
 TEST(GoLockOSThread, TestLockOSThreadTemplateThreadRace) {
     const int rounds = support::sanitized ? 10 : 50;
     for (int round = 0; round < rounds; ++round) {
@@ -118,7 +120,8 @@ TEST(GoLockOSThread, TestLockOSThreadNesting) {
     });
 }
 
-// SCH-18, TestLockOSThreadExit (Alt): nothing else ever runs on the thread of a goroutine that ended wired, and the thread ends.
+// SCH-18, TestLockOSThreadExit (Alt): nothing else ever runs on the thread of a goroutine that ended wired, and the
+// thread ends.
 TEST(GoLockOSThread, TestLockOSThreadExitAlt) {
     dunlin::run({.max_procs = 1}, [] {
         for (int round = 0; round < (support::sanitized ? 5 : 50); ++round) {

@@ -206,14 +206,15 @@ TEST_P(GoNetStress, CloseRacesWithEverything) {
     });
 }
 
-// ---- fairness --------------------------------------------------------------------------------------------------------------------------------
+// ---- fairness -------------------------------------------------------------------------------------------------------
 
 [[gnu::noinline]] void compute(const std::atomic<bool>& stop) {
     volatile unsigned long n = 0;
     while (!stop.load(std::memory_order_relaxed)) n = n + 1;
 }
 
-// NET-26. Every processor computes, and a socket that becomes readable is served: the monitor polls, and preempts. The peer is a plain thread with plain calls.
+// NET-26. Every processor computes, and a socket that becomes readable is served: the monitor polls, and preempts. The
+// peer is a plain thread with plain calls.
 TEST_P(GoNetStress, ASocketIsServedThoughEveryProcessorComputes) {
     allow(60s);
     run([this] {

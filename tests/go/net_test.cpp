@@ -1,5 +1,6 @@
-// Ports of Go's own tests of connections, listeners and the netpoller (net/net_test.go, net/listen_test.go, net/file_test.go, net/write_unix_test.go,
-// os/pipe_test.go, runtime/proc_test.go, testdata/testprognet/waiters.go), under Go's names. In the comments: the numbers of the conformance list.
+// Ports of Go's own tests of connections, listeners and the netpoller (net/net_test.go, net/listen_test.go,
+// net/file_test.go, net/write_unix_test.go, os/pipe_test.go, runtime/proc_test.go, testdata/testprognet/waiters.go),
+// under Go's names. In the comments: the numbers of the conformance list.
 //
 // Go's error "use of closed network connection" is errc::closed.
 #include <array>
@@ -42,7 +43,7 @@ void pause(unsigned n) {
     if (n % 64 == 0) dunlin::sleep_for(std::chrono::microseconds(n % 200));
 }
 
-// ---- closing -----------------------------------------------------------------------------------------------------------------------------
+// ---- closing --------------------------------------------------------------------------------------------------------
 
 // NET-12. The reader is in the call, or on its way to it or back.
 TEST_P(GoNet, TestCloseUnblocksRead) {
@@ -167,7 +168,7 @@ TEST_P(GoNet, TestClosingListener) {
     });
 }
 
-// ---- accessors beside close ----------------------------------------------------------------------------------------------------------------
+// ---- accessors beside close -----------------------------------------------------------------------------------------
 
 // NET-17. Here File() is a duplicate of native_handle().
 TEST_P(GoNet, TestFileCloseRace) {
@@ -240,9 +241,10 @@ TEST_P(GoNet, TestFdReadRace) {
     });
 }
 
-// ---- the poller ----------------------------------------------------------------------------------------------------------------------------
+// ---- the poller -----------------------------------------------------------------------------------------------------
 
-// NET-20. Go breaks a second time in case that the first was taken by the scheduler; here it is a poll that does not wait, which must leave it alone.
+// NET-20. Go breaks a second time in case that the first was taken by the scheduler; here it is a poll that does not
+// wait, which must leave it alone.
 TEST_F(GoNetOnce, TestNetpollBreak) {
     dunlin::netpoll::epoll_backend b;
     for (int i = 0; i < support::rounds(100); ++i) {
@@ -301,7 +303,7 @@ TEST_P(GoNet, TestNetpollWaiters) {
     });
 }
 
-// ---- writing -------------------------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 // NET-23. A writer into a full socket is released when the peer closes, and knows how much it has written.
 TEST_P(GoNet, TestEndlessWrite) {

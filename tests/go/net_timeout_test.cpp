@@ -1,6 +1,8 @@
-// Ports of Go's own tests of deadlines (net/timeout_test.go, net/dial_unix_test.go), under Go's names. In the comments: the numbers of the conformance list.
+// Ports of Go's own tests of deadlines (net/timeout_test.go, net/dial_unix_test.go), under Go's names. In the comments:
+// the numbers of the conformance list.
 //
-// Go's error "i/o timeout" is std::errc::timed_out, "operation was canceled" errc::cancelled, "use of closed network connection" errc::closed.
+// Go's error "i/o timeout" is std::errc::timed_out, "operation was canceled" errc::cancelled, "use of closed network
+// connection" errc::closed.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,9 +14,8 @@
 
 #include "net/pairs.h"
 #include "net/socket.h"
-#include "sched/data/types.h"
+#include "support/heap_verifier.h"
 #include "support/runtime_test.h"
-#include "timer/heap.h"
 
 using namespace std::chrono_literals;
 
@@ -36,35 +37,6 @@ protected:
 };
 EACH_P(GoNetTimeout);
 
-// All heaps of the runtime are as they should be. For plain threads.
-bool heaps_valid() {
-    const auto& s = dunlin::sched::the_scheduler;
-    for (std::uint32_t i = 0, made = s.procs_made.load(); i < made; ++i) {
-        if (!static_cast<dunlin::timers::timer_heap*>(s.processor_at(i)->events)->valid()) return false;
-    }
-    return true;
-}
-
-// Looks at them all the time.
-class heap_verifier {
-public:
-    heap_verifier() : thread_([this] {
-        while (!end_.load()) {
-            EXPECT_TRUE(heaps_valid());
-            std::this_thread::sleep_for(200us);
-        }
-    }) {}
-    ~heap_verifier() {
-        end_ = true;
-        thread_.join();
-        EXPECT_TRUE(heaps_valid());
-    }
-
-private:
-    std::atomic<bool> end_{false};
-    std::thread thread_;
-};
-
 template <class F>
 std::error_code error_of(F&& f) {
     std::error_code ec;
@@ -75,7 +47,7 @@ std::error_code error_of(F&& f) {
 // NET-04, issue 35367. A deadline is put into the heap of timers by a waiter, so there is one on each connection.
 TEST_P(GoNetTimeout, TestConcurrentSetDeadline) {
     constexpr int goroutines = 8, conns = 10;
-    const heap_verifier verifier;
+    const support::heap_verifier verifier;
     run([] {
         const net::listener l = net::listen("tcp", "127.0.0.1:0");
         std::array<support::ends, conns> c;
@@ -207,7 +179,8 @@ TEST_P(GoNetTimeout, TestWriteTimeoutMustNotReturn) {
     });
 }
 
-// NET-07. A timeout must never be early; and for one of at most 4 s it shall be at most a tenth late, or as little late as a thread's sleep is then.
+// NET-07. A timeout must never be early; and for one of at most 4 s it shall be at most a tenth late, or as little late
+// as a thread's sleep is then.
 template <class SetDeadline, class Operation>
 void fluctuation(SetDeadline set_deadline, Operation operation) {
     nanoseconds best = 1h;
@@ -275,8 +248,8 @@ TEST_P(GoNetTimeout, TestAcceptTimeoutFluctuation) {
     });
 }
 
-// NET-08. The peer writes without end, so that the deadline comes in the midst of reading. Go's has one processor, and four; here those of all tests. The long
-// ones at the same time.
+// NET-08. The peer writes without end, so that the deadline comes in the midst of reading. Go's has one processor, and
+// four; here those of all tests. The long ones at the same time.
 TEST_P(GoNetTimeout, TestVariousDeadlines) {
     allow(60s);
     run([] {
@@ -454,7 +427,8 @@ TEST_P(GoNetTimeout, TestDialContextCancelRace) {
     });
 }
 
-// NET-11, golang.org/issue/16523: the cancellation comes when the connection has been made and the caller has not got it yet.
+// NET-11, golang.org/issue/16523: the cancellation comes when the connection has been made and the caller has not got
+// it yet.
 TEST_P(GoNetTimeout, TestDialContextCancelAtTheMomentOfSuccess) {
     static constinit std::atomic<const dunlin::cancellable*> to_cancel{nullptr};
     static std::atomic<int> cancelled{0};

@@ -225,7 +225,8 @@ TEST_P(GoOnce, OnceGoexit) {
     });
 }
 
-// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceXGC: what f holds is let go when f has been called, also when it has thrown.
+// SYN-16, go1.24 src/sync/oncefunc_test.go TestOnceXGC: what f holds is let go when f has been called, also when it has
+// thrown.
 TEST_P(GoOnce, TestOnceXGC) {
     run([] {
         const auto held = std::make_shared<int>(1);

@@ -41,7 +41,7 @@ private:
     std::filesystem::path path_;
 };
 
-// ---- NET-18: go1.24 src/os/pipe_test.go ------------------------------------------------------------------------------------------------------
+// ---- NET-18: go1.24 src/os/pipe_test.go -----------------------------------------------------------------------------
 
 TEST_P(GoOs, ClosedPipeRaceRead) {
     run([] {
@@ -127,7 +127,7 @@ TEST_P(GoOs, PipeEOF) {
     });
 }
 
-// ---- NET-19: go1.24 src/os/os_test.go --------------------------------------------------------------------------------------------------------
+// ---- NET-19: go1.24 src/os/os_test.go -------------------------------------------------------------------------------
 
 std::size_t most_pipes(std::size_t wanted) {
     rlimit files;
@@ -140,8 +140,8 @@ std::size_t most_pipes(std::size_t wanted) {
 TEST_P(GoOs, PipeThreads) {
     const std::size_t count = most_pipes(1000);
     ASSERT_GT(count, 100u);
-    // A reader that waits takes no thread. Some are made all the same: under AddressSanitizer the first use of each stack sleeps in page faults of its
-    // shadow, which the monitor sees as a call that lasts.
+    // A reader that waits takes no thread. Some are made all the same: under AddressSanitizer the first use of each
+    // stack sleeps in page faults of its shadow, which the monitor sees as a call that lasts.
     static constexpr unsigned enough = support::sanitized ? 200 : 50;
     run([count] {
         std::vector<dunlin::fs::pipe> pipes(count);
@@ -192,7 +192,7 @@ TEST_P(GoOs, PipeIOCloseRace) {
     });
 }
 
-// ---- NET-24: go1.24 src/os/fifo_test.go, timeout_test.go -------------------------------------------------------------------------------------
+// ---- NET-24: go1.24 src/os/fifo_test.go, timeout_test.go ------------------------------------------------------------
 
 TEST_P(GoOs, FifoEOF) {
     temporary_directory dir;
@@ -242,7 +242,8 @@ TEST_P(GoOs, FIFONonBlockingEOF) {
     });
 }
 
-// Opens files that cannot be polled, while others are polled with the same numbers. (Go's file is /dev/net/tun, which needs rights.)
+// Opens files that cannot be polled, while others are polled with the same numbers. (Go's file is /dev/net/tun, which
+// needs rights.)
 TEST_P(GoOs, NonPollable) {
     run([] {
         const int attempts = support::rounds(1000);
@@ -286,7 +287,7 @@ TEST_P(GoOs, NonpollableDeadline) {
     });
 }
 
-// ---- NET-25: go1.24 src/os/timeout_test.go ---------------------------------------------------------------------------------------------------
+// ---- NET-25: go1.24 src/os/timeout_test.go --------------------------------------------------------------------------
 
 // Ten at a time on one end with a deadline of a millisecond; buffers are given back right after each call.
 template <class Call, class Again>

@@ -1,5 +1,6 @@
-// PRE-06: goroutines that are stopped while they compute come back exactly as they were: registers, errno, exceptions, jumps.
-// ThreadSanitizer keeps signals back until a thread calls libc, so nothing is asserted there about how many were stopped.
+// PRE-06: goroutines that are stopped while they compute come back exactly as they were: registers, errno, exceptions,
+// jumps. ThreadSanitizer keeps signals back until a thread calls libc, so nothing is asserted there about how many were
+// stopped.
 #include <array>
 #include <cerrno>
 #include <cfenv>
@@ -68,7 +69,7 @@ VECTOR_KERNEL(compute_in_512_bits, 64, __attribute__((target("avx512f"))))
 #endif
 
 // What comes out in each of the goroutines is what came out on an undisturbed plain thread.
-class StateIntegrity : public support::each_p {
+class Preemption : public support::each_p {
 protected:
     void compare(std::uint64_t (*kernel)(int)) {
         std::array<std::uint64_t, 32> expected;
@@ -76,21 +77,21 @@ protected:
         run([&] { storm(procs(), [&](int i) -> long { return kernel(i) != expected[static_cast<std::size_t>(i)]; }); });
     }
 };
-EACH_P(StateIntegrity);
+EACH_P(Preemption);
 
 // PRE-06 state integrity
-TEST_P(StateIntegrity, OfIntegerRegistersAndTheRedZone) { compare(compute_in_integers); }
-TEST_P(StateIntegrity, OfSseOrNeonRegisters) { compare(compute_in_128_bits); }
+TEST_P(Preemption, KeepsIntegerRegistersAndTheRedZone) { compare(compute_in_integers); }
+TEST_P(Preemption, KeepsSseOrNeonRegisters) { compare(compute_in_128_bits); }
 
 #if defined(__x86_64__)
-TEST_P(StateIntegrity, OfX87Registers) { compare(compute_in_x87); }
+TEST_P(Preemption, KeepsX87Registers) { compare(compute_in_x87); }
 
-TEST_P(StateIntegrity, OfAvxRegisters) {
+TEST_P(Preemption, KeepsAvxRegisters) {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "no AVX2 here";
     compare(compute_in_256_bits);
 }
 
-TEST_P(StateIntegrity, OfAvx512Registers) {
+TEST_P(Preemption, KeepsAvx512Registers) {
     if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "no AVX-512 here";
     compare(compute_in_512_bits);
 }
@@ -110,7 +111,7 @@ TEST_P(StateIntegrity, OfAvx512Registers) {
     return kept ? __builtin_bit_cast(std::uint64_t, sum) : 0;
 }
 
-TEST_P(StateIntegrity, OfTheRoundingMode) {
+TEST_P(Preemption, KeepsTheRoundingMode) {
     constexpr int modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
     std::array<std::uint64_t, 4> expected;
     for (std::size_t i = 0; i < 4; ++i) expected[i] = compute_rounding(modes[i]);
@@ -118,11 +119,12 @@ TEST_P(StateIntegrity, OfTheRoundingMode) {
     run([&] { storm(procs(), [&](int i) -> long { return compute_rounding(modes[i % 4]) != expected[static_cast<std::size_t>(i % 4)]; }); });
 }
 
-// The address of errno, like that of any thread_local variable, is the thread's: not to be kept over what may change threads.
+// The address of errno, like that of any thread_local variable, is the thread's: not to be kept over what may change
+// threads.
 [[gnu::noinline]] void set_errno(int value) { errno = value; }
 [[gnu::noinline]] int errno_now() { return errno; }
 
-TEST_P(StateIntegrity, OfErrno) {
+TEST_P(Preemption, KeepsErrno) {
     run([this] {
         storm(procs(), [](int i) -> long {
             set_errno(1000 + i);
@@ -132,7 +134,7 @@ TEST_P(StateIntegrity, OfErrno) {
     });
 }
 
-TEST_P(StateIntegrity, OfThreadLocalVariables) {
+TEST_P(Preemption, KeepsThreadLocalVariables) {
     run([this] {
         storm(procs(), [](int i) -> long {
             int* const before = mine_now();
@@ -190,12 +192,12 @@ struct computes_while_unwinding {
     return wrong + (std::current_exception() != nullptr);
 }
 
-TEST_P(StateIntegrity, OfExceptionsInFlight) {
+TEST_P(Preemption, KeepsExceptionsInFlight) {
     run([this] { storm(procs(), throw_and_catch); });
 }
 
 // In libc, in the allocator and in the unwinder a goroutine may not be stopped at once; no other is the worse for it.
-TEST_P(StateIntegrity, OfThoseThatAllocateAndThrowAllTheTime) {
+TEST_P(Preemption, KeepsThoseThatAllocateAndThrowAllTheTime) {
     run([this] {
         storm(procs(), [](int i) -> long {
             long wrong = 0;
@@ -237,7 +239,7 @@ std::jmp_buf& jump_target(int i) {
     return 0;
 }
 
-TEST_P(StateIntegrity, OfJumpsInsideAStack) {
+TEST_P(Preemption, KeepsJumpsInsideAStack) {
     run([this] { storm(procs(), jumps); });
 }
 

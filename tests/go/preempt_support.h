@@ -42,8 +42,8 @@ inline void compute_for(std::uint64_t n) {
     for (const std::uint64_t until = ticks() + n; ticks() < until;) {}
 }
 
-// Has goroutines do `work(number)` over and over, which returns how many of its results were wrong, while main sleeps and wakes all the time.
-// Each waking takes a processor from one of them in the midst of it.
+// Has goroutines do `work(number)` over and over, which returns how many of its results were wrong, while main sleeps
+// and wakes all the time. Each waking takes a processor from one of them in the midst of it.
 template <class Work>
 void storm(unsigned procs, Work work, std::uint64_t stops = support::under_thread ? 0 : 3) {
     const std::uint64_t before = preemptions();
@@ -91,7 +91,8 @@ inline constexpr long steps = support::sanitized ? 50'000 : 500'000;
     return hash;
 }
 
-// As that of errno, the address of a thread_local variable is the thread's: not to be kept over what may change threads.
+// As that of errno, the address of a thread_local variable is the thread's: not to be kept over what may change
+// threads.
 inline constinit thread_local int mine = 0;
 [[gnu::noinline]] inline int* mine_now() {
     asm volatile("");

@@ -1,6 +1,7 @@
 // Goroutines that compute lose their processor to others. Ports of Go's own tests of preemption, under Go's names.
-// Where Go's need function calls in a loop, these loops make none. ThreadSanitizer keeps signals back until a thread calls libc: there such
-// a loop loses its processor and computes on without one, so nothing is asserted about how many were stopped.
+// Where Go's need function calls in a loop, these loops make none. ThreadSanitizer keeps signals back until a thread
+// calls libc: there such a loop loses its processor and computes on without one, so nothing is asserted about how many
+// were stopped.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -34,7 +35,7 @@ class GoPreempt : public support::runtime_test {};
 class GoPreemptP : public support::each_p {};
 EACH_P(GoPreemptP);
 
-// ---- progress ---------------------------------------------------------------------------------------------------------------------------------
+// ---- progress -------------------------------------------------------------------------------------------------------
 
 // PRE-02 TestPreemption
 TEST_P(GoPreemptP, TestPreemption) {
@@ -159,7 +160,8 @@ TEST_F(GoPreempt, TwoThatComputeShareOneProcessorInSlicesOfTenMilliseconds) {
     EXPECT_GT(a.work.load(), 0u);
     EXPECT_GT(b.work.load(), 0u);
     if (support::under_thread) return;
-    // Where other programs have the CPUs for most of the time, slices end by the clock, and shares are what the kernel makes of them.
+    // Where other programs have the CPUs for most of the time, slices end by the clock, and shares are what the kernel
+    // makes of them.
     const std::chrono::duration<double, std::nano> lasted = dunlin::clock::now() - begin;
     const bool quiet = a.cpu_ns + b.cpu_ns > 0.8 * lasted.count();
     const double share = a.cpu_ns / (a.cpu_ns + b.cpu_ns), least = quiet ? 0.35 : 0.2;
@@ -195,7 +197,7 @@ TEST_P(GoPreemptP, NobodyStarvesAmongManyThatCompute) {
     });
 }
 
-// ---- locks ------------------------------------------------------------------------------------------------------------------------------------
+// ---- locks ----------------------------------------------------------------------------------------------------------
 
 // The holder of a lock may be stopped. Its waiters block their threads or spin, and the holder has its turn.
 TEST_P(GoPreemptP, HoldersOfAMutexAreStoppedAndItGoesRound) {
@@ -243,7 +245,7 @@ TEST_P(GoPreemptP, HoldersOfASpinLockAreStoppedAndItGoesRound) {
     });
 }
 
-// ---- no_preempt -------------------------------------------------------------------------------------------------------------------------------
+// ---- no_preempt -----------------------------------------------------------------------------------------------------
 
 // PRE-07 no preemption while locked
 TEST_F(GoPreempt, NobodyElseRunsInANoPreemptScopeAndTheyRunAtItsEnd) {
@@ -267,7 +269,8 @@ TEST_F(GoPreempt, NobodyElseRunsInANoPreemptScopeAndTheyRunAtItsEnd) {
             long before, in_outer, in_inner, after;
         };
         const auto round = [&] {
-            // Both have a processor's turns, and are nowhere on a thread that has lost its processor and would take one more step.
+            // Both have a processor's turns, and are nowhere on a thread that has lost its processor and would take one
+            // more step.
             for (const long seen = wakings.load(); wakings.load() < seen + 3;) dunlin::yield();
             for (const long seen = others.load(); others.load() < seen + 3;) dunlin::yield();
             long before, in_outer, in_inner, after;
@@ -322,7 +325,7 @@ TEST_F(GoPreempt, NoPreemptOnAPlainThreadIsNothing) {
     EXPECT_EQ(dunlin::this_goroutine::id(), 0u);
 }
 
-// ---- signals ----------------------------------------------------------------------------------------------------------------------------------
+// ---- signals --------------------------------------------------------------------------------------------------------
 
 std::atomic<pid_t> signalled_tid{0};
 std::atomic<int> signalled{0};
@@ -398,7 +401,8 @@ TEST_P(GoPreemptP, SignalsReachAPlainThread) {
         std::atomic<pid_t> tid{0};
         std::atomic<bool> over{false};
         std::thread plain([&] {
-            // ThreadSanitizer makes its record for signals at a thread's first call that blocks, and loses one that arrives in the midst of that.
+            // ThreadSanitizer makes its record for signals at a thread's first call that blocks, and loses one that
+            // arrives in the midst of that.
             usleep(1);
             tid = static_cast<pid_t>(syscall(SYS_gettid));
             while (!over.load()) usleep(100);
@@ -485,7 +489,7 @@ TEST_P(GoPreemptP, AGoroutineThatChangesItsSignalStackComputes) {
     });
 }
 
-// ---- settings and shortage: children ----------------------------------------------------------------------------------------------------------
+// ---- settings and shortage: children --------------------------------------------------------------------------------
 
 using settings = std::vector<std::pair<std::string, std::string>>;
 
@@ -516,7 +520,8 @@ TEST_F(GoPreempt, OfProcessorsOnlyIfToldSo) {
 
 TEST_F(GoPreempt, NotAtAllIfToldSo) {
 #if defined(__aarch64__)
-    // The emulator that this is run under has locks of its own, in which the hog's thread may sleep, and then it is one that blocks. Not each time.
+    // The emulator that this is run under has locks of its own, in which the hog's thread may sleep, and then it is one
+    // that blocks. Not each time.
     constexpr int attempts = 5;
 #else
     constexpr int attempts = 1;

@@ -1,4 +1,5 @@
-// Ports of Go's own tests of the scheduler that use channels, under Go's names. The others: proc_test.cpp, lockosthread_test.cpp.
+// Ports of Go's own tests of the scheduler that use channels, under Go's names. The others: proc_test.cpp,
+// lockosthread_test.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -52,7 +53,7 @@ TEST_F(GoProcChan, TestGoroutineParallelism) {
     });
 }
 
-// ---- SCH-15 -----------------------------------------------------------------------------------------------------------------------------
+// ---- SCH-15 ---------------------------------------------------------------------------------------------------------
 
 // SCH-15, go1.24 src/runtime/proc_test.go TestBlockLocked
 TEST_P(GoProcChanOnP, TestBlockLocked) {
@@ -67,7 +68,8 @@ TEST_P(GoProcChanOnP, TestBlockLocked) {
     });
 }
 
-// Two goroutines on two threads, each wired to its own, let each other go on; which of them runs is a matter of the scheduler, also at P = 1.
+// Two goroutines on two threads, each wired to its own, let each other go on; which of them runs is a matter of the
+// scheduler, also at P = 1.
 template <class Ping, class Pong>
 void round_trips(int n, Ping ping, Pong pong) {
     std::atomic<int> moved{0};
@@ -127,10 +129,10 @@ TEST_P(GoProcChanOnP, RoundTripsOfTwoLockedThroughSemaphores) {
     });
 }
 
-// ---- SCH-18 -----------------------------------------------------------------------------------------------------------------------------
+// ---- SCH-18 ---------------------------------------------------------------------------------------------------------
 
-// SCH-18, go1.24 src/runtime/proc_test.go TestLockOSThreadExit, Main: whatever ends locked, the main thread stays. In Go it may be the goroutine's, and is only
-// wedged; here it is in run(), and no goroutine is ever on it.
+// SCH-18, go1.24 src/runtime/proc_test.go TestLockOSThreadExit, Main: whatever ends locked, the main thread stays. In
+// Go it may be the goroutine's, and is only wedged; here it is in run(), and no goroutine is ever on it.
 TEST_F(GoProcChan, TestLockOSThreadExitMain) {
     for (const unsigned procs : {1u, 2u}) {
         dunlin::run({.max_procs = procs}, [] {
@@ -152,8 +154,9 @@ TEST_F(GoProcChan, TestLockOSThreadExitMain) {
     }
 }
 
-// run() returns while some of them are on their way out: their threads are told to end once, and counted once. Otherwise the record of one that was told
-// when it was ending anyway serves a new thread with the message still in it, and a processor is lost.
+// run() returns while some of them are on their way out: their threads are told to end once, and counted once.
+// Otherwise the record of one that was told when it was ending anyway serves a new thread with the message still in it,
+// and a processor is lost.
 TEST_F(GoProcChan, GoroutinesThatEndWiredWhileRunReturns) {
     allow(60s);
     for (int round = 0; round < support::rounds(1000); ++round) {
@@ -175,7 +178,7 @@ TEST_F(GoProcChan, GoroutinesThatEndWiredWhileRunReturns) {
     });
 }
 
-// ---- SCH-21 -----------------------------------------------------------------------------------------------------------------------------
+// ---- SCH-21 ---------------------------------------------------------------------------------------------------------
 
 std::size_t resident_bytes() {
     std::ifstream status("/proc/self/status");
@@ -229,10 +232,11 @@ TEST_F(GoProcChan, Goroutines_300000) {
     chain_of(300'000);
 }
 
-// ---- SCH-24 -----------------------------------------------------------------------------------------------------------------------------
+// ---- SCH-24 ---------------------------------------------------------------------------------------------------------
 
-// SCH-24, go1.24 src/runtime/proc_test.go BenchmarkWakeupParallelSyscall, with Go's channels: two that alternate work and hand over overlap. Counted,
-// not timed: the one that was readied is taken by the other processor while its waker goes on.
+// SCH-24, go1.24 src/runtime/proc_test.go BenchmarkWakeupParallelSyscall, with Go's channels: two that alternate work
+// and hand over overlap. Counted, not timed: the one that was readied is taken by the other processor while its waker
+// goes on.
 TEST_F(GoProcChan, BenchmarkWakeupParallelSyscall) {
     if (support::sanitized) GTEST_SKIP() << "it measures time";
     allow(60s);

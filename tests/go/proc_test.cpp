@@ -1,4 +1,5 @@
-// Ports of Go's own tests of the scheduler, under Go's names. Where a Go test uses a channel, a wait_group, a task or an atomic stands here.
+// Ports of Go's own tests of the scheduler, under Go's names. Where a Go test uses a channel, a wait_group, a task or
+// an atomic stands here.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -38,7 +39,8 @@ TEST_F(GoProc, TestGoroutineParallelism) {
                     }
                 });
             }
-            // Go's main waits on a channel. wait() would run the youngest member in place, and it may: the other three need threads still.
+            // Go's main waits on a channel. wait() would run the youngest member in place, and it may: the other three
+            // need threads still.
             done.wait();
             ASSERT_EQ(x.load(), procs * 3);
         }
@@ -124,7 +126,7 @@ void chain_of(int n) {
     }
 }
 
-// ---- conformance cases of the run queues, seen through runtime::stats() -------------------------------------------------------------------
+// ---- conformance cases of the run queues, seen through runtime::stats() ---------------------------------------------
 
 // Pushes into the global queue: a goroutine started by a plain thread goes there.
 template <class F>
@@ -133,7 +135,8 @@ void go_through_the_global_queue(F f) {
     thread.join();  // blocks this goroutine's thread, so nothing else moves at P = 1
 }
 
-// SCH-22: A and B start each other for ever, so the local queue is never empty; what is in the global queue runs nevertheless.
+// SCH-22: A and B start each other for ever, so the local queue is never empty; what is in the global queue runs
+// nevertheless.
 struct respawning {
     std::atomic<bool> stop{false};
     std::atomic<long> executions{0}, when_queued{0}, when_run{-1};
@@ -163,7 +166,8 @@ TEST_F(GoProc, GlobalQueueIsServedEvery61stTick) {
                 s.ended.add(3);
                 const auto before = dunlin::runtime::stats().procs[0];
                 for (int i = 0; i < 2; ++i) dunlin::go([&s] { s.run(); });
-                // Main does not block for the thread, and its processor is not taken while it waits: nothing else moves.
+                // Main does not block for the thread, and its processor is not taken while it waits: nothing else
+                // moves.
                 std::atomic<int> step{0};
                 threads.emplace_back([&s, &step] {
                     while (step != 1) usleep(50);
@@ -192,7 +196,8 @@ TEST_F(GoProc, GlobalQueueIsServedEvery61stTick) {
     });
 }
 
-// The same when they are members of the group that main waits for, which runs them on its own stack: others still get their turn.
+// The same when they are members of the group that main waits for, which runs them on its own stack: others still get
+// their turn.
 TEST_F(GoProc, GlobalQueueIsServedWhileAWaiterRunsItsMembersInPlace) {
     dunlin::run({.max_procs = 1}, [] {
         for (int round = 0; round < 5; ++round) {
@@ -250,8 +255,8 @@ TEST_F(GoProc, OverflowMovesHalfOfTheQueue) {
         EXPECT_TRUE(r.over.procs[0].run_next);
         EXPECT_EQ(r.over.procs[0].overflows, r.before.procs[0].overflows + 1);
 
-        // The LIFO slot first (257), then the ring (128 ... 255) in order, with the global queue (0 ... 127, 256) in order every 61st tick in between, then
-        // the rest of the global queue.
+        // The LIFO slot first (257), then the ring (128 ... 255) in order, with the global queue (0 ... 127, 256) in
+        // order every 61st tick in between, then the rest of the global queue.
         const std::vector<int>& order = r.order;
         std::vector<int> ring, global;
         for (const int i : order) {
@@ -288,8 +293,9 @@ TEST_F(GoProc, TheYoungestRunsFirstAndTheOthersInOrder) {
     });
 }
 
-// go1.24 src/runtime/proc_test.go, benchmarkWakeupParallel: two goroutines that alternate work and hand over, as a check that they overlap: the one
-// readied is taken by the other processor while its waker goes on working. Counted, not timed: how much faster that makes them is the benchmarks' business.
+// go1.24 src/runtime/proc_test.go, benchmarkWakeupParallel: two goroutines that alternate work and hand over, as a
+// check that they overlap: the one readied is taken by the other processor while its waker goes on working. Counted,
+// not timed: how much faster that makes them is the benchmarks' business.
 template <class Work>
 double share_of_hand_overs_taken(Work work) {
     return dunlin::run({.max_procs = 2}, [&] {
@@ -337,8 +343,9 @@ double cpus_at_hand() {
     return used / 0.1;
 }
 
-// Where others use the CPUs the thread that is woken comes too late, and the waker goes on with what it has readied itself. So one attempt in which
-// more than half are taken shows that they are; where there is none, threads tell whether the CPUs were there at all.
+// Where others use the CPUs the thread that is woken comes too late, and the waker goes on with what it has readied
+// itself. So one attempt in which more than half are taken shows that they are; where there is none, threads tell
+// whether the CPUs were there at all.
 template <class Work>
 void expect_overlap(Work work) {
     std::string shares;
@@ -374,7 +381,8 @@ TEST_F(GoProc, BenchmarkWakeupParallelSyscall) {
     });
 }
 
-// Last: stats() walks over all goroutines that there ever were at once, which would keep those above from being undisturbed on a busy machine.
+// Last: stats() walks over all goroutines that there ever were at once, which would keep those above from being
+// undisturbed on a busy machine.
 TEST_F(GoProc, Goroutines_10000) {
     allow(120s);
     chain_of(support::rounds(10'000));

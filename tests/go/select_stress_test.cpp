@@ -22,7 +22,8 @@ void until_parked(std::size_t n) {
     support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
 }
 
-// SEL-02, go1.24 src/runtime/chan_test.go TestNonblockSelectRace2. At every moment one of the two is ready, so `otherwise` is never taken.
+// SEL-02, go1.24 src/runtime/chan_test.go TestNonblockSelectRace2. At every moment one of the two is ready, so
+// `otherwise` is never taken.
 TEST_P(GoSelectStress, TestNonblockSelectRace2) {
     run([] {
         dunlin::chan<bool> done(1);
@@ -64,7 +65,7 @@ TEST_P(GoSelectStress, TestSelfSelect) {
     });
 }
 
-// ---- SEL-12 ------------------------------------------------------------------------------------------------------------------------------
+// ---- SEL-12 ---------------------------------------------------------------------------------------------------------
 
 // Four channels; the values on each are its first number, then the following ones to the 76th.
 class ken_chan {
@@ -226,7 +227,7 @@ TEST_P(GoSelectStress, ken_chan1) {
     });
 }
 
-// ---- SEL-14 ------------------------------------------------------------------------------------------------------------------------------
+// ---- SEL-14 ---------------------------------------------------------------------------------------------------------
 
 // SEL-14: 1000 cases over 500 channels, each channel in two of them.
 class wide_select {

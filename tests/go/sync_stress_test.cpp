@@ -23,7 +23,7 @@ namespace {
 class GoSyncStress : public support::each_p {};
 EACH_P(GoSyncStress);
 
-// ---- RWMutex ----------------------------------------------------------------------------------------------------------------------------
+// ---- RWMutex --------------------------------------------------------------------------------------------------------
 
 struct rw_hammer {
     dunlin::shared_mutex m;
@@ -114,7 +114,7 @@ TEST_P(GoSyncStress, AWriterGetsInAmongReadersThatNeverStop) {
     });
 }
 
-// ---- WaitGroup --------------------------------------------------------------------------------------------------------------------------
+// ---- WaitGroup ------------------------------------------------------------------------------------------------------
 
 // SYN-11, go1.24 src/sync/waitgroup_test.go testWaitGroup
 void test_wait_group(dunlin::wait_group& wg1, dunlin::wait_group& wg2) {
@@ -149,8 +149,8 @@ TEST_P(GoSyncStress, TestWaitGroup) {
     });
 }
 
-// SYN-11, go1.24 src/sync/waitgroup_test.go TestWaitGroupRace, a hundred times as often. With go() for the goroutines, wait() returns early
-// exactly when the count does not keep up with the members.
+// SYN-11, go1.24 src/sync/waitgroup_test.go TestWaitGroupRace, a hundred times as often. With go() for the goroutines,
+// wait() returns early exactly when the count does not keep up with the members.
 TEST_P(GoSyncStress, TestWaitGroupRace) {
     allow(60s);
     run([] {
@@ -213,9 +213,10 @@ TEST_P(GoSyncStress, TestWaitGroupMisuse) {
     });
 }
 
-// go1.24 src/sync/waitgroup_test.go TestWaitGroupAlign is about 32-bit machines, TestWaitGroupGo (1.25) is the same as sync/wait_group_test.cpp's.
+// go1.24 src/sync/waitgroup_test.go TestWaitGroupAlign is about 32-bit machines, TestWaitGroupGo (1.25) is the same as
+// sync/wait_group_test.cpp's.
 
-// ---- Pool -------------------------------------------------------------------------------------------------------------------------------
+// ---- Pool -----------------------------------------------------------------------------------------------------------
 
 class GoPool : public support::runtime_test {};
 
@@ -262,7 +263,8 @@ struct counted {
     ~counted() { --alive; }
 };
 
-// SYN-17, go1.24 src/sync/pool_test.go TestPoolGC, TestPoolRelease: trim() lets everything go that was put before the last one.
+// SYN-17, go1.24 src/sync/pool_test.go TestPoolGC, TestPoolRelease: trim() lets everything go that was put before the
+// last one.
 TEST_P(GoSyncStress, TestPoolGC) {
     run([] {
         dunlin::pool<counted> p;
@@ -321,8 +323,9 @@ TEST_P(GoSyncStress, TestPoolStress) {
     EXPECT_EQ(counted::alive, 0);
 }
 
-// SYN-18, go1.24 src/sync/pool_test.go TestPoolDequeue, TestPoolChain. There is no such queue in ours, so this is the pool itself: one puts numbers, and takes
-// some back; the others take what they can get. Each number comes out exactly once.
+// SYN-18, go1.24 src/sync/pool_test.go TestPoolDequeue, TestPoolChain. There is no such queue in ours, so this is the
+// pool itself: one puts numbers, and takes some back; the others take what they can get. Each number comes out exactly
+// once.
 TEST_P(GoSyncStress, TestPoolDequeue) {
     allow(120s);
     run([this] {

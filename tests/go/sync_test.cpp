@@ -1,5 +1,5 @@
-// Ports of Go's own tests of package sync, under Go's names. once: once_test.cpp; what runs long: sync_stress_test.cpp; misuse that ends the
-// process: crash/sync_test.cpp.
+// Ports of Go's own tests of package sync, under Go's names. once: once_test.cpp; what runs long: sync_stress_test.cpp;
+// misuse that ends the process: crash/sync_test.cpp.
 #include <array>
 #include <mutex>
 #include <shared_mutex>
@@ -28,7 +28,7 @@ bool is_empty(dunlin::chan<T>& c) {
     return c.try_recv(v) == channel_status::would_block;
 }
 
-// ---- mutex ------------------------------------------------------------------------------------------------------------------------------
+// ---- mutex ----------------------------------------------------------------------------------------------------------
 
 // SYN-04, go1.24 src/sync/mutex_test.go TestMutex
 TEST_P(GoSync, TestMutex) {
@@ -94,7 +94,8 @@ TEST_P(GoSync, TestMutexFairness) {
     });
 }
 
-// SYN-06, go1.24 src/sync/mutex_test.go TestSemaphore. Through what is there for users: ours is no internal of the mutex.
+// SYN-06, go1.24 src/sync/mutex_test.go TestSemaphore. Through what is there for users: ours is no internal of the
+// mutex.
 TEST_P(GoSync, TestSemaphore) {
     run([] {
         for (const int permits : {1, 3}) {
@@ -122,7 +123,7 @@ TEST_P(GoSync, TestSemaphore) {
     });
 }
 
-// ---- condition variables ----------------------------------------------------------------------------------------------------------------
+// ---- condition variables --------------------------------------------------------------------------------------------
 
 using lock_type = std::unique_lock<dunlin::mutex>;
 
@@ -328,7 +329,8 @@ TEST_P(GoSync, TestCondSignalStealing) {
             ch.recv();
             m.lock();
             m.unlock();
-            // The waiter waits. Two race: one notifies all, the other waits too, and may or may not be notified; the first has to be.
+            // The waiter waits. Two race: one notifies all, the other waits too, and may or may not be notified; the
+            // first has to be.
             bool done = false;
             racers.go([&] { c.notify_all(); });
             racers.go([&] {
@@ -353,7 +355,7 @@ static_assert(stays_where_it_is<dunlin::condition_variable> && stays_where_it_is
 static_assert(stays_where_it_is<dunlin::mutex> && stays_where_it_is<dunlin::recursive_mutex> && stays_where_it_is<dunlin::shared_mutex>);
 static_assert(stays_where_it_is<dunlin::counting_semaphore<>>);
 
-// ---- shared_mutex -----------------------------------------------------------------------------------------------------------------------
+// ---- shared_mutex ---------------------------------------------------------------------------------------------------
 
 // SYN-12, go1.24 src/sync/rwmutex_test.go TestParallelReaders
 void parallel_readers(unsigned readers, unsigned procs) {
@@ -456,7 +458,8 @@ TEST_P(GoSync, TestRLocker) {
     });
 }
 
-// SYN-14: all readers that stand in the queue when a writer unlocks get in before the next writer, which came before them.
+// SYN-14: all readers that stand in the queue when a writer unlocks get in before the next writer, which came before
+// them.
 TEST_P(GoSync, ReadersThatWaitGetInBeforeTheNextWriter) {
     run([] {
         for (int round = 0; round < support::rounds(30); ++round) {

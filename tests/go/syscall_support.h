@@ -1,4 +1,5 @@
-// syscall_support.h - what the tests of calls that block share: the counts of hand-offs, errno, a pipe, a meeting, a goroutine that is always busy.
+// syscall_support.h - what the tests of calls that block share: the counts of hand-offs, errno, a pipe, a meeting, a
+// goroutine that is always busy.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,8 @@ namespace syscall_support {
 
 inline dunlin::runtime::hand_off_stats hand_offs() { return dunlin::runtime::stats().hand_offs; }
 
-// Read anew each time: what a compiler takes for constant in a function is not, where the goroutine may go on on another thread.
+// Read anew each time: what a compiler takes for constant in a function is not, where the goroutine may go on on
+// another thread.
 [[gnu::noinline]] inline int errno_now() { return errno; }
 
 struct descriptors {

@@ -1,5 +1,6 @@
-// Goroutines whose threads block, announced by blocking(): ports of Go's own tests of system calls, under Go's names, and what blocking()
-// promises. Go's entersyscall is blocking() here; what says nothing loses its processor a little later (unannounced_test.cpp).
+// Goroutines whose threads block, announced by blocking(): ports of Go's own tests of system calls, under Go's names,
+// and what blocking() promises. Go's entersyscall is blocking() here; what says nothing loses its processor a little
+// later (unannounced_test.cpp).
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -39,7 +40,7 @@ EACH_P(GoSyscallP);
 }
 [[gnu::noinline]] pid_t thread_now() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
-// ---- SYS-01 to SYS-08 -------------------------------------------------------------------------------------------------------------------------
+// ---- SYS-01 to SYS-08 -----------------------------------------------------------------------------------------------
 
 // go1.24 src/runtime/testdata/testprog/gc.go: goroutines that write keep no other from waking.
 template <class Write>
@@ -64,7 +65,8 @@ void writers_and_a_sleep(Write write_byte) {
             dunlin::sleep_for(10ms);
             took.push_back(dunlin::clock::now() - begin);
         }
-        // Go's 500 ms, for three of the five: a machine that stands still once is not the runtime. They would write until it wakes.
+        // Go's 500 ms, for three of the five: a machine that stands still once is not the runtime. They would write
+        // until it wakes.
         std::sort(took.begin(), took.end());
         EXPECT_LT(took[2], support::sanitized ? 5s : 500ms);
         EXPECT_LT(took[4], 5s);
@@ -107,7 +109,8 @@ TEST_F(GoSyscall, TwentyThatSleepInSystemCallsAndOneThatCounts) {
             });
         }
         while (asleep.load() < n) dunlin::yield();
-        // Windows of 20 ms: the counter gets on in each, unless the kernel kept its thread from running and its processor was taken.
+        // Windows of 20 ms: the counter gets on in each, unless the kernel kept its thread from running and its
+        // processor was taken.
         for (int window = 0; window < 5; ++window) {
             const long turns = support::undisturbed([&] {
                 const long before = counter.turns();
@@ -385,7 +388,7 @@ TEST_P(GoSyscallP, TestGetgThreadSwitch) {
     });
 }
 
-// ---- what blocking() hands through ------------------------------------------------------------------------------------------------------------
+// ---- what blocking() hands through ----------------------------------------------------------------------------------
 
 // Until it has come back on another thread several times, and on the same.
 TEST_P(GoSyscallP, ErrnoAndTheResultArriveOnWhicheverThread) {
@@ -413,8 +416,8 @@ TEST_P(GoSyscallP, ErrnoAndTheResultArriveOnWhicheverThread) {
     });
 }
 
-// "Read it in the function that made the call, that is, inside f, and return it" (blocking.hpp), also where f is written as a lambda in a function
-// that has read errno before, on another thread.
+// "Read it in the function that made the call, that is, inside f, and return it" (blocking.hpp), also where f is
+// written as a lambda in a function that has read errno before, on another thread.
 TEST_P(GoSyscallP, ErrnoIsReadInsideTheFunctionThatMadeTheCall) {
     run([this] {
         std::vector<std::unique_ptr<busy>> others;

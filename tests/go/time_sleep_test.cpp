@@ -1,4 +1,5 @@
-// Ports of Go's own tests of sleeping and timers (time/sleep_test.go), under Go's names. In the comments: the numbers of the conformance list.
+// Ports of Go's own tests of sleeping and timers (time/sleep_test.go), under Go's names. In the comments: the numbers
+// of the conformance list.
 //
 // Where Go runs a test with NewTimer and with AfterFunc, so do these: `plain` and `by_function`.
 #include <algorithm>
@@ -18,9 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "sched/data/types.h"
+#include "support/heap_verifier.h"
 #include "support/runtime_test.h"
-#include "timer/heap.h"
 
 using namespace std::chrono_literals;
 
@@ -60,35 +60,6 @@ void both_kinds(F&& f) {
     f("by_function", [](auto d) { return by_function(d); });
 }
 
-// All heaps of the runtime are as they should be. For plain threads.
-bool heaps_valid() {
-    const auto& s = dunlin::sched::the_scheduler;
-    for (std::uint32_t i = 0, made = s.procs_made.load(); i < made; ++i) {
-        if (!static_cast<dunlin::timers::timer_heap*>(s.processor_at(i)->events)->valid()) return false;
-    }
-    return true;
-}
-
-// Looks at them all the time.
-class heap_verifier {
-public:
-    heap_verifier() : thread_([this] {
-        while (!end_.load()) {
-            EXPECT_TRUE(heaps_valid());
-            std::this_thread::sleep_for(200us);
-        }
-    }) {}
-    ~heap_verifier() {
-        end_ = true;
-        thread_.join();
-        EXPECT_TRUE(heaps_valid());
-    }
-
-private:
-    std::atomic<bool> end_{false};
-    std::thread thread_;
-};
-
 // A test that depends on how busy the machine is: five attempts, as in Go. `attempt(i)` returns what was wrong.
 template <class F>
 void within_five_attempts(F&& attempt) {
@@ -101,7 +72,7 @@ void within_five_attempts(F&& attempt) {
     ADD_FAILURE() << errors;
 }
 
-// ---- sleeping -------------------------------------------------------------------------------------------------------------------------------
+// ---- sleeping -------------------------------------------------------------------------------------------------------
 
 void on_signal(int) {}
 
@@ -170,7 +141,7 @@ TEST_P(GoSleep, TestOverflowSleep) {
     });
 }
 
-// ---- functions ------------------------------------------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------------------------------
 
 // TMR-07. Each of the ten sleeps after it has started the next, so in one goroutine it would take 100 s.
 TEST_P(GoSleep, TestAfterFunc) {
@@ -211,7 +182,7 @@ TEST_F(GoSleepOnce, TestAfterFuncStarvation) {
     }
 }
 
-// ---- after ----------------------------------------------------------------------------------------------------------------------------------
+// ---- after ----------------------------------------------------------------------------------------------------------
 
 TEST_P(GoSleep, TestAfter) {
     run([] {
@@ -283,7 +254,7 @@ TEST_P(GoSleep, TestAfterQueuing) {
     });
 }
 
-// ---- stop and reset -------------------------------------------------------------------------------------------------------------------------
+// ---- stop and reset -------------------------------------------------------------------------------------------------
 
 // TMR-10. One that is stopped before it is due does not fire; when it is stopped too late, stop() says so.
 TEST_P(GoSleep, TestTimerStopStress) {
@@ -469,12 +440,12 @@ TEST_P(GoSleep, TestResetResult) {
     run([] { stop_or_reset_result(false); });
 }
 
-// ---- one timer, many goroutines -------------------------------------------------------------------------------------------------------------
+// ---- one timer, many goroutines -------------------------------------------------------------------------------------
 
 // TMR-17
 TEST_P(GoSleep, TestMultiWakeupTicker) {
     allow(120s);
-    heap_verifier verifier;
+    support::heap_verifier verifier;
     run([this] {
         dunlin::ticker k(1us);
         const times c = k.channel();
@@ -493,7 +464,7 @@ TEST_P(GoSleep, TestMultiWakeupTicker) {
 // TMR-17
 TEST_P(GoSleep, TestMultiWakeupTimer) {
     allow(120s);
-    heap_verifier verifier;
+    support::heap_verifier verifier;
     run([this] {
         timer t(1ns);
         const times c = t.channel();
@@ -511,7 +482,7 @@ TEST_P(GoSleep, TestMultiWakeupTimer) {
     });
 }
 
-// ---- misuse ---------------------------------------------------------------------------------------------------------------------------------
+// ---- misuse ---------------------------------------------------------------------------------------------------------
 
 // TMR-20. std::logic_error takes the place of the panic.
 template <class F>

@@ -1,4 +1,5 @@
-// Ports of Go's own tests of tickers and timer channels (time/tick_test.go), under Go's names. In the comments: the numbers of the conformance list.
+// Ports of Go's own tests of tickers and timer channels (time/tick_test.go), under Go's names. In the comments: the
+// numbers of the conformance list.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -53,7 +54,7 @@ class GoTickOnce : public support::runtime_test {};
 bool arrived(const times& c) { return c.try_recv().has_value(); }
 bool arrived(const dunlin::chan<bool>& c) { return c.try_recv().status() != dunlin::channel_status::would_block; }
 
-// ---- tickers --------------------------------------------------------------------------------------------------------------------------------
+// ---- tickers --------------------------------------------------------------------------------------------------------
 
 std::string tick_and_reset(int count, nanoseconds delta) {
     const auto t0 = clock::now();
@@ -185,7 +186,7 @@ TEST_F(GoTickOnce, TestTickerResetLtZeroDuration) {
     EXPECT_TRUE(k.stop());
 }
 
-// ---- many timers ----------------------------------------------------------------------------------------------------------------------------
+// ---- many timers ----------------------------------------------------------------------------------------------------
 
 // CPU time of the process: a busy machine makes that little longer.
 nanoseconds cpu_time() {
@@ -194,7 +195,8 @@ nanoseconds cpu_time() {
     return std::chrono::seconds(t.tv_sec) + nanoseconds(t.tv_nsec);
 }
 
-// Functions go through a goroutine that queues them; each that comes back is waited for with a timeout of 5 s. How much CPU time that took.
+// Functions go through a goroutine that queues them; each that comes back is waited for with a timeout of 5 s. How much
+// CPU time that took.
 nanoseconds ping_pong_with_timeouts(int rounds) {
     using function = std::function<void()>;
     dunlin::chan<function> in, out;
@@ -219,7 +221,8 @@ nanoseconds ping_pong_with_timeouts(int rounds) {
         constexpr int tries = 20;
         for (int k = 0; k < tries; ++k) in.send([] {});
         for (int k = 0; k < tries; ++k) {
-            // 60 s where Go has 5: a timeout is a timer in the way, whatever its length, and a machine may stand still for long.
+            // 60 s where Go has 5: a timeout is a timer in the way, whatever its length, and a machine may stand still
+            // for long.
             const std::size_t taken = dunlin::select(dunlin::on_recv(out), dunlin::on_recv(after(60s)));
             if (taken != 0) ADD_FAILURE() << "failed to read work, iteration " << i;
         }
@@ -289,9 +292,10 @@ TEST_P(GoTick, TestTimerGC) {
     });
 }
 
-// ---- synchronous timer channels -------------------------------------------------------------------------------------------------------------
+// ---- synchronous timer channels -------------------------------------------------------------------------------------
 
-// TMR-15 (and SEL-13): Go's script for a timer or a ticker, made for 10000 s. It needs no patience where nothing may arrive, and a lot where something must.
+// TMR-15 (and SEL-13): Go's script for a timer or a ticker, made for 10000 s. It needs no patience where nothing may
+// arrive, and a lot where something must.
 template <class Timer>
 class timer_chan_script {
 public:
@@ -436,7 +440,8 @@ TEST_P(GoTick, TestChanTicker) {
     run([] { timer_chan_script<ticker>().run(); });
 }
 
-// TMR-16: received late, the value is the time at which it was due. Go allows for a scheduler that comes late; the exact value does not depend on it.
+// TMR-16: received late, the value is the time at which it was due. Go allows for a scheduler that comes late; the
+// exact value does not depend on it.
 TEST_P(GoTick, TestAfterTimes) {
     run([] {
         const auto start = clock::now();

@@ -1,4 +1,5 @@
-// Calls that block and do not say so, without blocking(): others run meanwhile, and on x86-64 none of them ends with EINTR.
+// Calls that block and do not say so, without blocking(): others run meanwhile, and on x86-64 none of them ends with
+// EINTR.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -32,8 +33,8 @@ namespace {
 class GoSyscallP : public support::each_p {};
 EACH_P(GoSyscallP);
 
-// One processor, a goroutine that ticks, and, as main, one that calls what blocks its thread. Where `until` can be told, the call ends when there have
-// been twenty ticks; so each call ends if, and only if, others run meanwhile.
+// One processor, a goroutine that ticks, and, as main, one that calls what blocks its thread. Where `until` can be
+// told, the call ends when there have been twenty ticks; so each call ends if, and only if, others run meanwhile.
 class Unannounced : public support::runtime_test {
 protected:
     struct ticker {
@@ -68,7 +69,7 @@ protected:
     }
 };
 
-TEST_F(Unannounced, ReadOfAPipe) {
+TEST_F(Unannounced, AReadOfAPipeLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         const descriptors pipe;
         with_ticker(
@@ -81,7 +82,7 @@ TEST_F(Unannounced, ReadOfAPipe) {
     }
 }
 
-TEST_F(Unannounced, WriteToAFullPipe) {
+TEST_F(Unannounced, AWriteToAFullPipeLosesItsProcessor) {
     const descriptors pipe;
     const int size = fcntl(pipe.write_end, F_SETPIPE_SZ, 4096);
     std::vector<char> data(static_cast<std::size_t>(size));
@@ -92,7 +93,7 @@ TEST_F(Unannounced, WriteToAFullPipe) {
         [&] { EXPECT_EQ(read(pipe.read_end, drained.data(), drained.size()), size); });
 }
 
-TEST_F(Unannounced, Usleep) {
+TEST_F(Unannounced, AUsleepLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         with_ticker(
             [](ticker& t) {
@@ -106,7 +107,7 @@ TEST_F(Unannounced, Usleep) {
     }
 }
 
-TEST_F(Unannounced, PollSelectAndEpoll) {
+TEST_F(Unannounced, PollSelectAndEpollLoseTheirProcessors) {
     for (const int which : {0, 1, 2}) {
         const descriptors pipe;
         const int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -132,7 +133,7 @@ TEST_F(Unannounced, PollSelectAndEpoll) {
     }
 }
 
-TEST_F(Unannounced, Flock) {
+TEST_F(Unannounced, AFlockLosesItsProcessor) {
     char name[] = "/tmp/dunlin_flock_XXXXXX";
     const int holder = mkstemp(name);
     ASSERT_GE(holder, 0);
@@ -148,7 +149,7 @@ TEST_F(Unannounced, Flock) {
     close(waiter);
 }
 
-TEST_F(Unannounced, AcceptAndConnect) {
+TEST_F(Unannounced, AcceptAndConnectLoseTheirProcessors) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     const std::string name = "dunlin_test_" + std::to_string(getpid());
@@ -169,7 +170,7 @@ TEST_F(Unannounced, AcceptAndConnect) {
     close(listener);
 }
 
-TEST_F(Unannounced, Semaphore) {
+TEST_F(Unannounced, ASemaphoreLosesItsProcessor) {
     sem_t semaphore;
     ASSERT_EQ(sem_init(&semaphore, 0, 0), 0);
     for (const int loops : {0, 2}) {
@@ -178,7 +179,7 @@ TEST_F(Unannounced, Semaphore) {
     sem_destroy(&semaphore);
 }
 
-TEST_F(Unannounced, ContendedMutex) {
+TEST_F(Unannounced, AContendedMutexLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         std::mutex mutex;
         std::atomic<bool> held{false}, release{false};
@@ -194,7 +195,7 @@ TEST_F(Unannounced, ContendedMutex) {
 }
 
 // Held by a goroutine that sits in a system call, and by one that computes.
-TEST_F(Unannounced, MutexesHeldByGoroutines) {
+TEST_F(Unannounced, WaitersForMutexesOfGoroutinesLoseTheirProcessors) {
     dunlin::run({.max_procs = 1}, [] {
         std::mutex mutex;
         long entered = 0, inside = 0, wrong = 0;
@@ -220,7 +221,7 @@ TEST_F(Unannounced, MutexesHeldByGoroutines) {
     });
 }
 
-TEST_F(Unannounced, ConditionVariable) {
+TEST_F(Unannounced, AConditionVariableLosesItsProcessor) {
     for (const int loops : {0, 2}) {
         std::mutex mutex;
         std::condition_variable changed;
@@ -241,7 +242,7 @@ TEST_F(Unannounced, ConditionVariable) {
     }
 }
 
-TEST_F(Unannounced, Getaddrinfo) {
+TEST_F(Unannounced, ALookUpLosesItsProcessor) {
     with_ticker(
         [](ticker& t) {
             while (!t.enough()) {
@@ -254,7 +255,8 @@ TEST_F(Unannounced, Getaddrinfo) {
         [] {}, 1);
 }
 
-// Computing and short system calls in turn, while main sleeps and wakes: signals are sent at the moments at which calls begin.
+// Computing and short system calls in turn, while main sleeps and wakes: signals are sent at the moments at which calls
+// begin.
 TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
     run([this] {
         const descriptors pipe;
@@ -284,7 +286,8 @@ TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
                         case 3: error = select(0, nullptr, nullptr, nullptr, &v) == 0 ? 0 : errno_now(); break;
                         case 4: error = sem_timedwait(&semaphore, &soon) == -1 && errno_now() == ETIMEDOUT ? 0 : errno_now(); break;
                     }
-                    // ThreadSanitizer does not know select(): it notes the signal and lets the call end, and the runtime's handler comes too late.
+                    // ThreadSanitizer does not know select(): it notes the signal and lets the call end, and the
+                    // runtime's handler comes too late.
                     if (error != 0 && !(support::under_thread && i % 5 == 3 && error == EINTR)) {
                         failed.fetch_add(1);
                         errors[i % 5] = error;

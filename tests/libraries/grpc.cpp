@@ -1,5 +1,5 @@
-// grpc.cpp - gRPC over loopback: unary calls by 100 goroutines, each with a completion queue that it sleeps in, answered
-// by goroutines that sleep in the server's. gRPC's own threads and timers run beside them.
+// grpc.cpp - gRPC over loopback: unary calls by 100 goroutines, each with a completion queue that it sleeps in,
+// answered by goroutines that sleep in the server's. gRPC's own threads and timers run beside them.
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>

@@ -1,5 +1,5 @@
-// mariadb.cpp - MariaDB's client library, which waits in poll(): a connection for each goroutine, to a server of our own
-// on a unix socket in a folder that goes away with it.
+// mariadb.cpp - MariaDB's client library, which waits in poll(): a connection for each goroutine, to a server of our
+// own on a unix socket in a folder that goes away with it.
 #include <mysql.h>
 
 #include <utility>

@@ -1,6 +1,7 @@
-// biased_lock_model_test.cpp - the lock of park/biased_lock.h, which is taken with plain stores by the processor that it is biased to, in every interleaving.
-// The lock below it is a lock here (lock_model_test.cpp looks into that one). After how many times on end a bias is given is the start's to say: one or two
-// here. That it takes longer after each time it was taken away is left out: it is time.
+// biased_lock_model_test.cpp - the lock of park/biased_lock.h, which is taken with plain stores by the processor that
+// it is biased to, in every interleaving. The lock below it is a lock here (lock_model_test.cpp looks into that one).
+// After how many times on end a bias is given is the start's to say: one or two here. That it takes longer after each
+// time it was taken away is left out: it is time.
 #include "model/explorer.h"
 
 namespace {
@@ -14,7 +15,8 @@ constexpr value sometimes = 2;
 struct party {
     unsigned processor = plain;
     unsigned rounds = 1;
-    unsigned first = 0, last = 0;  // it takes locks first .. last, in this order, each in the place of that number, and is in all of them at the end
+    // it takes locks first .. last, in this order, each in the place of that number, and is in all of them at the end
+    unsigned first = 0, last = 0;
     value without_place = 0;       // 1: as one whose places are all in use; sometimes: now so, now so
 };
 

@@ -1,9 +1,12 @@
 // explorer.h - runs every interleaving of a protocol's threads, and shows the shortest one in which it breaks.
 //
-// Search     Breadth first over all states. A state is all of memory, all buffers, and of each thread where it is and its locals. Of the states met
-//            only a 64-bit hash is kept: with 10^7 of them the chance to miss one is 3 in a million.
-// At rest    A state in which nothing can happen any more: every thread has ended or is blocked. What must be true then is the protocol's to say.
-// Livelock   A state from which no way leads to rest is a failure as well. (That some ways go on for ever is none: they are unfair.)
+// Search     Breadth first over all states. A state is all of memory, all buffers, and of each thread where it is and
+//            its locals. Of the states met only a 64-bit hash is kept: with 10^7 of them the chance to miss one is 3 in
+//            a million.
+// At rest    A state in which nothing can happen any more: every thread has ended or is blocked. What must be true then
+//            is the protocol's to say.
+// Livelock   A state from which no way leads to rest is a failure as well. (That some ways go on for ever is none: they
+//            are unfair.)
 // Idle steps A step that never happens in a protocol that holds proves nothing; never_made() says which.
 // See them   DUNLIN_SHOW_INTERLEAVINGS=1 prints what the refuted variants do wrong, and how many states there were.
 #pragma once
@@ -20,7 +23,7 @@
 
 namespace model {
 
-// ---- the search ----------------------------------------------------------------------------------------------------------------------
+// ---- the search -----------------------------------------------------------------------------------------------------
 
 struct result {
     std::string failure;        // empty: it holds
@@ -62,7 +65,8 @@ public:
     }
 
 private:
-    // How a state was reached. `move` below 128: that way of the thread's step; from there on: that write leaves its buffer.
+    // How a state was reached. `move` below 128: that way of the thread's step; from there on: that write leaves its
+    // buffer.
     struct node {
         std::uint32_t parent;
         std::uint8_t thread;
@@ -244,7 +248,7 @@ private:
     result found_;
 };
 
-// ---- in tests ------------------------------------------------------------------------------------------------------------------------
+// ---- in tests -------------------------------------------------------------------------------------------------------
 
 inline bool show_interleavings() { return std::getenv("DUNLIN_SHOW_INTERLEAVINGS") != nullptr; }
 
@@ -276,7 +280,8 @@ inline testing::AssertionResult holds(const protocol& model) {
     return testing::AssertionSuccess();
 }
 
-// EXPECT_TRUE(breaks(m, "what then goes wrong")): the model finds that a step which was taken out was needed, and for this reason.
+// EXPECT_TRUE(breaks(m, "what then goes wrong")): the model finds that a step which was taken out was needed, and for
+// this reason.
 inline testing::AssertionResult breaks(const protocol& model, const std::string& how) {
     const result r = explore(model);
     if (r.failure == how) return testing::AssertionSuccess();

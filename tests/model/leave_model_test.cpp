@@ -1,7 +1,9 @@
-// leave_model_test.cpp - how a goroutine leaves its machine (sched/goroutines/goroutine.cpp, "Leaving"), in every interleaving: it is found by others
-// before its registers are saved, so the taker looks at `saved`, and waits for it only on its thread's own stack.
+// leave_model_test.cpp - how a goroutine leaves its machine (sched/goroutines/goroutine.cpp, "Leaving"), in every
+// interleaving: it is found by others before its registers are saved, so the taker looks at `saved`, and waits for it
+// only on its thread's own stack.
 //
-// Each machine runs a goroutine, puts it into the queue, takes one out of it, which may be the same, and switches to it; a few times.
+// Each machine runs a goroutine, puts it into the queue, takes one out of it, which may be the same, and switches to
+// it; a few times.
 #include "model/explorer.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// lock_model_test.cpp - the futex lock of platform/lock.h, whose unlock is a plain store, in every interleaving. Spinning (L2) is left out: it is time that
-// passes before L3, and every step takes any time here.
+// lock_model_test.cpp - the futex lock of platform/lock.h, whose unlock is a plain store, in every interleaving.
+// Spinning (L2) is left out: it is time that passes before L3, and every step takes any time here.
 #include <bit>
 
 #include "model/explorer.h"

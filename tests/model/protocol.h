@@ -1,17 +1,21 @@
-// protocol.h - how a protocol is written down for the explorer: threads as tables of steps, and the memory that they share.
+// protocol.h - how a protocol is written down for the explorer: threads as tables of steps, and the memory that they
+// share.
 //
-// Thread     A table of steps, {label, text, action}, in the words and with the labels of the protocol it stands for. An action makes at most one access
-//            to shared memory; this is checked. Taking a row out (program::without) is taking that step out of the protocol.
+// Thread     A table of steps, {label, text, action}, in the words and with the labels of the protocol it stands for.
+//            An action makes at most one access to shared memory; this is checked. Taking a row out (program::without)
+//            is taking that step out of the protocol.
 // Memory     sequential  every access takes effect at once.
-//            tso         x86: a store waits in its thread's buffer, first in first out, and becomes visible at any later moment. The thread itself
-//                        sees it at once. Read-modify-writes and fences empty the buffer.
+//            tso         x86: a store waits in its thread's buffer, first in first out, and becomes visible at any
+//                        later moment. The thread itself sees it at once. Read-modify-writes and fences empty the
+//                        buffer.
 //            weak        as tso, but stores leave the buffer in any order (a releasing one after all before it), and a
 //                        read-modify-write whose result is not used waits there as well: it is no fence for the loads
 //                        after it, as on aarch64. Loads are in order.
-// Barrier    heavy_barrier() is a fence in every thread, at some moment of each thread's own between its beginning and its end: a moment at which
-//            that thread's buffer is empty.
-// Guarded    What a lock protects is read and written at once and without a step of its own: the buffer's order keeps it behind the unlock. Ghost
-//            variables, which only the proof has, are the same. A cell that one thread also stores to must not be read as guarded by that thread.
+// Barrier    heavy_barrier() is a fence in every thread, at some moment of each thread's own between its beginning and
+//            its end: a moment at which that thread's buffer is empty.
+// Guarded    What a lock protects is read and written at once and without a step of its own: the buffer's order keeps
+//            it behind the unlock. Ghost variables, which only the proof has, are the same. A cell that one thread also
+//            stores to must not be read as guarded by that thread.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +44,7 @@ inline constexpr unsigned max_threads = 5;
 inline constexpr unsigned max_locals = 6;
 inline constexpr unsigned max_buffered = 4;
 
-// ---- a state -------------------------------------------------------------------------------------------------------------------------
+// ---- a state --------------------------------------------------------------------------------------------------------
 
 enum class kind : std::uint8_t { none, store, release, add };
 
@@ -65,7 +69,7 @@ struct state {
 };
 static_assert(std::has_unique_object_representations_v<state>);  // it is hashed as bytes
 
-// ---- a model -------------------------------------------------------------------------------------------------------------------------
+// ---- a model --------------------------------------------------------------------------------------------------------
 
 class turn;
 
@@ -142,7 +146,7 @@ public:
     std::function<std::string(const view&)> check_at_rest = [](const view&) { return std::string(); };
 };
 
-// ---- what an action can do -----------------------------------------------------------------------------------------------------------
+// ---- what an action can do ------------------------------------------------------------------------------------------
 
 class turn {
 public:
@@ -173,7 +177,8 @@ public:
         }
     }
 
-    // A read-modify-write that has succeeded, retries included. `change(old)` says the new value, or none: then it was only a load.
+    // A read-modify-write that has succeeded, retries included. `change(old)` says the new value, or none: then it was
+    // only a load.
     template <class Change>
     bool update(cell c, Change change) {
         access();
@@ -217,7 +222,8 @@ public:
         return state_.memory[c.index];
     }
 
-    // A lock whose unlock is a plain store (platform/lock.h). The CAS acquires: in weak memory earlier stores may stay in the buffer.
+    // A lock whose unlock is a plain store (platform/lock.h). The CAS acquires: in weak memory earlier stores may stay
+    // in the buffer.
     bool try_lock(cell c) {
         access();
         if (model_.memory_model != memory::weak) drain();

@@ -1,12 +1,13 @@
-// retake_model_test.cpp - the handshake of sched/machines/handshake.h by which a processor is taken from a machine, and a world stop with it
-// (sched/machines/processor.cpp, enter_slow() in sched/goroutines/goroutine.cpp), in every interleaving.
+// retake_model_test.cpp - the handshake of sched/machines/handshake.h by which a processor is taken from a machine, and
+// a world stop with it (sched/machines/processor.cpp, enter_slow() in sched/goroutines/goroutine.cpp), in every
+// interleaving.
 #include "model/explorer.h"
 
 namespace {
 
 using namespace model;
 
-// ---- H1: a processor is touched by one thread at a time -------------------------------------------------------------------------------
+// ---- H1: a processor is touched by one thread at a time -------------------------------------------------------------
 
 struct config {
     unsigned calls = 2;   // that the goroutine makes into the runtime
@@ -179,7 +180,7 @@ TEST(RetakeModel, LeavingAndGivingBackRelease) {
     EXPECT_TRUE(keeps_h1({.mem = memory::tso, .relaxed_leave = true, .relaxed_give_back = true}));
 }
 
-// ---- a world stop ---------------------------------------------------------------------------------------------------------------------
+// ---- a world stop ---------------------------------------------------------------------------------------------------
 
 struct world_config {
     unsigned calls = 2;
@@ -488,7 +489,8 @@ TEST(WorldStopModel, AfterwardsEveryProcessorIsIdleOrHasItsMachine) {
     }
 }
 
-// The machine sees that its processor is taken; the world starts and gives it back; then the machine finds another one idle.
+// The machine sees that its processor is taken; the world starts and gives it back; then the machine finds another one
+// idle.
 TEST(WorldStopModel, WithoutTheSecondLookUnderTheLockAMachineGetsTwoProcessors) {
     EXPECT_TRUE(breaks(world_model({.mem = memory::sequential, .second_look = false}).model, two_processors));
     EXPECT_TRUE(breaks(world_model({.mem = memory::tso, .second_look = false}).model, two_processors));

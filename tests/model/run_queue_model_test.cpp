@@ -1,5 +1,6 @@
-// run_queue_model_test.cpp - the word of sched/data/run_queue.h with two or four slots instead of 256: an owner that does everything an owner can, in any
-// order, against thieves, in every interleaving. Each goroutine is taken exactly once.
+// run_queue_model_test.cpp - the word of sched/data/run_queue.h with two or four slots instead of 256: an owner that
+// does everything an owner can, in any order, against thieves, in every interleaving. Each goroutine is taken exactly
+// once.
 #include "model/explorer.h"
 
 namespace {
@@ -198,7 +199,8 @@ TEST(RunQueueModel, EachGoroutineIsTakenOnceWithTwoThieves) {
     EXPECT_TRUE(takes_each_once({.capacity = 4, .operations = 6, .thieves = 2}));
 }
 
-// The owner takes the youngest back and pushes another one: same head, same size, another goroutine. A thief that has read the old one must not get it.
+// The owner takes the youngest back and pushes another one: same head, same size, another goroutine. A thief that has
+// read the old one must not get it.
 TEST(RunQueueModel, WithoutTheVersionAThiefTakesWhatTheOwnerHasTakenBack) {
     EXPECT_TRUE(breaks(run_queue_model({.version = false}).model, twice));
     EXPECT_TRUE(breaks(run_queue_model({.mem = memory::sequential, .version = false}).model, twice));

@@ -1,9 +1,11 @@
-// stray_model_test.cpp - a goroutine goes on without its processor: taken by the monitor, it meets the handler of the preemption signal, a processor
-// that is given to it, and its own next call into the runtime (sched/monitor/hand_off.cpp, preempt.cpp, lost_processor.cpp), in every interleaving.
+// stray_model_test.cpp - a goroutine goes on without its processor: taken by the monitor, it meets the handler of the
+// preemption signal, a processor that is given to it, and its own next call into the runtime
+// (sched/monitor/hand_off.cpp, preempt.cpp, lost_processor.cpp), in every interleaving.
 //
-// m0        runs the goroutine: it computes, where the signal's handler may run at any moment, and calls into the runtime.
-// m1        another machine: is handed processors, uses them, and then does what find_work() does: takes what is queued, hands its processor to a
-//           preempted machine, or retires.
+// m0        runs the goroutine: it computes, where the signal's handler may run at any moment, and calls into the
+//           runtime.
+// m1        another machine: is handed processors, uses them, and then does what find_work() does: takes what is
+//           queued, hands its processor to a preempted machine, or retires.
 // monitor   takes m0's processor, hands it on, gives an idle one back, asks m0 to stop: in any order, at any moment.
 // thief     takes whatever processor m0 has, for a moment, and gives it back: steal_run_next().
 // Not here  World stops (retake_model_test.cpp) and the end of run(); the count of spinning machines
@@ -23,7 +25,8 @@ struct config {
     bool p1_away = false;  // or a goroutine computes with it for ever
     memory mem = memory::tso;
     // As the protocol is.
-    bool knows_whose_lock = true;    // enter_slow() compares last_p with the processor whose lock it holds: when it finds a processor,
+    // enter_slow() compares last_p with the processor whose lock it holds: when it finds a processor,
+    bool knows_whose_lock = true;
     bool compares_null = true;       // and when it finds none
     bool last_p_first = true;        // give() writes last_p before p
     bool stray_under_lock = true;    // take() marks the stray before the retake lock is free,
@@ -270,7 +273,8 @@ private:
                  t.go("user");
              }},
         };
-        // From enter_slow() and from the handler, after which nothing is used: entering and leaving once more is the same.
+        // From enter_slow() and from the handler, after which nothing is used: entering and leaving once more is the
+        // same.
         p += give_steps(
             "give", [](turn& t) { return t.local(mine); }, [](turn& t) {
             t.local(mine) = 0;

@@ -1,11 +1,13 @@
-// wake_model_test.cpp - the park/wake protocol of sched/machines/wake.h, step by step with its labels, in every interleaving.
+// wake_model_test.cpp - the park/wake protocol of sched/machines/wake.h, step by step with its labels, in every
+// interleaving.
 //
 // Submitters come in two kinds. A goroutine publishes in run_next of its own processor with a plain store and then
 // computes for ever: another machine must run what it published. A plain thread pushes to the global queue under the
 // scheduler lock. Machines contend for the processors that are not the submitters'. What they find ends, or computes
 // for ever and keeps the processor: both are tried.
 // A machine that sleeps stands for a thread that does not exist yet as well: the steps to it are the same.
-// The light barrier S2 is no step where membarrier works; what it forbids is that the compiler lets the submitter ask first.
+// The light barrier S2 is no step where membarrier works; what it forbids is that the compiler lets the submitter ask
+// first.
 #include <bit>
 
 #include "model/explorer.h"
@@ -207,7 +209,8 @@ private:
         };
     }
 
-    // Its rounds are a millisecond apart: every store has become visible meanwhile. Rounds in which it would do nothing are left out.
+    // Its rounds are a millisecond apart: every store has become visible meanwhile. Rounds in which it would do nothing
+    // are left out.
     program monitor() {
         enum { without_owing, seen };  // and its locals for waking: taken, woken
         program p = {
@@ -299,7 +302,8 @@ private:
             }}};
         }
         for (unsigned i = 0; i < c_.goroutines; ++i) {
-            // The handshake of handshake.h, which has a model of its own: it succeeds when the victim is outside the runtime.
+            // The handshake of handshake.h, which has a model of its own: it succeeds when the victim is outside the
+            // runtime.
             p += {{"A6", "steal run_next " + std::to_string(i), [this, i](turn& t) {
                 if (t.guarded(outside_[i]) != 0 && take_one(t, run_next_[i])) t.go("F1");
             }}};
@@ -445,7 +449,7 @@ testing::AssertionResult loses_a_wake_up(const config& c) {
     return breaks(wake_model(c).model, "a goroutine is runnable, a processor is idle, and nobody comes");
 }
 
-TEST(WakeModel, OneSubmitterAndTwoMachines) {
+TEST(WakeModel, OneSubmitterAndTwoMachinesLoseNoWake) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         for (const unsigned procs : {1u, 2u}) {
             EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = procs, .mem = mem}));
@@ -494,7 +498,8 @@ TEST(WakeModel, AnOwedWakeOfWhichTheMonitorIsNotToldIsNotPaid) {
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 3, .without = {"O5"}}));
 }
 
-// A submitter that reads the word before its store is visible sees no idle processor, while the machine that retires sees no work.
+// A submitter that reads the word before its store is visible sees no idle processor, while the machine that retires
+// sees no work.
 TEST(WakeModel, WithoutTheBarrierS2AWakeUpIsLost) {
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .without = {"S2"}}));
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .symmetric = true, .without = {"S2"}}));
@@ -528,7 +533,8 @@ TEST(WakeModel, ARescanBeforeTheProcessorIsIdleComesTooEarly) {
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .mem = memory::sequential, .rescan_before_retiring = true}));
 }
 
-// Two submitters: one makes the count 1 and finds no processor; one gets idle, and the other submitter believes the count.
+// Two submitters: one makes the count 1 and finds no processor; one gets idle, and the other submitter believes the
+// count.
 TEST(WakeModel, AFailedWakeThatGivesItsCountBackAfterTheUnlockHidesASubmission) {
     EXPECT_TRUE(loses_a_wake_up({.threads = 2, .mem = memory::sequential, .give_back_after_unlock = true}));
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .threads = 1, .mem = memory::tso, .give_back_after_unlock = true}));

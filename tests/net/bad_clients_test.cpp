@@ -16,7 +16,8 @@ constexpr std::size_t small = 16 * 1024;  // of buffers, so that a client that d
 
 class BadClients : public support::each_p {
 protected:
-    // An echo server by lines, one goroutine for each connection, with a limit on what a client may keep it waiting for.
+    // An echo server by lines, one goroutine for each connection, with a limit on what a client may keep it waiting
+    // for.
     struct server {
         net::listener listener = net::listen("tcp", "127.0.0.1:0");
         std::string address = listener.local_address();

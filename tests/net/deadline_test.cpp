@@ -158,7 +158,7 @@ TEST_P(Deadline, OfAReaderThatWaitsForItsTurn) {
     });
 }
 
-// ---- contexts ------------------------------------------------------------------------------------------------------------------------------
+// ---- contexts -------------------------------------------------------------------------------------------------------
 
 TEST_P(Deadline, AContextEndsACallUnderWay) {
     run([] {
@@ -189,7 +189,7 @@ TEST_P(Deadline, AContextEndsACallUnderWay) {
     });
 }
 
-TEST_P(Deadline, WhatAContextThrows) {
+TEST_P(Deadline, ThrowsWhatAContextThrows) {
     run([] {
         auto e = connected("tcp");
         char c;
@@ -214,7 +214,8 @@ TEST_P(Deadline, WhatAContextThrows) {
     });
 }
 
-// The kernel's time-out is another thing than one's own, though both are one: TCP_USER_TIMEOUT for data that the peer does not take.
+// The kernel's time-out is another thing than one's own, though both are one: TCP_USER_TIMEOUT for data that the peer
+// does not take.
 TEST_F(DeadlineOnce, TheKernelsTimeOutIsToldFromOnesOwn) {
     dunlin::run([] {
         auto e = support::connected("tcp");

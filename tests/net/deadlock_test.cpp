@@ -1,7 +1,8 @@
 // A goroutine that waits for a socket is no deadlock, since a process outside may write; but when it has gone, what
 // remains may be one.
 //
-// Each case is a process of its own, without the watchdog of the other tests: where there are threads besides the runtime's nothing is concluded.
+// Each case is a process of its own, without the watchdog of the other tests: where there are threads besides the
+// runtime's nothing is concluded.
 #include <array>
 #include <chrono>
 #include <csignal>

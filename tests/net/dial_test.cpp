@@ -261,7 +261,7 @@ TEST_P(Dial, DatagramsGoToTheFirstAddressThatCanBeReached) {
     });
 }
 
-TEST_P(Dial, ANameWhereNobodyAnswers) {
+TEST_P(Dial, ANameWhereNothingAnswersIsAnError) {
     run([] {
         const closed_port port;
         EXPECT_EQ(code_of([&] { net::dial("tcp", "localhost:" + port.port()); }), std::errc::connection_refused);

@@ -1,4 +1,5 @@
-// forms_test.cpp - that each call has its form with an error_code, and one with a context if it can take long; and how errors call what they are about.
+// forms_test.cpp - that each call has its form with an error_code, and one with a context if it can take long; and how
+// errors call what they are about.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ dunlin::context cancelled_context() {
 
 std::string ends_of(const net::address& a, const net::address& b) { return a.to_string() + "->" + b.to_string(); }
 
-// ---- names ----------------------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 TEST_F(NetForms, ErrorsNameTheConnectionAfterCloseToo) {
     dunlin::run([] {
@@ -104,7 +105,7 @@ TEST_F(NetForms, AnAdoptedSocketIsNamedToo) {
     });
 }
 
-// ---- streams --------------------------------------------------------------------------------------------------------------------------------
+// ---- streams --------------------------------------------------------------------------------------------------------
 
 TEST_F(NetForms, TheOptionsOfAStreamHaveBoth) {
     dunlin::run([] {
@@ -155,7 +156,7 @@ TEST_F(NetForms, AdoptingHasBoth) {
     });
 }
 
-// ---- listening and datagrams -------------------------------------------------------------------------------------------------------------------
+// ---- listening and datagrams ----------------------------------------------------------------------------------------
 
 TEST_F(NetForms, ListeningHasAll) {
     dunlin::run([] {
@@ -215,7 +216,7 @@ TEST_F(NetForms, PacketSocketsHaveAll) {
     });
 }
 
-// ---- addresses ------------------------------------------------------------------------------------------------------------------------------------
+// ---- addresses ------------------------------------------------------------------------------------------------------
 
 TEST_F(NetForms, AddressesHaveBoth) {
     EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_EQ(net::address::parse("tcp", "127.0.0.1:80", ec).port(), 80); }), std::error_code());

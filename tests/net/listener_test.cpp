@@ -30,7 +30,7 @@ class ListenerOnce : public support::runtime_test {};
 
 constexpr const char* networks[] = {"tcp", "unix"};
 
-TEST_P(Listener, CloseEndsAllWhoAccept) {
+TEST_P(Listener, ACloseEndsAllAccepts) {
     run([] {
         for (int i = 0; i < support::rounds(100); ++i) {
             const char* network = networks[i % 2];
@@ -92,7 +92,7 @@ TEST_P(Listener, ConnectionsThatWereGivenUpAreNoErrors) {
     });
 }
 
-TEST_F(ListenerOnce, WhatCannotBeListenedAt) {
+TEST_F(ListenerOnce, RefusesWhatCannotBeListenedAt) {
     const net::listener l = net::listen("tcp", "127.0.0.1:0");
     const std::string taken = l.local_address().to_string();
     EXPECT_EQ(code_of([&] { net::listen("tcp", taken); }), std::errc::address_in_use);
@@ -111,7 +111,7 @@ TEST_F(ListenerOnce, WhatCannotBeListenedAt) {
     EXPECT_FALSE(ec);
 }
 
-TEST_F(ListenerOnce, NamesAndBothFamilies) {
+TEST_F(ListenerOnce, ListensAtNamesAndInBothFamilies) {
     net::listener l = net::listen("tcp", ":0");
     EXPECT_NE(l.local_address().port(), 0);
     const std::string port = std::to_string(l.local_address().port());
@@ -247,7 +247,7 @@ TEST_P(Listener, TakesOverADescriptor) {
     });
 }
 
-// ---- no descriptors left ---------------------------------------------------------------------------------------------------------------------
+// ---- no descriptors left --------------------------------------------------------------------------------------------
 
 std::chrono::nanoseconds cpu_time() {
     timespec t;

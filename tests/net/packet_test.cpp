@@ -50,7 +50,7 @@ TEST_P(Packet, CarriesWholeMessages) {
     });
 }
 
-TEST_P(Packet, DialledToOneAddress) {
+TEST_P(Packet, SendsToTheAddressItWasDialledTo) {
     run([] {
         for (const char* network : networks()) {
             net::packet_conn server = net::listen_packet(network, support::any_address(network));
@@ -250,7 +250,7 @@ TEST_P(Packet, MayBroadcast) {
     });
 }
 
-TEST_P(Packet, Errors) {
+TEST_P(Packet, ErrorsAreThoseOfTheSystem) {
     run([] {
         const std::error_code bad = dunlin::errc::bad_address;
         EXPECT_EQ(code_of([] { net::listen_packet("tcp", "127.0.0.1:0"); }), bad);

@@ -37,7 +37,8 @@ struct ends {
     net::stream client, server;
 };
 
-// Both ends of a connection. Works for one goroutine or thread alone: the backlog takes the connection before it is accepted.
+// Both ends of a connection. Works for one goroutine or thread alone: the backlog takes the connection before it is
+// accepted.
 inline ends connect(const net::listener& l, std::string_view network) {
     ends e;
     e.client = net::dial(network, l.local_address());

@@ -1,5 +1,5 @@
-// resolve_test.cpp - look-ups that do not come back, as with a name server that is dead. getaddrinfo() is this file's: it waits, for names below .stuck, .slow
-// and .dead, until it is let go; names below .quick are 127.0.0.1 at once.
+// resolve_test.cpp - look-ups that do not come back, as with a name server that is dead. getaddrinfo() is this file's:
+// it waits, for names below .stuck, .slow and .dead, until it is let go; names below .quick are 127.0.0.1 at once.
 #include <atomic>
 #include <dlfcn.h>
 #include <map>

@@ -54,8 +54,9 @@ TEST_P(SelectStream, TakesWhatIsReady) {
     });
 }
 
-// Short reads say that nothing is left: a select after one must not believe that of the end of the peer, nor of what came since.
-TEST_P(SelectStream, AfterAShortRead) {
+// Short reads say that nothing is left: a select after one must not believe that of the end of the peer, nor of what
+// came since.
+TEST_P(SelectStream, WaitsAfterAShortRead) {
     run([] {
         auto e = support::connected("tcp");
         char c[16];
@@ -72,7 +73,7 @@ TEST_P(SelectStream, AfterAShortRead) {
     });
 }
 
-TEST_P(SelectStream, WritableWhenThereIsRoom) {
+TEST_P(SelectStream, IsWritableWhenThereIsRoom) {
     run([] {
         auto [a, b] = net::stream_pair();
         EXPECT_EQ(select(on_writable(a)), 0u);
@@ -110,7 +111,7 @@ TEST_P(SelectStream, ClosedAndEmptyHandlesAreReady) {
     });
 }
 
-TEST_P(SelectStream, BesideChannelsContextsAndTimers) {
+TEST_P(SelectStream, StandsBesideChannelsContextsAndTimers) {
     run([] {
         auto [a, b] = net::stream_pair();
         dunlin::chan<int> c, d(1);
@@ -232,7 +233,7 @@ TEST_P(SelectStream, AListenerIsReadableWhenSomebodyCalls) {
     });
 }
 
-TEST_P(SelectStream, InAListOfCases) {
+TEST_P(SelectStream, StandsInAListOfCases) {
     run([] {
         std::vector<std::pair<net::stream, net::stream>> pairs;
         for (int i = 0; i < 40; ++i) pairs.push_back(net::stream_pair());

@@ -1,4 +1,5 @@
-// Connected streams: reading and writing of all kinds of buffers, half closes and resets, options, errors and their texts, moving.
+// Connected streams: reading and writing of all kinds of buffers, half closes and resets, options, errors and their
+// texts, moving.
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -41,7 +42,7 @@ std::string pattern(std::size_t size, unsigned seed = 1) {
     return s;
 }
 
-// ---- buffers -----------------------------------------------------------------------------------------------------------------------------
+// ---- buffers --------------------------------------------------------------------------------------------------------
 
 TEST_P(Stream, ReadsIntoAllKindsOfBuffers) {
     run([] {
@@ -278,7 +279,7 @@ TEST_F(StreamOnce, WorksWithPlainThreadsAlone) {
     echo.join();
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------------------------------
+// ---- the end --------------------------------------------------------------------------------------------------------
 
 TEST_P(Stream, AHalfCloseLetsTheOtherHalfGoOn) {
     run([] {
@@ -396,7 +397,7 @@ TEST_P(Stream, ThePartThatWasWrittenBeforeAnErrorIsTold) {
     });
 }
 
-// ---- closed and moved handles ----------------------------------------------------------------------------------------------------------------
+// ---- closed and moved handles ---------------------------------------------------------------------------------------
 
 TEST_P(Stream, AllCallsOnAClosedHandleFail) {
     run([] {
@@ -491,7 +492,7 @@ TEST_P(Stream, CloseFromAnywhereEndsCallsUnderWay) {
     });
 }
 
-// ---- options, addresses, adopting -----------------------------------------------------------------------------------------------------------
+// ---- options, addresses, adopting -----------------------------------------------------------------------------------
 
 int option(const net::stream& s, int level, int name) {
     int value = -1;
@@ -500,7 +501,7 @@ int option(const net::stream& s, int level, int name) {
     return value;
 }
 
-TEST_F(StreamOnce, Options) {
+TEST_F(StreamOnce, HasTheOptionsOfGo) {
     auto e = connected("tcp");
     for (net::stream* s : {&e.client, &e.server}) {
         EXPECT_EQ(option(*s, IPPROTO_TCP, TCP_NODELAY), 1);

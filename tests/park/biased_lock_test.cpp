@@ -281,7 +281,7 @@ TEST_P(BiasedLockP, AMachineMayBeInEightAtOnce) {
     });
 }
 
-// ---- many locks, whose bias is given and taken away ----------------------------------------------------------------------------------------
+// ---- many locks, whose bias is given and taken away -----------------------------------------------------------------
 
 // Two locks, in address order, and what they guard.
 struct pair {
@@ -315,8 +315,8 @@ class BiasedLockStress : public support::each_p {
 protected:
     static constexpr unsigned visits_each = 3;
 
-    // Goroutines come on end to one pair after the other, in turn; threads, and the goroutine whose turn it is not, come to it when both locks
-    // have had a bias. `on_end`: which locks those on end take.
+    // Goroutines come on end to one pair after the other, in turn; threads, and the goroutine whose turn it is not,
+    // come to it when both locks have had a bias. `on_end`: which locks those on end take.
     void many_pairs(int rounds, bool nest) {
         std::deque<pair> pairs(static_cast<std::size_t>(rounds));
         const unsigned threads = 2;
@@ -329,7 +329,8 @@ protected:
                 others.emplace_back([&, i] {
                     std::minstd_rand random(i + 1);
                     for (pair& it : pairs) {
-                        while (it.gained != all) std::this_thread::sleep_for(20us);  // not yield(): it would have a processor all the time
+                        // not yield(): it would have a processor all the time
+                        while (it.gained != all) std::this_thread::sleep_for(20us);
                         come_from_outside(it, all, random);
                     }
                 });
@@ -403,7 +404,7 @@ TEST_P(BiasedLockStress, OneOwnerAtATimeWhileTheBiasComesAndGoes) {
     many_pairs(support::rounds(600), false);
 }
 
-TEST_P(BiasedLockStress, TwoNestedInAddressOrder) {
+TEST_P(BiasedLockStress, TwoMayBeNestedInAddressOrder) {
     allow(60s);
     many_pairs(support::rounds(300), true);
 }

@@ -167,7 +167,7 @@ void move_about() {
     for (int i = 0; i < 50 && thread_now() == here; ++i) dunlin::yield();
 }
 
-TEST_P(Exceptions, RethrowAfterMigration) {
+TEST_P(Exceptions, AreRethrownAfterAMigration) {
     run([] {
         // Until enough of them have changed threads in their catch block; with one processor that never happens.
         std::atomic<int> moved{0};

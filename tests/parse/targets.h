@@ -1,7 +1,8 @@
-// targets.h - what reads text that others have written, as functions of some bytes: for the corpus test, and for libFuzzer (libfuzzer.cpp).
+// targets.h - what reads text that others have written, as functions of some bytes: for the corpus test, and for
+// libFuzzer (libfuzzer.cpp).
 //
-// A target returns if the bytes are read or refused as they should be, and aborts if not. New ones: a name in `targets`, and a folder in corpus/ with what it
-// should begin with. What a fuzzer finds goes there too.
+// A target returns if the bytes are read or refused as they should be, and aborts if not. New ones: a name in
+// `targets`, and a folder in corpus/ with what it should begin with. What a fuzzer finds goes there too.
 #pragma once
 
 #include <cstdint>

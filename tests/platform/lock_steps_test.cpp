@@ -9,11 +9,13 @@
 #include "platform/futex.h"
 #include "platform/lock.h"
 #include "support/barrier_trap.h"
+#include "support/comes_true.h"
 
 namespace {
 
 using namespace std::chrono_literals;
 using dunlin::platform::futex_lock;
+using support::comes_true;
 
 // The two words of a lock, for those that act in the place of an owner or of a waker.
 struct lock_words {
@@ -23,16 +25,6 @@ static_assert(sizeof(lock_words) == sizeof(futex_lock));
 lock_words& words_of(futex_lock& lock) { return reinterpret_cast<lock_words&>(lock); }
 
 constexpr std::uint32_t on_the_way = 1u << 15, one_woken = 1u << 16, waiting = on_the_way - 1;
-
-// False: not within ten seconds, so never.
-bool comes_true(const auto& condition) {
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > until) return false;
-        std::this_thread::sleep_for(50us);
-    }
-    return true;
-}
 
 // L4. A waiter that was woken finds the lock taken by a newcomer and sleeps again. If its mark stays, every unlock
 // believes that one is on its way, and wakes none any more.

@@ -15,9 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/signal_of_store.h"
+
 namespace {
 
 using namespace dunlin::platform;
+using support::signal_of_store;
 
 std::uintptr_t number(const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
@@ -29,19 +32,6 @@ bool resident(std::byte* page) {
 // The kernel reads the page on our behalf: EFAULT instead of a fault.
 bool readable(const std::byte* address) {
     return syscall(SYS_rt_sigprocmask, SIG_BLOCK, address, nullptr, 8) == 0 || errno != EFAULT;
-}
-
-// Ends with the signal that a store to `address` raises, in a child.
-int signal_of_store(std::byte* address) {
-    const pid_t child = fork();
-    if (child == 0) {
-        signal(SIGSEGV, SIG_DFL);
-        *const_cast<volatile std::byte*>(address) = std::byte{1};
-        _exit(0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 struct reserved {

@@ -46,9 +46,10 @@ protected:
 EACH_P(Descriptor);
 class DescriptorOnce : public support::runtime_test {};
 
-// ---- stale events ------------------------------------------------------------------------------------------------------------------------
+// ---- stale events ---------------------------------------------------------------------------------------------------
 
-// Events as they may come late: with the record's address and each number of use. The number of those that it takes for its own, and the last one.
+// Events as they may come late: with the record's address and each number of use. The number of those that it takes for
+// its own, and the last one.
 std::pair<int, std::uint64_t> deliver_with_each_number(descriptor* d) {
     std::pair<int, std::uint64_t> result{0, 0};
     for (std::uint64_t number = 0; number < 65536; ++number) {
@@ -175,7 +176,7 @@ TEST_P(Descriptor, WhoWaitsInASelectIsCountedForEachCaseAndNoLongerThanThat) {
     });
 }
 
-// ---- deadlines -----------------------------------------------------------------------------------------------------------------------------
+// ---- deadlines ------------------------------------------------------------------------------------------------------
 
 TEST_P(Descriptor, ANewDeadlineIsForThoseUnderWayToo) {
     run([] {
@@ -218,7 +219,7 @@ TEST_P(Descriptor, ADeadlineThatIsMovedOnDoesNotExpire) {
     });
 }
 
-// ---- after the end of run() --------------------------------------------------------------------------------------------------------------
+// ---- after the end of run() -----------------------------------------------------------------------------------------
 
 // What frozen goroutines were doing on a stream must hinder neither close() nor later users.
 void use_again(net::stream& a, net::stream& b, unsigned procs) {
@@ -426,7 +427,7 @@ TEST_P(Descriptor, ATurnThatIsLostOnlyLaterIsHandedOn) {
     }
 }
 
-// ---- short reads ---------------------------------------------------------------------------------------------------------------------------
+// ---- short reads ----------------------------------------------------------------------------------------------------
 
 std::string read_all(net::stream& s) {
     std::string all;
@@ -535,8 +536,9 @@ TEST_P(Descriptor, NoEdgeIsLostBetweenReads) {
     });
 }
 
-// A processor that always has something to run is not found by a machine that polls when there is nothing: it comes to poll itself, every millisecond. The
-// monitor would after ten. Counted in CPU time, which passes only while the processor has a CPU; a round of all that yield may come before the reader's turn.
+// A processor that always has something to run is not found by a machine that polls when there is nothing: it comes to
+// poll itself, every millisecond. The monitor would after ten. Counted in CPU time, which passes only while the
+// processor has a CPU; a round of all that yield may come before the reader's turn.
 struct polling {
     std::chrono::nanoseconds median_delay, round;
 };

@@ -153,7 +153,8 @@ TEST_P(Epoll, WhoDoesNotWaitLeavesInterruptsAlone) {
     EXPECT_EQ(what(0, backend::for_ever), 0u);
 }
 
-// Each interrupt ends a wait that sees what was written before it, while others poll without waiting and there are events.
+// Each interrupt ends a wait that sees what was written before it, while others poll without waiting and there are
+// events.
 TEST_P(Epoll, NoInterruptIsLost) {
     socket_pair s;
     ASSERT_EQ(b.add(s.fd[0], 7), 0);

@@ -42,7 +42,7 @@ EACH_P(GateOfDescriptor);
 
 bool take_turn(descriptor* d, direction dir, std::error_code& ec) { return static_cast<bool>(turn(d, dir, nullptr, std::source_location::current(), ec)); }
 
-// ---- the word ----------------------------------------------------------------------------------------------------------------------------
+// ---- the word -------------------------------------------------------------------------------------------------------
 
 // NET-15
 TEST_F(Gate, TestMutexClose) {
@@ -137,7 +137,7 @@ TEST_F(Gate, TestMutexOverflowPanic) {
     EXPECT_DEATH(g.enter(direction::read), "too many concurrent operations on a single file or socket");
 }
 
-// ---- turns -------------------------------------------------------------------------------------------------------------------------------
+// ---- turns ----------------------------------------------------------------------------------------------------------
 
 // NET-15: waiters for a turn are woken by close, goroutines and threads.
 TEST_P(GateOfDescriptor, TestMutexCloseUnblock) {
@@ -187,7 +187,8 @@ TEST_P(GateOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
                 order.push_back(i);
             });
             support::eventually([&] { return waits.load(); });
-            dunlin::sleep_for(2ms);  // until it is queued; if it is not, the order may be another, so that is not asserted below
+            // until it is queued; if it is not, the order may be another, so that is not asserted below
+            dunlin::sleep_for(2ms);
         }
         d->leave(direction::read);
         wg.wait();

@@ -1,7 +1,7 @@
 // Faults with locks and joins in the manner of GoBench's blocking bugs (Yuan et al., "GoBench: a benchmark suite of
-// real-world Go concurrency bugs", CGO 2021: resource deadlocks and mixed ones), written anew for this library. Each is a
-// row: found as a circle, or `silent`, with the reason why a circle is not there or cannot be seen. And programs that are
-// well, of which nothing may be said.
+// real-world Go concurrency bugs", CGO 2021: resource deadlocks and mixed ones), written anew for this library. Each is
+// a row: found as a circle, or `silent`, with the reason why a circle is not there or cannot be seen. And programs that
+// are well, of which nothing may be said.
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>

@@ -1,5 +1,5 @@
-// Goroutines that wait for each other: for mutexes, and for their ends. DUNLIN_DEBUG=deadlock: found as soon as they have
-// waited for 10 ms. Patterns of published faults, and programs that are well: circle_patterns_test.cpp.
+// Goroutines that wait for each other: for mutexes, and for their ends. DUNLIN_DEBUG=deadlock: found as soon as they
+// have waited for 10 ms. Patterns of published faults, and programs that are well: circle_patterns_test.cpp.
 #include <array>
 #include <atomic>
 #include <cstdlib>

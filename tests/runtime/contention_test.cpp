@@ -117,8 +117,8 @@ void expect_one(const std::string& function, const std::string& reason, const sa
 
 constexpr auto nothing = [] {};
 
-// `prepare`, then `wait` in a goroutine or a thread; `let_go` when that has waited for some time, and again and again if
-// it could come too early.
+// `prepare`, then `wait` in a goroutine or a thread; `let_go` when that has waited for some time, and again and again
+// if it could come too early.
 template <class Prepare, class Wait, class LetGo>
 void one_wait(const std::string& function, const std::string& reason, Prepare prepare, Wait wait, LetGo let_go,
               bool again = false) {

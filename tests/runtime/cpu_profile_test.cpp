@@ -1,4 +1,5 @@
-// The CPU profile from inside a program: begin, end, what is refused, and signals at any moment. What it shows: tests/tools/profile_test.py.
+// The CPU profile from inside a program: begin, end, what is refused, and signals at any moment. What it shows:
+// tests/tools/profile_test.py.
 #include <gtest/gtest.h>
 
 #include <csignal>

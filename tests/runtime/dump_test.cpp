@@ -98,7 +98,8 @@ std::atomic<bool> enough{false};
     return x;
 }
 
-// The one that burns the CPU is the one for which people ask for a dump: whether it is preempted at the moment, or computes.
+// The one that burns the CPU is the one for which people ask for a dump: whether it is preempted at the moment, or
+// computes.
 TEST_P(Dump, ShowsWhereAGoroutineComputes) {
     run([] {
         enough = false;
@@ -130,7 +131,8 @@ TEST_P(Dump, ShowsWhereAGoroutineComputes) {
     });
 }
 
-// As in libc's __mpn_submul_1: what is pushed, or where the return address is, the unwinder is not told. It finds an address that does not exist.
+// As in libc's __mpn_submul_1: what is pushed, or where the return address is, the unwinder is not told. It finds an
+// address that does not exist.
 extern "C" void loop_that_misleads(const std::atomic<int>* until);
 asm(".text\n"
     ".globl loop_that_misleads\n"

@@ -1,4 +1,5 @@
-// What happens at the ends: go() while run() returns, fewer processors, what a run() leaves behind, and runs that wait for it.
+// What happens at the ends: go() while run() returns, fewer processors, what a run() leaves behind, and runs that wait
+// for it.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -98,7 +99,8 @@ TEST_P(Ends, NoMoreGoroutinesComputeThanThereAreProcessorsAfterShrinking) {
     }
     support::eventually_on_thread([&] { return std::all_of(hogs.begin(), hogs.end(), [](const counter& h) { return h.steps != 0; }); });
     dunlin::runtime::set_max_procs(1);
-    // One at a time: between two looks a millisecond apart most stand still, once the monitor has stopped those that lost their processors.
+    // One at a time: between two looks a millisecond apart most stand still, once the monitor has stopped those that
+    // lost their processors.
     const auto moving = [&] {
         std::vector<unsigned long> before;
         for (counter& hog : hogs) before.push_back(hog.steps);

@@ -303,7 +303,7 @@ TEST_P(Go, TasksKnowTheNumberOfTheirGoroutine) {
     });
 }
 
-// ---- from plain threads, without run() --------------------------------------------------------------------------------------------------
+// ---- from plain threads, without run() ------------------------------------------------------------------------------
 
 class GoFromThread : public support::runtime_test {};
 

@@ -15,7 +15,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A std::mutex that a goroutine has locked and holds, computing, after its run() has returned: most likely it stands still then.
+// A std::mutex that a goroutine has locked and holds, computing, after its run() has returned: most likely it stands
+// still then.
 class Leftovers : public support::each_p {
 protected:
     static inline std::mutex mutex;
@@ -127,7 +128,8 @@ TEST_P(Leftovers, ThreadsAreMadeWhileAHolderGoesOn) {
     EXPECT_LT(elapsed, 1s);  // the holder goes on for two seconds
 }
 
-// Each look of the monitor's sees some of those that may wait; the thread of this one is the oldest, so that it comes last.
+// Each look of the monitor's sees some of those that may wait; the thread of this one is the oldest, so that it comes
+// last.
 TEST_P(Leftovers, TheOneThatWaitsIsFoundAmongMany) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
     leave_a_holder();

@@ -1,4 +1,5 @@
-// A million goroutines parked at once, on dense stacks, and many with default settings, under the system's default limit of mappings.
+// A million goroutines parked at once, on dense stacks, and many with default settings, under the system's default
+// limit of mappings.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

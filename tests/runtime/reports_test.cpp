@@ -1,4 +1,5 @@
-// What the runtime writes to stderr by itself: a dump when a signal asks for it, and goroutines that wait for each other's mutexes.
+// What the runtime writes to stderr by itself: a dump when a signal asks for it, and goroutines that wait for each
+// other's mutexes.
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
@@ -23,8 +24,8 @@ const bool settings_made = [] {
     return true;
 }();
 
-// ThreadSanitizer keeps a signal until the thread that has it calls one of its functions, and ours sleep by system calls of their own: there it goes to the
-// calling thread.
+// ThreadSanitizer keeps a signal until the thread that has it calls one of its functions, and ours sleep by system
+// calls of their own: there it goes to the calling thread.
 void ask_for_a_dump() {
     if (support::under_thread) {
         raise(SIGQUIT);

@@ -111,7 +111,8 @@ TEST_P(Run, FreezesGoroutinesThatCompute) {
                 started = true;
                 for (;;) turns.store(turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
             });
-            // P = 1 has to wait for the other to run, and only gets back what preemption gives back; so only look where another P is.
+            // P = 1 has to wait for the other to run, and only gets back what preemption gives back; so only look where
+            // another P is.
             if (GetParam() > 1) support::eventually([&] { return started.load(); });
         });
         const std::uint64_t then = turns.load();

@@ -166,7 +166,8 @@ TEST_P(ThreadStack, ThousandsOfCallsFromManyGoroutinesStressed) {
     });
 }
 
-// The function is on its way when run() returns: it goes on as a thread of the program's would, and its goroutine is lost when it returns.
+// The function is on its way when run() returns: it goes on as a thread of the program's would, and its goroutine is
+// lost when it returns.
 TEST_P(ThreadStack, AnEndOfRunLeavesWhatIsOnItAlone) {
     static std::atomic<int> inside, ended;
     static std::atomic<bool> stop, returned;

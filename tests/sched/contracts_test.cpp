@@ -1,5 +1,5 @@
-// What a processor's owner and a machine inside the runtime may do (handshake.h), done by others. Builds that check end the
-// process there, so these are death tests.
+// What a processor's owner and a machine inside the runtime may do (handshake.h), done by others. Builds that check end
+// the process there, so these are death tests.
 #include "sched/machines/handshake.h"
 
 #include <dunlin/dunlin.hpp>

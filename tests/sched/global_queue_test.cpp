@@ -81,7 +81,7 @@ TEST_F(GlobalQueue, StartsAgainWhenItIsEmpty) {
     }
 }
 
-TEST_F(GlobalQueue, RandomCallsAgainstAModel) {
+TEST_F(GlobalQueue, DoesWhatTheModelDoes) {
     std::minstd_rand random(1);
     for (int i = 0; i < 20'000; ++i) {
         const std::size_t n = random() % 300;

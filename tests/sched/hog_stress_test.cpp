@@ -1,6 +1,7 @@
-// Goroutines that compute for long without calling the runtime, many of each kind (support/hogs.h), while the main goroutine sleeps a millisecond
-// at a time (a goroutine just woken has hogs stopped early) and another one yields all the time. Whatever is done to their threads, every hog gets
-// the result it gets without preemption, and none waits for ever for what another one that stands still holds.
+// Goroutines that compute for long without calling the runtime, many of each kind (support/hogs.h), while the main
+// goroutine sleeps a millisecond at a time (a goroutine just woken has hogs stopped early) and another one yields all
+// the time. Whatever is done to their threads, every hog gets the result it gets without preemption, and none waits for
+// ever for what another one that stands still holds.
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -95,24 +96,24 @@ TEST_P(HogStress, AMutexSharedByAllExcludes) { hog({{"mutex", hogs::mutex}}); }
 
 TEST_P(HogStress, ASpinLockSharedByAllExcludes) { hog({{"spin-lock", hogs::spin_lock}}, 4, 2); }
 
-TEST_P(HogStress, MallocAndFree) { hog({{"malloc", hogs::allocation}}); }
+TEST_P(HogStress, MallocAndFreeLoseNothing) { hog({{"malloc", hogs::allocation}}); }
 
-TEST_P(HogStress, Sorting) { hog({{"sort", hogs::sorting}}); }
+TEST_P(HogStress, SortingLosesNothing) { hog({{"sort", hogs::sorting}}); }
 
-TEST_P(HogStress, StdioLocksOfOneFile) { hog({{"stdio", hogs::printing}}); }
+TEST_P(HogStress, StdioLocksOfOneFileAreKept) { hog({{"stdio", hogs::printing}}); }
 
-TEST_P(HogStress, ThrowAndCatch) { hog({{"exceptions", hogs::exceptions}}); }
+TEST_P(HogStress, ThrownExceptionsAreCaught) { hog({{"exceptions", hogs::exceptions}}); }
 
 TEST_P(HogStress, LibrariesAreOpenedAndClosed) { hog({{"loader", hogs::loader}}); }
 
-TEST_P(HogStress, LocalesAndStringStreams) { hog({{"locale", hogs::locales}}); }
+TEST_P(HogStress, LocalesAndStringStreamsStayWhole) { hog({{"locale", hogs::locales}}); }
 
-TEST_P(HogStress, NumbersToTextAndBack) { hog({{"strtod", hogs::numbers_as_text}}); }
+TEST_P(HogStress, NumbersBecomeTextAndComeBack) { hog({{"strtod", hogs::numbers_as_text}}); }
 
 TEST_P(HogStress, ProcessesAreMadeAndWaitedFor) { hog({{"fork", hogs::processes}, {"arithmetic", hogs::arithmetic}}, 4); }
 
 TEST_P(HogStress, NamesAreLookedUp) { hog({{"getaddrinfo", hogs::names}}); }
 
-TEST_P(HogStress, AllKindsAtOnce) { hog({std::begin(hogs::all), std::end(hogs::all)}, support::sanitized ? 1 : 2, 2); }
+TEST_P(HogStress, AllKindsRunAtOnce) { hog({std::begin(hogs::all), std::end(hogs::all)}, support::sanitized ? 1 : 2, 2); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A processor that a goroutine computes on is lent to those that a descriptor makes ready, and comes back to it without a signal
-// (sched/monitor/hand_off.cpp, Lending).
+// A processor that a goroutine computes on is lent to those that a descriptor makes ready, and comes back to it without
+// a signal (sched/monitor/hand_off.cpp, Lending).
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cstdint>
@@ -36,7 +36,8 @@ class Lend : public support::each_p {
 protected:
     void SetUp() override { allow(support::sanitized ? 300s : 60s); }
 
-    // One goroutine for each processor computes; `threads` plain threads send `messages` each, some time apart, and check every answer. How long each took, ns.
+    // One goroutine for each processor computes; `threads` plain threads send `messages` each, some time apart, and
+    // check every answer. How long each took, ns.
     std::vector<std::int64_t> answer_beside_hogs(int threads, int messages, int longest_gap_us) {
         const dunlin::runtime::hand_off_stats before = dunlin::runtime::stats().hand_offs;
         std::vector<std::vector<std::int64_t>> took(static_cast<std::size_t>(threads));
@@ -112,7 +113,8 @@ TEST_P(Lend, EveryMessageIsAnsweredAndEveryGoroutineComputesWhatItShould) {
     }
 }
 
-// Without the loan every other answer waits for the monitor's next round, a millisecond later, and stops a thread by a signal.
+// Without the loan every other answer waits for the monitor's next round, a millisecond later, and stops a thread by a
+// signal.
 TEST_P(Lend, AnAnswerDoesNotWaitForTheMonitorsNextRound) {
     if (procs() != 1 || support::sanitized) GTEST_SKIP() << "its time is measured with one processor";
     const auto took = answer_beside_hogs(1, 600, 4000);

@@ -1,5 +1,6 @@
-// Goroutines and plain threads submit work in random patterns to a runtime that is about to fall asleep, and everything goes idle again: thousands of times.
-// A wake-up that is lost (sched/machines/wake.h) stops a round for ever; the watchdog says so after 30 s and shows every goroutine.
+// Goroutines and plain threads submit work in random patterns to a runtime that is about to fall asleep, and everything
+// goes idle again: thousands of times. A wake-up that is lost (sched/machines/wake.h) stops a round for ever; the
+// watchdog says so after 30 s and shows every goroutine.
 #include <barrier>
 #include <functional>
 #include <random>
@@ -38,7 +39,8 @@ protected:
 
 EACH_P(LostWakeupStress);
 
-// A submission that a searching machine has not seen, and that believes the search: two at a time, at random distances of up to a sleep and a wake-up.
+// A submission that a searching machine has not seen, and that believes the search: two at a time, at random distances
+// of up to a sleep and a wake-up.
 TEST_P(LostWakeupStress, TwoPlainThreadsAndARuntimeThatFallsAsleep) {
     dunlin::runtime::set_max_procs(procs());
     const int rounds = support::rounds(4000);

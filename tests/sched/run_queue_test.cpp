@@ -1,4 +1,5 @@
-// The local run queue, as it is (tests/model/run_queue_model_test.cpp has the interleavings): its order, its limits, and real threads that steal from it.
+// The local run queue, as it is (tests/model/run_queue_model_test.cpp has the interleavings): its order, its limits,
+// and real threads that steal from it.
 #include "sched/data/run_queue.h"
 
 #include <memory>
@@ -136,8 +137,8 @@ TEST_F(RunQueue, TheVersionWrapsAroundAndNothingElseChanges) {
     EXPECT_EQ(queue_.takings() < at_first, dunlin::platform::counters_wrap_soon);
 }
 
-// The same as it happens: the claim of the outer one stands for a thief's. Between its reading and its claim the youngest
-// is taken back and another pushed, so that head and size are what they were.
+// The same as it happens: the claim of the outer one stands for a thief's. Between its reading and its claim the
+// youngest is taken back and another pushed, so that head and size are what they were.
 TEST_F(RunQueue, AClaimFailsWhenTheYoungestWasTakenBackAndAnotherPushedMeanwhile) {
     const auto yes = [](const goroutine*) { return true; };
     for (const std::uint32_t place : {0u, 100u, capacity - 1}) {
@@ -171,7 +172,8 @@ TEST_F(RunQueue, RotateLeavesAFullQueueAloneAndWorksInOneThatIsNearlyFull) {
     for (std::uint32_t i = 2; i <= capacity; ++i) ASSERT_EQ(queue_.pop(), g(i));
 }
 
-// The same few descriptors go in and out again and again, and the queue is often empty: what a thief has read is soon true again, of another moment.
+// The same few descriptors go in and out again and again, and the queue is often empty: what a thief has read is soon
+// true again, of another moment.
 void steal_from_a_busy_owner(unsigned thieves, std::uint32_t goroutines, int operations) {
     const auto all = std::make_unique<goroutine[]>(goroutines);
     const auto queued = std::make_unique<std::atomic<int>[]>(goroutines);

@@ -1,4 +1,5 @@
-// Goroutines that wait in a loop for a lock have short turns: what they wait for is mostly done by one that is not running (preempt.h, Spin locks).
+// Goroutines that wait in a loop for a lock have short turns: what they wait for is mostly done by one that is not
+// running (preempt.h, Spin locks).
 #include <algorithm>
 #include <atomic>
 #include <ctime>
@@ -34,8 +35,9 @@ class Spin : public support::each_p {
 protected:
     std::atomic<bool> over_{false};
 
-    // As many of each kind as there are processors: which part of the CPU time those have that compute. With turns of the same length it is half. The kernel
-    // sometimes lets the thread that is woken run before the monitor sleeps, which then comes a few milliseconds late: so it is the best of ten times.
+    // As many of each kind as there are processors: which part of the CPU time those have that compute. With turns of
+    // the same length it is half. The kernel sometimes lets the thread that is woken run before the monitor sleeps,
+    // which then comes a few milliseconds late: so it is the best of ten times.
     double part_of_those_that_compute(const std::function<void()>& wait_in_a_loop) {
         double best = 0;
         for (int i = 0; i < 10 && best < most_of_it; ++i) best = std::max(best, part_once(wait_in_a_loop));
@@ -93,7 +95,8 @@ TEST_P(Spin, ASpinLockOfLibcToo) {
     pthread_spin_init(&lock, PTHREAD_PROCESS_PRIVATE);
     std::atomic<unsigned> waiters{0};
     EXPECT_GT(part_of_those_that_compute([&] {
-        if (waiters.fetch_add(1) % procs() == 0) {  // the first one has it until the end: the others wait for it in libc
+        // the first one has it until the end: the others wait for it in libc
+        if (waiters.fetch_add(1) % procs() == 0) {
             pthread_spin_lock(&lock);
             while (!over_.load(std::memory_order_relaxed)) hint();
             pthread_spin_unlock(&lock);

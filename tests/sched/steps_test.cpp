@@ -20,11 +20,13 @@
 #include "sched/queues/global_queue.h"
 #include "sched/work/find_work.h"
 #include "support/barrier_trap.h"
+#include "support/comes_true.h"
 
 namespace {
 
 using namespace std::chrono_literals;
 using namespace dunlin::sched;
+using support::comes_true;
 
 // No event ever; what else is to happen when it is asked.
 struct quiet_source : event_source {
@@ -46,16 +48,6 @@ struct quiet_source : event_source {
     void forget_all() noexcept override {}
     void forget_lost() noexcept override {}
 };
-
-// False: not within ten seconds, so never.
-bool comes_true(const auto& condition) {
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > until) return false;
-        std::this_thread::sleep_for(50us);
-    }
-    return true;
-}
 
 class SchedulerSteps : public testing::Test {
 protected:

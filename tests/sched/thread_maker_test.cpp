@@ -13,11 +13,13 @@
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/monitor/thread_maker.h"
+#include "support/comes_true.h"
 
 namespace {
 
 using namespace std::chrono_literals;
 using namespace dunlin::sched;
+using support::comes_true;
 
 std::atomic<int> forgotten{0}, printed{0}, threads_begun{0};
 
@@ -36,16 +38,6 @@ struct quiet_source : event_source {
     void forget_lost() noexcept override { forgotten.fetch_add(1); }
 };
 quiet_source the_source;
-
-// False: not within ten seconds, so never.
-bool comes_true(const auto& condition) {
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > until) return false;
-        std::this_thread::sleep_for(50us);
-    }
-    return true;
-}
 
 // A request is cleared before it is served, not after: one that comes in between is another's, and is not made again.
 TEST(ThreadMaker, ServesWhatItIsAskedForWhileItServesAnother) {

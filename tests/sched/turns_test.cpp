@@ -1,4 +1,5 @@
-// What decides whether a wake is made at once (sched/machines/turns.h): the measures by themselves, and programs that they are for.
+// What decides whether a wake is made at once (sched/machines/turns.h): the measures by themselves, and programs that
+// they are for.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -135,7 +136,7 @@ TEST_F(Turns, AProcessorAloneMeasuresNothing) {
     dunlin::runtime::set_max_procs(2);
 }
 
-// ---- programs ------------------------------------------------------------------------------------------------------------------------
+// ---- programs -------------------------------------------------------------------------------------------------------
 
 constexpr int few_or = support::sanitized ? 40 : 400;
 
@@ -195,7 +196,8 @@ TEST(TurnsOfPrograms, ThoseWhoTalkStayTogether) {
     });
 }
 
-// It answers at once a hundred times, and then computes after it has woken its partner: found out the first time, expected from then on.
+// It answers at once a hundred times, and then computes after it has woken its partner: found out the first time,
+// expected from then on.
 TEST(TurnsOfPrograms, AGoroutineThatLingersNowAndThenIsNotTrustedAgain) {
     if (support::sanitized) GTEST_SKIP() << "nothing is quick there";
     dunlin::run({.max_procs = 2}, [] {

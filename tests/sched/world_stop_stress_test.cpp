@@ -1,6 +1,7 @@
-// The world is stopped and started in a loop, by changes of the number of processors and by dumps, while goroutines call into the runtime from
-// computing: processors are taken from their machines by the handshake and given back. A machine with two processors, or a processor without a machine,
-// shows as a stop that never ends, or as goroutines that never run.
+// The world is stopped and started in a loop, by changes of the number of processors and by dumps, while goroutines
+// call into the runtime from computing: processors are taken from their machines by the handshake and given back. A
+// machine with two processors, or a processor without a machine, shows as a stop that never ends, or as goroutines that
+// never run.
 #include <sstream>
 #include <thread>
 #include <vector>

@@ -13,8 +13,8 @@ class YieldStress : public support::each_p {};
 
 EACH_P(YieldStress);
 
-// It went on running when the global queue had become empty meanwhile, while another machine executed it as well. The runtime ends the process when
-// it sees that in a goroutine's state.
+// It went on running when the global queue had become empty meanwhile, while another machine executed it as well. The
+// runtime ends the process when it sees that in a goroutine's state.
 TEST_P(YieldStress, AGoroutineThatYieldsIsRunByOneMachine) {
     dunlin::runtime::set_max_procs(procs());
     std::atomic<bool> stop{false};

@@ -1,5 +1,6 @@
-// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..." --model sequential|tso|cxx] NAME...: explores the cases whose names begin so.
-// Prints a line for each way of exploring one, and the story of the first failure. 0: all hold; 1: one fails; 2: misuse.
+// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..." --model sequential|tso|cxx] NAME...: explores the cases whose
+// names begin so. Prints a line for each way of exploring one, and the story of the first failure. 0: all hold; 1: one
+// fails; 2: misuse.
 #include "sim/cases.h"
 
 #include <algorithm>

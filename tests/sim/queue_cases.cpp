@@ -1,4 +1,5 @@
-// The run queue. What is queued are plain variables, which the owner has written before: each comes out once, as written.
+// The run queue. What is queued are plain variables, which the owner has written before: each comes out once, as
+// written.
 #include <array>
 
 #include "sched/data/run_queue.h"

@@ -1,4 +1,5 @@
-// The wake protocol (sched/machines/wake.h), the sleep for timers (sched/work/find_work.cpp) and the making of threads, in whole programs.
+// The wake protocol (sched/machines/wake.h), the sleep for timers (sched/work/find_work.cpp) and the making of threads,
+// in whole programs.
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "sim/whole.h"
@@ -80,8 +81,8 @@ const add three{"wake/three_processors", drawn(500), whole({.max_procs = 3, .pre
 }})};
 
 // Of three processors two are busy for long: the one that was woken first wakes the next.
-// Without PCT: one of its executions had not ended after 400,000 steps, with run() about to return. Which loop it was is
-// not known yet.
+// Without PCT: one of its executions had not ended after 400,000 steps, with run() about to return. Which loop it was
+// is not known yet.
 std::vector<sim::options> without_pct(std::vector<sim::options> runs) {
     std::erase_if(runs, [](const sim::options& o) { return o.order == sim::order::pct; });
     return runs;

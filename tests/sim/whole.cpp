@@ -16,8 +16,8 @@ namespace {
 
 using sched::the_scheduler;
 
-// W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose wake is left
-// to the monitor.
+// W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose
+// wake is left to the monitor.
 std::string who_is_forgotten() {
     const sched::scheduler& s = the_scheduler;
     const std::uint32_t word = s.idle_and_spinning.load();

@@ -27,7 +27,8 @@ struct program {
 sim::case_function whole(program p);
 
 void let_plain_threads_begin();
-// The goroutine is one that goes on after it has started others, and the monitor is not attentive to it (sched/machines/turns.h, wake.h):
+// The goroutine is one that goes on after it has started others, and the monitor is not attentive to it
+// (sched/machines/turns.h, wake.h):
 // what it starts from here on is work for others at once. The other machines are asleep.
 void linger();
 

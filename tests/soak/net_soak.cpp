@@ -4,7 +4,8 @@
 //
 //   net_soak SECONDS PROCS [SEED]
 //
-// Prints a line every 10 s and a summary. Exit status: 0; 1 after a wrong result; 2 if nothing has happened for 20 s (after a dump); 64 if called wrongly.
+// Prints a line every 10 s and a summary. Exit status: 0; 1 after a wrong result; 2 if nothing has happened for 20 s
+// (after a dump); 64 if called wrongly.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -32,7 +33,7 @@ namespace {
 std::atomic<bool> stop{false};
 std::atomic<int> faults{0};
 
-// ---- what has happened -------------------------------------------------------------------------------------------------------------------
+// ---- what has happened ----------------------------------------------------------------------------------------------
 
 enum deed { echoed, half_closed, was_reset, flooded, timed_out, cancelled, closed_under_read, selected, refused, datagrams, deeds };
 constexpr const char* deed_names[deeds] = {"echoed", "half-closed", "reset", "flooded", "timed out", "cancelled", "closed under a read", "selected", "refused",
@@ -58,7 +59,7 @@ std::size_t open_files() {
     return count;
 }
 
-// ---- the server: the first byte says what the client wants ---------------------------------------------------------------------------------
+// ---- the server: the first byte says what the client wants ----------------------------------------------------------
 
 constexpr char wants_echo = 'e', wants_silence = 's', wants_flood = 'f', wants_reset = 'r', wants_half_close = 'h';
 
@@ -107,7 +108,7 @@ void accept_all(net::listener& l, dunlin::wait_group& handlers) {
     }
 }
 
-// ---- the clients -------------------------------------------------------------------------------------------------------------------------
+// ---- the clients ----------------------------------------------------------------------------------------------------
 
 struct server_addresses {
     std::string tcp, local, nobody;
@@ -283,7 +284,7 @@ void echo_datagrams(net::packet_conn& c) {
     }
 }
 
-// ---- the whole ---------------------------------------------------------------------------------------------------------------------------
+// ---- the whole ------------------------------------------------------------------------------------------------------
 
 void watch(std::chrono::seconds length) {
     const auto begin = std::chrono::steady_clock::now();
@@ -362,7 +363,8 @@ int main(int argc, char** argv) {
     std::printf("net_soak: %u s, P = %u, seed %u\n", seconds, procs, seed);
     std::thread watcher(watch, std::chrono::seconds(seconds));
     dunlin::run({.max_procs = procs}, [&] {
-        { const net::listener first = net::listen("tcp", "127.0.0.1:0"); }  // the poller's own descriptors are open from here on
+        // the poller's own descriptors are open from here on
+        { const net::listener first = net::listen("tcp", "127.0.0.1:0"); }
         const std::size_t files_before = open_files();
         soak(seed);
         expect_nothing_left(files_before);

@@ -1,8 +1,9 @@
 // rescue SECONDS PROCS: goroutines stand still with the locks of libc in their hands, all the time, and no other hangs.
 //
-// Meant for DUNLIN_PREEMPTION=anywhere, which stops goroutines in libraries too, with one malloc arena (MALLOC_ARENA_MAX=1) or another allocator
-// (LD_PRELOAD, or linked statically: rescue_jemalloc and its like): the lock of the allocator is then held by a goroutine that stands still, as often as not,
-// while the scheduler, bursts of go(), threads that are made and stacks that go back want memory. ./dev rescue runs it with each.
+// Meant for DUNLIN_PREEMPTION=anywhere, which stops goroutines in libraries too, with one malloc arena
+// (MALLOC_ARENA_MAX=1) or another allocator (LD_PRELOAD, or linked statically: rescue_jemalloc and its like): the lock
+// of the allocator is then held by a goroutine that stands still, as often as not, while the scheduler, bursts of go(),
+// threads that are made and stacks that go back want memory. ./dev rescue runs it with each.
 //
 // A plain thread watches that each kind of work gets on. It allocates nothing itself.
 #include <algorithm>
@@ -46,8 +47,8 @@ double cpu_seconds() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
-// Where others want the CPUs, a work that stands still may only not have had its turn: so the time is that in which this process has had a CPU. One whose
-// threads all sleep uses none: for that there is the second limit.
+// Where others want the CPUs, a work that stands still may only not have had its turn: so the time is that in which
+// this process has had a CPU. One whose threads all sleep uses none: for that there is the second limit.
 constexpr double patience_cpu_seconds = 20;
 constexpr int patience_seconds = 180;
 

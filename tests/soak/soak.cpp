@@ -1,10 +1,10 @@
-// soak.cpp - everything at once, for as long as one likes: goroutines that compute in every way of support/hogs.h, that sleep, yield, spawn,
-// block their threads with and without blocking(), and stop the world.
+// soak.cpp - everything at once, for as long as one likes: goroutines that compute in every way of support/hogs.h, that
+// sleep, yield, spawn, block their threads with and without blocking(), and stop the world.
 //
 //   soak SECONDS PROCS
 //
-// Prints a line every 10 s. Exit status: 0, 1 after a wrong result, 2 if a goroutine has not got on for 20 s (after a dump), 64 if called wrongly.
-// With SOAK_PAUSE in the environment it waits for a debugger instead of dumping.
+// Prints a line every 10 s. Exit status: 0, 1 after a wrong result, 2 if a goroutine has not got on for 20 s (after a
+// dump), 64 if called wrongly. With SOAK_PAUSE in the environment it waits for a debugger instead of dumping.
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -41,7 +41,7 @@ std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanosecon
 std::atomic<bool> stop{false};
 std::atomic<int> faults{0};
 
-// ---- what is done besides computing --------------------------------------------------------------------------------------------------
+// ---- what is done besides computing ---------------------------------------------------------------------------------
 
 hogs::result sleeps(unsigned) {
     const auto before = steady::now();
@@ -147,7 +147,7 @@ constexpr hogs::kind others[] = {
     {"set_max_procs", changes_processors},
 };
 
-// ---- who does it ---------------------------------------------------------------------------------------------------------------------
+// ---- who does it ----------------------------------------------------------------------------------------------------
 
 // One goroutine's account. Written by itself, read by the watch.
 struct worker {
@@ -199,7 +199,7 @@ struct team {
     }
 };
 
-// ---- the watch: a plain thread, so that it does not depend on what it watches --------------------------------------------------------
+// ---- the watch: a plain thread, so that it does not depend on what it watches ---------------------------------------
 
 void end_if_stalled(const team& all) {
     const std::int64_t now = now_ns();

@@ -23,11 +23,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/signal_of_store.h"
+
 namespace {
 
 using namespace dunlin::stack;
 using dunlin::platform::guard_kind;
 using dunlin::platform::page_size;
+using support::signal_of_store;
 
 constexpr bool sanitized = DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER;
 
@@ -83,18 +86,6 @@ bool protected_as_it_says(const slot* s) {
         case protection::none: return true;
     }
     return false;
-}
-
-int signal_of_store(std::byte* address) {
-    const pid_t child = fork();
-    if (child == 0) {
-        signal(SIGSEGV, SIG_DFL);
-        *const_cast<volatile std::byte*>(address) = std::byte{1};
-        _exit(0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 std::size_t mappings() {

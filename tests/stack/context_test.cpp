@@ -1,5 +1,5 @@
-// The switch, by itself: computations on stacks of the arena that are switched to and from by hand, without a scheduler. The last tests look at
-// what only a real goroutine has: dunlin_context_entry below it.
+// The switch, by itself: computations on stacks of the arena that are switched to and from by hand, without a
+// scheduler. The last tests look at what only a real goroutine has: dunlin_context_entry below it.
 #include "stack/context.h"
 
 #include <array>
@@ -25,7 +25,8 @@
 #include "stack/sanitizer.h"
 #include "stack/trace.h"
 
-// What the compilers' callee must preserve. Under `f` the registers have the values of `in`; those they have after it are left in `out`.
+// What the compilers' callee must preserve. Under `f` the registers have the values of `in`; those they have after it
+// are left in `out`.
 struct callee_saved {
     std::uint64_t general[12];  // x86-64: rbx rbp r12-r15; aarch64: x19-x29
     std::uint64_t floating[8];  // aarch64: d8-d15 (x86-64 has none)
@@ -252,7 +253,8 @@ struct computation {
     after_switch(from.fake);
 }
 
-// An ordinary function to its callers: the registers that are the callee's to preserve must be as they were when it returns.
+// An ordinary function to its callers: the registers that are the callee's to preserve must be as they were when it
+// returns.
 [[gnu::noinline]] void switch_over(computation& from, computation& to) { switch_inline(from, to); }
 
 void resume(computation& thread, computation& c) {
@@ -280,7 +282,7 @@ void context_test_base() {
 
 namespace {
 
-// ---- start and end -------------------------------------------------------------------------------------------------------------------
+// ---- start and end --------------------------------------------------------------------------------------------------
 
 TEST(Context, AFreshStackStartsBelowItsTopAligned) {
     computation thread;
@@ -330,7 +332,7 @@ TEST(Context, AStackIsUsedAgainByTheNextComputation) {
     EXPECT_EQ(ended, 200);
 }
 
-// ---- registers -----------------------------------------------------------------------------------------------------------------------
+// ---- registers ------------------------------------------------------------------------------------------------------
 
 callee_saved pattern(std::uint64_t seed) {
     callee_saved result{};
@@ -389,8 +391,8 @@ TEST(Context, ASwitchPreservesTheRegistersOfTheCallingConvention) {
 #endif
 }
 
-// More values than there are registers, wanted in registers on both sides of a switch that is compiled into the same function. Whatever the switch
-// does not declare as lost, the compiler uses.
+// More values than there are registers, wanted in registers on both sides of a switch that is compiled into the same
+// function. Whatever the switch does not declare as lost, the compiler uses.
 template <class Value>
 [[gnu::noinline]] Value hold_values(computation& from, computation& to, Value seed) {
     constexpr int count = 28;
@@ -470,7 +472,7 @@ TEST(Context, AThousandSwitchesAroundEightStacks) {
     for (computation& c : ring) EXPECT_TRUE(c.ended);
 }
 
-// ---- traces --------------------------------------------------------------------------------------------------------------------------
+// ---- traces ---------------------------------------------------------------------------------------------------------
 
 // After a call: it is not the last thing that the function does, so the compiler cannot turn it into a jump.
 inline void keep_frame() { std::atomic_signal_fence(std::memory_order_seq_cst); }
@@ -545,7 +547,7 @@ TEST(Context, ATraceOfAComputationThatHasNotStartedIsItsEntry) {
     stacks.recycle(s, s, 1, s->size_class);
 }
 
-// ---- unwinding -----------------------------------------------------------------------------------------------------------------------
+// ---- unwinding ------------------------------------------------------------------------------------------------------
 
 struct noted {
     int& count;
@@ -614,7 +616,7 @@ TEST(Context, AForcedUnwindRunsEveryDestructorAndEndsAtTheInvocation) {
     EXPECT_EQ(handlers, 6);
 }
 
-// ---- goroutines ----------------------------------------------------------------------------------------------------------------------
+// ---- goroutines -----------------------------------------------------------------------------------------------------
 
 struct walk {
     std::array<void*, 64> pc{};

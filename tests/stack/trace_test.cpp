@@ -202,7 +202,8 @@ std::function<void()> body_of_handler;
     sigaction(SIGUSR1, &action, &old);
     raise(SIGUSR1);
     sigaction(SIGUSR1, &old, nullptr);
-    before.ss_size = std::max<std::size_t>(before.ss_size, MINSIGSTKSZ);  // it says 0 when there was none, and then refuses it
+    // it says 0 when there was none, and then refuses it
+    before.ss_size = std::max<std::size_t>(before.ss_size, MINSIGSTKSZ);
     sigaltstack(&before, nullptr);
     return static_cast<std::size_t>(memory.end() - std::find_if(memory.begin(), memory.end(), [](unsigned char c) { return c != 0xa5; }));
 }

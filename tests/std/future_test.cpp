@@ -259,7 +259,7 @@ TEST_P(PackagedTask, OfWhateverCanBeCalled) {
     });
 }
 
-TEST_P(PackagedTask, StatesAndErrors) {
+TEST_P(PackagedTask, HasTheStandardsStatesAndErrors) {
     inside([] {
         using task = dunlin::packaged_task<int(int)>;
         task none;

@@ -91,7 +91,7 @@ void excludes_and_orders(Start start) {
     EXPECT_EQ(wrong, 0);
 }
 
-TEST_P(Locks, OneAtATime) {
+TEST_P(Locks, LetInOneAtATime) {
     inside([this] {
         const auto workers = [this](int n, const std::function<void(int)>& f) { return start(n, f); };
         excludes_and_orders<dunlin::mutex>(workers);
@@ -179,7 +179,7 @@ TEST_P(Locks, ARecursiveOneIsFreeAfterAsManyUnlocks) {
 
 // ---- [thread.sharedmutex], [thread.sharedtimedmutex] ---------------------------------------------------------------
 
-TEST_P(Locks, ReadersTogetherWritersAlone) {
+TEST_P(Locks, LetReadersInTogetherAndWritersAlone) {
     inside([this] {
         dunlin::shared_mutex m;
         std::atomic<int> readers{0};
@@ -235,7 +235,7 @@ void is_held_by_another(M& m, bool held, Start start) {
     }).join();
 }
 
-TEST_P(Guards, OfOneAndOfMany) {
+TEST_P(Guards, LockOneOrMany) {
     inside([this] {
         const auto one = [this](std::function<void()> f) { return start(std::move(f)); };
         dunlin::mutex a;
@@ -305,7 +305,7 @@ void guard_with_all_its_members(M& m) {
     m.unlock();
 }
 
-TEST_P(Guards, UniqueAndSharedLock) {
+TEST_P(Guards, AreUniqueLockAndSharedLock) {
     inside([] {
         dunlin::mutex a;
         dunlin::recursive_mutex b;

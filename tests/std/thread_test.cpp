@@ -94,7 +94,7 @@ TEST_P(Jthread, TheDestructorAsksAndWaits) {
     });
 }
 
-TEST_P(Jthread, StatesAndErrors) {
+TEST_P(Jthread, HasTheStandardsStatesAndErrors) {
     using std::errc;
     inside([] {
         dunlin::jthread none;

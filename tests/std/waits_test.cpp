@@ -198,7 +198,7 @@ TEST_P(Condition, MayBeDestroyedOnceAllAreNotified) {
 }
 
 // [thread.condvarany.intwait]
-TEST_P(Condition, StopTokens) {
+TEST_P(Condition, StopTokensEndWaits) {
     inside([this] {
         dunlin::mutex m;
         dunlin::condition_variable_any c;
@@ -340,7 +340,7 @@ TEST_P(Latch, OpensOnceForAll) {
 
 // ---- [thread.barrier] ----------------------------------------------------------------------------------------------
 
-TEST_P(Barrier, PhaseAfterPhase) {
+TEST_P(Barrier, GoesThroughPhaseAfterPhase) {
     static_assert(
         !std::is_copy_constructible_v<dunlin::barrier<>> && !std::is_convertible_v<std::ptrdiff_t, dunlin::barrier<>>);
     static_assert(

@@ -1,4 +1,5 @@
-// barrier_trap.h - what a test wants to happen at the heavy barrier of a thread (platform/membarrier.h), and only there.
+// barrier_trap.h - what a test wants to happen at the heavy barrier of a thread (platform/membarrier.h), and only
+// there.
 //
 // A heavy barrier makes visible what still lies in the store buffers of other CPUs. No test can keep a store in there;
 // but it can hold the store back by itself and make it at the moment of the barrier. That is one of the orders that

@@ -1,7 +1,9 @@
-// batch_main.cpp - main() of a program with the tests of several files: --file=chan/select_test.cpp runs those of that file.
+// batch_main.cpp - main() of a program with the tests of several files: --file=chan/select_test.cpp runs those of that
+// file.
 //
-// The tests of all other files are taken out with negative patterns, behind what --gtest_filter or GTEST_FILTER ask for. So that works as it does with a
-// program of one file, and so do death tests, which start this program again with a filter of their own.
+// The tests of all other files are taken out with negative patterns, behind what --gtest_filter or GTEST_FILTER ask
+// for. So that works as it does with a program of one file, and so do death tests, which start this program again with
+// a filter of their own.
 #include <cstdio>
 #include <string>
 #include <string_view>

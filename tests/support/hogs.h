@@ -1,8 +1,11 @@
-// hogs.h - what programs do without calling the runtime: one function for each kind of work, which does some milliseconds of it and checks its result.
-// Used by tests/sched/hog_stress_test.cpp (kind after kind) and tests/soak (all at once).
+// hogs.h - what programs do without calling the runtime: one function for each kind of work, which does some
+// milliseconds of it and checks its result. Used by tests/sched/hog_stress_test.cpp (kind after kind) and tests/soak
+// (all at once).
 //
-// round(seed)   "" or what was wrong. Any goroutine or plain thread, any number at the same time: kinds share one mutex, one FILE and the like on purpose.
-// prepare()     Computes what the results must be, where nothing is preempted: call it on a plain thread before the runtime has anything to do.
+// round(seed)   "" or what was wrong. Any goroutine or plain thread, any number at the same time: kinds share one
+//               mutex, one FILE and the like on purpose.
+// prepare()     Computes what the results must be, where nothing is preempted: call it on a plain thread before the
+//               runtime has anything to do.
 //
 // A round never parks, so between its first and its last line it is on one thread, whatever is done to that thread.
 #pragma once
@@ -68,7 +71,7 @@ inline std::uint64_t next_random(std::uint64_t& state) {
     return sum;
 }
 
-// ---- registers -----------------------------------------------------------------------------------------------------------------------
+// ---- registers ------------------------------------------------------------------------------------------------------
 
 inline std::uint64_t arithmetic_of(unsigned seed) { return compute(seed % seeds + 1, static_cast<std::uint64_t>(rounds(6'000'000))); }
 
@@ -89,7 +92,9 @@ template <class Shape>
         for (std::size_t i = 0; i < width; ++i) {
             sums[r][i] = 1.0 / static_cast<double>(3 + seed % seeds + r * width + i);
             step[i] = 0.999 - 0.001 * static_cast<double>(i);
-            rest[i] = 1 - step[i];  // what is wrong once stays; and nothing fades away to denormal numbers, each of which takes 150 cycles on some processors
+            // what is wrong once stays; and nothing fades away to denormal numbers, each of which takes 150 cycles on
+            // some processors
+            rest[i] = 1 - step[i];
         }
     }
     for (int n = 0; n < steps; ++n) {
@@ -162,7 +167,7 @@ inline result rounding(unsigned seed) {
     return bits == expected.rounding[seed % seeds] ? "" : unequal("the sum rounded upwards", bits, expected.rounding[seed % seeds]);
 }
 
-// ---- what belongs to the thread ------------------------------------------------------------------------------------------------------
+// ---- what belongs to the thread -------------------------------------------------------------------------------------
 
 inline result error_number(unsigned seed) {
     const int mine = 1 + static_cast<int>(seed % 100);
@@ -207,7 +212,7 @@ inline result thread_local_state(unsigned seed) {
     return "";
 }
 
-// ---- locks ---------------------------------------------------------------------------------------------------------------------------
+// ---- locks ----------------------------------------------------------------------------------------------------------
 
 // Two numbers that are equal whenever no thread is inside.
 struct pair_of_numbers {
@@ -246,7 +251,7 @@ inline result spin_lock(unsigned) {
     return "";
 }
 
-// ---- libraries with state of the whole process ---------------------------------------------------------------------------------------
+// ---- libraries with state of the whole process ----------------------------------------------------------------------
 
 inline result allocation(unsigned seed) {
     struct block {
@@ -386,14 +391,14 @@ inline result numbers_as_text(unsigned seed) {
     return "";
 }
 
-// ---- the system ----------------------------------------------------------------------------------------------------------------------
+// ---- the system -----------------------------------------------------------------------------------------------------
 
 // Nothing that was sent to stop a thread may be seen: no EINTR, no child that does not become another program.
 inline result processes(unsigned) {
     for (int i = 0; i < rounds(4); ++i) {
         const pid_t child = fork();
-        // Under ThreadSanitizer the kernel refuses to copy the address space after some thousand dlopen() in the same process. Why it has grown so
-        // much is not known; by itself the test passes there.
+        // Under ThreadSanitizer the kernel refuses to copy the address space after some thousand dlopen() in the same
+        // process. Why it has grown so much is not known; by itself the test passes there.
         if (child < 0 && errno == ENOMEM && under_thread) return "";
         if (child == 0) {
             char name[] = "true";

@@ -1,7 +1,9 @@
-// runtime_test.h - the fixture of every test that runs goroutines: P = 1, 2, 8, under a watchdog, and no goroutine left afterwards.
+// runtime_test.h - the fixture of every test that runs goroutines: P = 1, 2, 8, under a watchdog, and no goroutine left
+// afterwards.
 //
 // runtime_test       one test, whatever the number of processors
-// each_p             TEST_P: once for each of P = 1, 2, 8 (EACH_P(name) makes the instances); run(body) is dunlin::run with that many
+// each_p             TEST_P: once for each of P = 1, 2, 8 (EACH_P(name) makes the instances); run(body) is dunlin::run
+//                    with that many
 #pragma once
 
 #include <atomic>
@@ -61,8 +63,8 @@ class each_p : public runtime_test, public testing::WithParamInterface<unsigned>
 protected:
     unsigned procs() const { return GetParam(); }
 
-    // dunlin::run with this test's number of processors. What is left when it returns is frozen and does not count; a goroutine
-    // that a deadline of a plain thread's has started is of no run() and ends by itself.
+    // dunlin::run with this test's number of processors. What is left when it returns is frozen and does not count; a
+    // goroutine that a deadline of a plain thread's has started is of no run() and ends by itself.
     template <class Body>
     decltype(auto) run(Body&& body) {
         struct counts {

@@ -1,8 +1,9 @@
 // undisturbed.h - rounds of a test in which nothing took a processor away.
 //
-// Problem    The kernel may stop a thread at any instruction, for a page fault or because the machine is busy. To the runtime that is a goroutine that
-//            blocks or computes: its processor goes to others, as it should. A claim about the order in which goroutines run, or about what stands
-//            in a queue while one of them looks at it, then does not hold, and nothing is wrong.
+// Problem    The kernel may stop a thread at any instruction, for a page fault or because the machine is busy. To the
+//            runtime that is a goroutine that blocks or computes: its processor goes to others, as it should. A claim
+//            about the order in which goroutines run, or about what stands in a queue while one of them looks at it,
+//            then does not hold, and nothing is wrong.
 // Protocol   The round changes and asserts nothing but returns what it has found. The runtime counts what it takes,
 //            before any thread can see an effect of it. A round in which that count has changed, or in which one time
 //            slice may have been over, says nothing: it is made again. What an undisturbed round has found is returned
@@ -20,7 +21,8 @@
 
 namespace support {
 
-// How often a processor was taken from a thread, since the program began. Not out of stats(), which would walk over all goroutines.
+// How often a processor was taken from a thread, since the program began. Not out of stats(), which would walk over all
+// goroutines.
 inline std::uint64_t processors_taken() {
     const auto& h = dunlin::sched::the_scheduler.hand_offs;
     return h.from_blocking.get() + h.from_blocked.get() + h.from_hogs.get();

@@ -1,4 +1,5 @@
-// A context ends waits: what can be had at once is had although the context is done already, and what would have to wait is not.
+// A context ends waits: what can be had at once is had although the context is done already, and what would have to
+// wait is not.
 #include <array>
 #include <cstdio>
 #include <fcntl.h>

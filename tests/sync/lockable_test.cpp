@@ -1,4 +1,5 @@
-// The locks and the others of the library in the hands of the standard's templates, and one object of each kind used by goroutines and plain threads together.
+// The locks and the others of the library in the hands of the standard's templates, and one object of each kind used by
+// goroutines and plain threads together.
 #include <array>
 #include <chrono>
 #include <concepts>
@@ -27,7 +28,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// ---- the standard's named requirements ([thread.req.lockable]) --------------------------------------------------------------------------------
+// ---- the standard's named requirements ([thread.req.lockable]) ------------------------------------------------------
 
 template <class L>
 concept basic_lockable = requires(L m) {
@@ -87,7 +88,7 @@ static_assert(std::movable<dunlin::barrier<>::arrival_token>);
 class Lockable : public support::each_p {};
 EACH_P(Lockable);
 
-// ---- one at a time under the standard's guards -----------------------------------------------------------------------------------------------
+// ---- one at a time under the standard's guards ----------------------------------------------------------------------
 
 // The body runs in goroutines and in plain threads, at the same time, with a number of its own each.
 template <class Body>
@@ -315,9 +316,10 @@ TEST_P(Lockable, SharedLockTakesAShare) {
     });
 }
 
-// ---- condition variables ----------------------------------------------------------------------------------------------------------------
+// ---- condition variables --------------------------------------------------------------------------------------------
 
-// A queue with a lock and a condition of any two kinds: what is put in comes out, once. Producers and consumers in both worlds.
+// A queue with a lock and a condition of any two kinds: what is put in comes out, once. Producers and consumers in both
+// worlds.
 template <class Condition, class Lock, class Mutex>
 void queue_with(int rounds) {
     Mutex m;
@@ -394,7 +396,7 @@ TEST_P(Lockable, ConditionVariableAnyTakesAMutexItselfAndAShare) {
     });
 }
 
-// ---- one object, two worlds ---------------------------------------------------------------------------------------------------------------
+// ---- one object, two worlds -----------------------------------------------------------------------------------------
 
 TEST_P(Lockable, OneSemaphoreInBothWorlds) {
     run([] {

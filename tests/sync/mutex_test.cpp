@@ -61,7 +61,7 @@ void hammer(M& m, int goroutines, int threads, int rounds) {
     EXPECT_EQ(count, static_cast<long>(rounds) * (goroutines + threads));
 }
 
-TEST_P(Mutex, OneAtATime) {
+TEST_P(Mutex, LetsInOneAtATime) {
     allow(60s);
     run([] {
         dunlin::mutex m;
@@ -187,7 +187,8 @@ TEST_P(Mutex, RecursiveIsFreeAfterAsManyUnlocks) {
     });
 }
 
-// One goroutine of the first run was told to try and never comes, others stay in the queue: the second run is not to wait for them.
+// One goroutine of the first run was told to try and never comes, others stay in the queue: the second run is not to
+// wait for them.
 TEST_P(Mutex, WhoWasLeftBehindByAnEarlierRunIsForgotten) {
     dunlin::mutex& m = *new dunlin::mutex;  // those left behind keep it
     for (int round = 0; round < 5; ++round) {
@@ -216,7 +217,7 @@ protected:
     void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
-TEST_F(MutexDeathTest, Misuse) {
+TEST_F(MutexDeathTest, MisuseEndsTheProcess) {
     EXPECT_DEATH(dunlin::run([] { dunlin::mutex().unlock(); }), "unlock of unlocked mutex \\(goroutine 1.*created at");
     EXPECT_DEATH(dunlin::mutex().unlock(), "unlock of unlocked mutex \\(a thread");
     EXPECT_DEATH(dunlin::run([] { dunlin::recursive_mutex().unlock(); }), "unlock of unlocked mutex");

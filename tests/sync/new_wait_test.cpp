@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 namespace detail = dunlin::detail;
 
 // Protocol   wait   w1  announce (seq_cst), under the bucket's lock     open   o1  open_ = true (seq_cst)
-//                   w2  open_: out; else queue, unlock, wait                   o2  is a waiter announced? wake all that wait
+//                   w2  open_: out; else queue, unlock, wait              o2  is a waiter announced? wake all that wait
 // Proof      In the order of the seq_cst steps w1 is before o2, which then finds the waiter, or o1 is before w2, which
 //            then finds the door open. Whichever it is, it wakes or does not sleep.
 class door {
@@ -24,7 +24,8 @@ public:
 
     void open() noexcept {
         open_.store(true, std::memory_order_seq_cst);                                                             // o1
-        detail::wake_arrived(this, dunlin::park::lot_kind::event, [](const dunlin::park::lot_node&) { return true; });  // o2
+        // o2
+        detail::wake_arrived(this, dunlin::park::lot_kind::event, [](const dunlin::park::lot_node&) { return true; });
     }
 
     void wait(std::source_location where = std::source_location::current()) { wait_limited(nullptr, where); }
@@ -40,7 +41,8 @@ public:
 
 private:
     detail::wait_outcome wait_limited(const detail::wait_limit* limit, const std::source_location& where) {
-        return detail::wait_until_arrived(this, dunlin::park::lot_kind::event, 0, dunlin::sched::wait_reason::semacquire, limit, where,  // w1, w2
+        // w1, w2
+        return detail::wait_until_arrived(this, dunlin::park::lot_kind::event, 0, dunlin::sched::wait_reason::semacquire, limit, where,
             [this]() noexcept { return open_.load(std::memory_order_seq_cst); });
     }
 

@@ -233,7 +233,7 @@ TEST_P(Watch, StandsInSelectLikeAChannel) {
 }
 
 // Values only grow, the last one arrives at each, and modify() loses none.
-TEST_P(Watch, ManySendersAndReceivers) {
+TEST_P(Watch, ManySendAndReceive) {
     run([] {
         const dunlin::watch<long> w(0);
         const long each = support::rounds(1000);

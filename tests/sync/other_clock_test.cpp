@@ -1,4 +1,5 @@
-// A moment of another clock has not come before that clock says so, however slow it is; and no notify is lost because a waiter looks at it again.
+// A moment of another clock has not come before that clock says so, however slow it is; and no notify is lost because a
+// waiter looks at it again.
 #include <functional>
 #include <mutex>
 #include <shared_mutex>
@@ -94,7 +95,8 @@ TEST_P(OtherClock, NoWaitEndsBeforeItsTime) {
 TEST_P(OtherClock, ADeadlineOfAContextIsOnItsOwnClock) {
     run([this] {
         ends_at("context", [&](auto t) { return dunlin::with_deadline({}, t).done().recv().has_value(); });
-        // A child does not rely on it: its own, which looked like the later one, comes first, since that clock stands still.
+        // A child does not rely on it: its own, which looked like the later one, comes first, since that clock stands
+        // still.
         const auto parent = dunlin::with_deadline({}, lazy_clock::now() + 5ms);
         EXPECT_LE(*parent.deadline(), dunlin::clock::now() + 5ms);
         const auto child = parent.with_timeout(10ms), grandchild = child.with_timeout(1h);
@@ -233,7 +235,8 @@ TEST_P(OtherClock, ANotifyDuringALookIsNoticed) {
             for (int at = 1; at < 12; ++at) {
                 asked_clock::looks = 0;
                 asked_clock::is_over = [&](int look) {
-                    if (first_after_a_wait == 0 && !m.try_lock()) return false;  // still before the wait: the lock is held
+                    // still before the wait: the lock is held
+                    if (first_after_a_wait == 0 && !m.try_lock()) return false;
                     if (first_after_a_wait == 0) m.unlock(), first_after_a_wait = look;
                     if (look == first_after_a_wait + at) cv.notify_one();
                     return look > 30 || (over && look >= first_after_a_wait + at);

@@ -14,7 +14,7 @@ namespace {
 class Semaphore : public support::each_p {};
 EACH_P(Semaphore);
 
-TEST_P(Semaphore, NoMoreThanItsPermits) {
+TEST_P(Semaphore, LetsInNoMoreThanItsPermits) {
     run([] {
         dunlin::counting_semaphore<3> s(3);
         std::atomic<int> inside{0}, wrong{0};

@@ -21,7 +21,7 @@ void wait_for_waiters(const dunlin::shared_mutex& m, unsigned count) {
     support::eventually([&] { return dunlin::park::bucket_of(&m).waiting == count; });
 }
 
-TEST_P(SharedMutex, ReadersTogetherWritersAlone) {
+TEST_P(SharedMutex, LetsReadersInTogetherAndWritersAlone) {
     allow(60s);
     run([] {
         dunlin::shared_mutex m;
@@ -227,7 +227,7 @@ TEST_P(SharedMutex, MayBeDestroyedAsSoonAsItIsFree) {
     });
 }
 
-TEST(SharedMutexDeathTest, Misuse) {
+TEST(SharedMutexDeathTest, MisuseEndsTheProcess) {
     testing::FLAGS_gtest_death_test_style = "threadsafe";
     EXPECT_DEATH(dunlin::run([] { dunlin::shared_mutex().unlock(); }), "unlock of unlocked shared_mutex \\(goroutine 1");
     EXPECT_DEATH(dunlin::run([] { dunlin::shared_mutex().unlock_shared(); }), "unlock_shared of unlocked shared_mutex");

@@ -164,7 +164,7 @@ TEST_P(WeightedSemaphore, MayBeDestroyedAsSoonAsTheAcquireHasReturned) {
     });
 }
 
-TEST_P(WeightedSemaphore, NoMoreThanItsPermits) {
+TEST_P(WeightedSemaphore, LetsInNoMoreThanItsPermits) {
     run([] {
         constexpr int most = 7;
         dunlin::weighted_semaphore s(most);
@@ -481,7 +481,7 @@ TEST_P(TaskSet, ResultsComeAsTheMembersEnd) {
     });
 }
 
-TEST_P(TaskSet, EachExceptionByItself) {
+TEST_P(TaskSet, EachExceptionComesByItself) {
     run([] {
         dunlin::task_set<void> set;
         for (int i = 0; i < 3; ++i) set.go([i] { throw i; });

@@ -22,7 +22,8 @@ namespace {
 class SyncContext : public support::each_p {};
 EACH_P(SyncContext);
 
-// One wait that a deadline ends, one that a cancel from elsewhere ends, one with a context that is done already; from a goroutine and from a thread.
+// One wait that a deadline ends, one that a cancel from elsewhere ends, one with a context that is done already; from a
+// goroutine and from a thread.
 template <class Wait>
 void expect_cancelled(const char* begins, Wait wait) {
     auto once = [&](const dunlin::context& ctx) {

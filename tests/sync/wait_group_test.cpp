@@ -168,7 +168,7 @@ TEST_P(WaitGroup, GoInsideItsOwnGroupWhileAnotherWaits) {
     });
 }
 
-TEST_P(WaitGroup, WaitAgainstTheLastDone) {
+TEST_P(WaitGroup, AWaitMayMeetTheLastDone) {
     run([] {
         for (int i = 0; i < support::rounds(20'000); ++i) {
             auto wg = std::make_unique<dunlin::wait_group>();
@@ -284,7 +284,7 @@ TEST_P(WaitGroup, AMemberThatExitsIsDone) {
     });
 }
 
-TEST_P(WaitGroup, AHundredThousandMembers) {
+TEST_P(WaitGroup, HasAHundredThousandMembers) {
     run([] {
         const int n = support::rounds(100'000);
         dunlin::wait_group wg;

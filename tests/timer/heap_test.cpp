@@ -37,7 +37,7 @@ std::vector<std::unique_ptr<timer_entry>> make_entries(std::size_t n) {
     return all;
 }
 
-// ---- against a model ------------------------------------------------------------------------------------------------------------------------
+// ---- against a model ------------------------------------------------------------------------------------------------
 
 class modelled_heap {
 public:
@@ -234,7 +234,7 @@ TEST_F(TimerHeap, ForgetsThoseThatEndWithRunAndKeepsTheOthers) {
     }
 }
 
-// ---- claims ---------------------------------------------------------------------------------------------------------------------------------
+// ---- claims ---------------------------------------------------------------------------------------------------------
 
 struct claimed_entry : timer_entry {
     claimed_entry() { claim = count; }
@@ -266,7 +266,7 @@ TEST_F(TimerHeap, GoesOnToTheNextWhenAClaimIsRefused) {
     EXPECT_EQ(heap.earliest(), 0);
 }
 
-// ---- several threads ------------------------------------------------------------------------------------------------------------------------
+// ---- several threads ------------------------------------------------------------------------------------------------
 
 // Each entry is either taken once or cancelled once; after cancel() has returned there are no more claims.
 TEST_F(TimerHeap, OfCancelAndTakeDueExactlyOneGetsIt) {

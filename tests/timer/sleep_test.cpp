@@ -171,8 +171,8 @@ int inversions_of_sleepers() {
 
 TEST_P(Sleep, EndsInTheOrderOfTheDeadlines) {
     run([] {
-        // Far enough apart that only threads that the kernel keeps waiting can reorder them. On a busy machine these are many now and then: the best of
-        // some attempts. A wrong order of the runtime's would show in each.
+        // Far enough apart that only threads that the kernel keeps waiting can reorder them. On a busy machine these
+        // are many now and then: the best of some attempts. A wrong order of the runtime's would show in each.
         int best = inversions_of_sleepers();
         for (int i = 0; best > 3 && i < 20; ++i) best = std::min(best, inversions_of_sleepers());
         EXPECT_LE(best, 3);

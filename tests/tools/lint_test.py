@@ -112,5 +112,108 @@ class Versions(unittest.TestCase):
                     'include/dunlin/config.hpp:1: DUNLIN_ABI_NAME must be "v1_3", as the version is')
 
 
+class Decisions(unittest.TestCase):
+    """A decision has the template's headings, names files that exist, and stands in the index."""
+
+    TEXT = ("# 001: What\n\n## Problem\n\n## Options\n\n## Choice\n\n## What would change our mind\n\n"
+            "## Where\n\n`src/a.h`.\n")
+    INDEX = "# Decisions\n\n* [001](001-a.md) What\n"
+
+    def expect(self, text, index, *faults):
+        files = {"docs/decisions/001-a.md": text, "docs/decisions/README.md": index, "src/a.h": "#pragma once\n"}
+        self.assertEqual(check(files), (1 if faults else 0, [f"docs/decisions/001-a.md:{f}" for f in faults]))
+
+    def test_one_of_the_template_that_stands_in_the_index_is_right(self):
+        self.expect(self.TEXT, self.INDEX)
+
+    def test_another_heading_and_an_order_of_its_own_are_found(self):
+        wanted = "the template's are Problem, Options, Choice, What would change our mind, Where"
+        self.expect(self.TEXT.replace("## Options", "## Measured"), self.INDEX,
+                    f"1: its headings are Problem, Measured, Choice, What would change our mind, Where; {wanted}")
+        self.expect("# 001: What\n", self.INDEX, f"1: its headings are missing; {wanted}")
+
+    def test_a_number_that_is_not_the_file_s_is_found(self):
+        self.expect(self.TEXT.replace("001", "002"), self.INDEX, "1: a decision begins with '# 001: ' and what was decided")
+
+    def test_one_without_its_line_in_the_index_is_found(self):
+        self.expect(self.TEXT, "# Decisions\n", "1: has no line, or more than one, in docs/decisions/README.md")
+
+    def test_a_file_that_is_gone_is_found(self):
+        self.expect(self.TEXT.replace("src/a.h", "src/b.h"), self.INDEX, "13: 'src/b.h': there is no such file")
+
+    def test_a_link_that_leads_nowhere_is_found_and_code_is_left_alone(self):
+        self.assertEqual(check({"docs/a.md": "[a](a.md#x) [b](b.md)\n`[c](c.md)` [d](https://d.example/e)\n"}),
+                         (1, ["docs/a.md:1: a link to 'b.md': there is no such file"]))
+
+
+class Promises(unittest.TestCase):
+    """Each test that docs/promises.md and docs/proofs.md name exists."""
+
+    TESTS = {"tests/chan/a_test.cpp": "TEST_P(Chan, Works) {}\n    {\"a_row\", 1},\n", "tests/sim/a_cases.cpp": "{\"a/one\", 1}\n",
+             "tests/tools/b_test.py": "def test_this():\n    pass\n"}
+
+    def expect(self, row, *faults):
+        table = "| promise | shown by | not shown |\n|---|---|---|\n"
+        self.assertEqual(check({**self.TESTS, "docs/promises.md": table + row}),
+                         (1 if faults else 0, [f"docs/promises.md:3: {f}" for f in faults]))
+
+    def test_tests_rows_of_tables_cases_and_those_in_python_are_found(self):
+        self.expect("| `x` | `chan/a`: `Chan.Works`, `Works`, `a_row`; `sim/a_cases`: `a/one`; `tools/b_test.py`: `test_this` | |\n")
+
+    def test_one_that_is_gone_is_found(self):
+        self.expect("| x | `chan/a`: `Chan.Fails` | |\n", "'Chan.Fails': tests/chan/a has no such test")
+        self.expect("| x | `sim/a_cases`: `a/two` | |\n", "'a/two': tests/sim/a_cases has no such test")
+        self.expect("| x | `chan/b`: `Chan.Works` | |\n", "'chan/b': there is no such file of tests", "names no test")
+
+    def test_a_promise_without_a_test_is_found(self):
+        self.expect("| x | something | |\n", "names no test")
+
+
+def mend(path, text):
+    """The text of a file after --fix."""
+    with tempfile.TemporaryDirectory() as root:
+        os.makedirs(os.path.join(root, os.path.dirname(path)))
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run([sys.executable, TOOL, "--fix", root], capture_output=True, check=True)
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            return file.read()
+
+
+class Width(unittest.TestCase):
+    """Comments and paragraphs have 120 columns; --fix breaks what is wider."""
+
+    LONG = " ".join(["word"] * 24)  # 119 columns
+
+    def test_comments_and_paragraphs_that_are_too_wide_are_found_and_code_tables_and_addresses_are_not(self):
+        status, lines = check({"src/a.cpp": f"// {self.LONG}\nint a;  // {self.LONG}\nauto b = \"{self.LONG} // 234567\";\n// https://e/{'x' * 120}\n",
+                               "docs/a.md": f"{self.LONG} {self.LONG}\n\n| {self.LONG} | word |\n"})
+        self.assertEqual((status, lines), (1, ["src/a.cpp:1: a comment wider than 120 columns: tools/lint --fix",
+                                               "src/a.cpp:2: a comment wider than 120 columns: tools/lint --fix",
+                                               "docs/a.md:1: a paragraph wider than 120 columns: tools/lint --fix"]))
+
+    def test_a_comment_is_broken_and_goes_on_in_the_next_line(self):
+        self.assertEqual(mend("src/a.cpp", f"// {self.LONG}\n// more\nint a;\n"), f"// {self.LONG[:-5]}\n// word more\nint a;\n")
+
+    def test_the_indentation_of_a_head_is_kept(self):
+        self.assertEqual(mend("src/a.cpp", f"// Problem    {self.LONG}\n"), f"// Problem    {self.LONG[:-15]}\n//            word word word\n")
+
+    def test_a_comment_behind_code_goes_above_it_with_the_lines_that_belong_to_it(self):
+        self.assertEqual(mend("src/a.cpp", f"    int a;  // {self.LONG}\n            // more\n"),
+                         f"    // {self.LONG[:-10]}\n    // word word more\n    int a;\n")
+        self.assertEqual(mend("src/a.cpp", f"    int a;  ///< {self.LONG}\n"),
+                         f"    /// {self.LONG[:-10]}\n    /// word word\n    int a;\n")
+
+    def test_literals_and_continued_lines_are_left_alone(self):
+        text = f"auto a = R\"(\n// {self.LONG}\n)\";\n#define A 1  // {self.LONG} \\\n"
+        self.assertEqual(mend("src/a.cpp", text), text)
+
+    def test_paragraphs_and_items_are_broken_and_code_is_not(self):
+        self.assertEqual(mend("docs/a.md", f"* {self.LONG}\n\n```\n{self.LONG} word\n```\n\n    {self.LONG}\n"),
+                         f"* {self.LONG[:-5]}\n  word\n\n```\n{self.LONG} word\n```\n\n    {self.LONG}\n")
+        hidden = f"<!-- run: a\n{self.LONG} word\n-->\n\n| {self.LONG} | word |\n"
+        self.assertEqual(mend("docs/a.md", hidden), hidden)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -12,38 +12,11 @@ import sys
 import tempfile
 import unittest
 
+from protobuf import fields  # beside this file
+
 SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
 RECEIVERS = 40
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
-
-
-def fields(data):
-    """[(number of the field, value)] of a message: ints, and bytes for what has a length."""
-    at, result = 0, []
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7f) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(data):
-        key = varint()
-        if key & 7 == 0:
-            result.append((key >> 3, varint()))
-        elif key & 7 == 2:
-            size = varint()
-            assert at + size <= len(data)
-            result.append((key >> 3, data[at:at + size]))
-            at += size
-        else:
-            raise AssertionError(f"wire type {key & 7}")
-    return result
 
 
 def packed(data):

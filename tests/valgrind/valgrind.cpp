@@ -1,6 +1,7 @@
 // valgrind MODE - what tests/tools/valgrind_test.py runs under valgrind: a program without a fault, and three with one.
 //
-// clean     a bit of everything, on stacks that are neighbours and of which much is used and left: a stack that valgrind does not know shows here
+// clean     a bit of everything, on stacks that are neighbours and of which much is used and left: a stack that
+//           valgrind does not know shows here
 // block     a goroutine writes behind a block of the heap
 // value     a goroutine decides by a value that it has never set
 // stack     a goroutine overflows its stack

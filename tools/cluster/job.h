@@ -23,7 +23,8 @@ inline const dunlin::nats::queue_options queue_settings{.replicas = 3, .ack_wait
 
 // When a worker ends itself, as if it was killed: at its `job`-th job, in the midst of others.
 struct crash {
-    enum moment { never, before, between, during, after } when = never;  // between: the effect is there, done() not begun
+    // between: the effect is there, done() not begun
+    enum moment { never, before, between, during, after } when = never;
     std::uint32_t job = 0;
 };
 

@@ -1,7 +1,9 @@
-// ledger.h - the sink of ./dev cluster: accounts that all workers write, in memory that they share, and that outlive each of them.
+// ledger.h - the sink of ./dev cluster: accounts that all workers write, in memory that they share, and that outlive
+// each of them.
 //
-// An effect adds a job's amount to the total, once: the mark of the job and the total change together, as in a transaction of a database. What is about to
-// change is written down first (`pending`); a worker that is killed in between leaves the lock to the next one, which finds that out and completes it.
+// An effect adds a job's amount to the total, once: the mark of the job and the total change together, as in a
+// transaction of a database. What is about to change is written down first (`pending`); a worker that is killed in
+// between leaves the lock to the next one, which finds that out and completes it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// servers.h - nats-server processes of one's own, on free ports of the loopback, each with a folder of its own. They end, by their ids, with the object;
-// and when this process dies without destructors, a keeper ends them.
+// servers.h - nats-server processes of one's own, on free ports of the loopback, each with a folder of its own. They
+// end, by their ids, with the object; and when this process dies without destructors, a keeper ends them.
 #pragma once
 
 #include <cerrno>

@@ -1,7 +1,8 @@
 // show.cpp - the coordinator: sends the jobs, has things happen to servers and workers, and looks whether all was done.
 //
-// What happens is a list. A part of the jobs is sent when its entry begins, so that there is work to do whatever is slow or fast; an entry that takes a
-// server away begins when all replicas have caught up, because a majority is what NATS promises by.
+// What happens is a list. A part of the jobs is sent when its entry begins, so that there is work to do whatever is
+// slow or fast; an entry that takes a server away begins when all replicas have caught up, because a majority is what
+// NATS promises by.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -150,8 +151,8 @@ private:
                     picture_.note("nothing was done for a minute; dead letters: " + count);
                     break;
                 }
-                // Stranded: the stream has jobs that its consumer does not know of any more (nats-server 2.9, after a change of leaders). A consumer that
-                // is made anew begins with all that is in the stream.
+                // Stranded: the stream has jobs that its consumer does not know of any more (nats-server 2.9, after a
+                // change of leaders). A consumer that is made anew begins with all that is in the stream.
                 idle = idle_ ? idle + 1 : 0;
                 if (idle < 60) continue;
                 idle = 0;
@@ -315,8 +316,10 @@ private:
         }
         return {};
     }
-    // Until stream and consumer have a leader, and two others that have caught up. A server whose disk was wiped may never catch up (nats-server 2.9:
-    // "last sequence mismatch", again and again): after a while it goes on without that one, which is the next to be killed, as two are a majority.
+    // Until stream and consumer have a leader, and two others that have caught up. A server whose disk was wiped may
+    // never catch up (nats-server 2.9:
+    // "last sequence mismatch", again and again): after a while it goes on without that one, which is the next to be
+    // killed, as two are a majority.
     void settle(const dunlin::context& ctx) {
         const auto until = dunlin::clock::now() + 20s;
         behind_.clear();
@@ -395,8 +398,9 @@ private:
         }
     }
 
-    // Every effect is there, and the consumer has nothing more to deliver. It is asked, and not the stream: after a change of leaders servers may keep
-    // jobs that were acknowledged, which no consumer is given again (nats-server 2.9).
+    // Every effect is there, and the consumer has nothing more to deliver. It is asked, and not the stream: after a
+    // change of leaders servers may keep jobs that were acknowledged, which no consumer is given again (nats-server
+    // 2.9).
     bool all_done(const dunlin::context& ctx) {
         idle_ = false;
         try {

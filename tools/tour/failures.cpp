@@ -1,4 +1,5 @@
-// failures.cpp - part 15: mistakes that end a program say which goroutine made them; mistakes that need not end it are exceptions.
+// failures.cpp - part 15: mistakes that end a program say which goroutine made them; mistakes that need not end it are
+// exceptions.
 #include <filesystem>
 #include <functional>
 #include <sstream>
@@ -13,7 +14,7 @@ namespace tour {
 
 namespace {
 
-// ---- the ways to die, each in a process of its own -----------------------------------------------------------------------------------
+// ---- the ways to die, each in a process of its own ------------------------------------------------------------------
 
 struct death {
     const char* how;
@@ -84,7 +85,7 @@ void show(const death& d) {
     claim(o.text.find(d.name) != o.text.npos, "the report names the goroutine, \"%s\"", d.name);
 }
 
-// ---- mistakes that are exceptions ----------------------------------------------------------------------------------------------------
+// ---- mistakes that are exceptions -----------------------------------------------------------------------------------
 
 template <class F>
 void show_refusal(const char* what, F mistake) {

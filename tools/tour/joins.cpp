@@ -1,4 +1,5 @@
-// joins.cpp - part 8: who waits for a child that has not begun runs it, on his own stack: a spawn for the price of a call.
+// joins.cpp - part 8: who waits for a child that has not begun runs it, on his own stack: a spawn for the price of a
+// call.
 #include <algorithm>
 #include <thread>
 

@@ -1,12 +1,13 @@
-// main.cpp - the tour of dunlin: every mechanism of the scheduler does real work on this machine, says what it showed, and checks it.
+// main.cpp - the tour of dunlin: every mechanism of the scheduler does real work on this machine, says what it showed,
+// and checks it.
 //
 //   dunlin_tour                all parts; exit status 0 when every claim was true, else 1
 //   dunlin_tour --part 4       only the fourth (may be repeated)
 //   dunlin_tour --quick        a tenth of the work
 //   dunlin_tour --list         the parts
 //
-// A part is one function in the table below. It starts the runtime by dunlin::run(), as a program of yours would, works, and
-// makes claims (report.h).
+// A part is one function in the table below. It starts the runtime by dunlin::run(), as a program of yours would,
+// works, and makes claims (report.h).
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -35,7 +36,8 @@ part parts[] = {
     {"The LIFO slot: started last, runs first", "src/sched/work/submit.h", tour::lifo_slot},
     {"Fairness: the global queue and the 61st tick", "src/sched/work/local_work.cpp", tour::fairness},
     {"Overflow: when 257 goroutines wait and one more comes", "src/sched/data/run_queue.h", tour::overflow},
-    // From here on stats() takes milliseconds: it counts the descriptors that a million goroutines have left. Before, slices are looked at.
+    // From here on stats() takes milliseconds: it counts the descriptors that a million goroutines have left. Before,
+    // slices are looked at.
     {"A million goroutines in one program", "dunlin/go.hpp, dunlin/wait_group.hpp", tour::a_million_goroutines},
     {"Parallel work over real files", "dunlin/wait_group.hpp", tour::files},
     {"Joins in place: waiting by doing the work", "dunlin/task.hpp", tour::joins_in_place},

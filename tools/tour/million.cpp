@@ -12,7 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One page of stack is what a parked goroutine cannot do without. The rest is its descriptor and the kernel's page tables.
+// One page of stack is what a parked goroutine cannot do without. The rest is its descriptor and the kernel's page
+// tables.
 std::size_t allowed_each() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + 804; }
 
 // As many as wanted, or what fits into four fifths of the memory.

@@ -34,7 +34,7 @@ std::size_t raise_descriptor_limit() {
     return limit.rlim_cur;
 }
 
-// ---- what a connection weighs, in a process of its own: in this one stacks and records of earlier parts are used again ---------------------------
+// ---- what a connection weighs, in a process of its own: in this one records of earlier parts are used again ----
 
 void echo(dunlin::net::stream& s) {
     char message[message_size];
@@ -73,7 +73,7 @@ private:
     dunlin::wait_group served_;
 };
 
-// ---- the server --------------------------------------------------------------------------------------------------------------------------
+// ---- the server -----------------------------------------------------------------------------------------------------
 
 struct server {
     dunlin::net::listener listener = dunlin::net::listen("tcp", "127.0.0.1:0");
@@ -106,7 +106,7 @@ struct server {
     }
 };
 
-// ---- the client, in a process of its own ---------------------------------------------------------------------------------------------------
+// ---- the client, in a process of its own ----------------------------------------------------------------------------
 
 struct client {
     std::vector<std::uint32_t> latencies_us;

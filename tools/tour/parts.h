@@ -53,7 +53,8 @@ inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const 
     return sum;
 }
 
-/// Waits until the main goroutine is the only one. Who has called done() has still a few instructions to go before he is counted as ended.
+/// Waits until the main goroutine is the only one. Who has called done() has still a few instructions to go before he
+/// is counted as ended.
 inline void settle() {
     const stopwatch watch;
     while (dunlin::runtime::num_goroutines() > 1 && watch.elapsed() < std::chrono::seconds(2)) {
@@ -61,7 +62,8 @@ inline void settle() {
     }
 }
 
-/// While it lives there is one processor, so that the order in which things happen is the scheduler's choice and not chance.
+/// While it lives there is one processor, so that the order in which things happen is the scheduler's choice and not
+/// chance.
 class one_processor {
 public:
     one_processor() : before_(dunlin::runtime::set_max_procs(1)) { dunlin::yield(); }

@@ -1,4 +1,5 @@
-// queues.cpp - parts 3 to 5: in which order goroutines run. With one processor, so that it is the scheduler's order and not chance.
+// queues.cpp - parts 3 to 5: in which order goroutines run. With one processor, so that it is the scheduler's order and
+// not chance.
 #include <algorithm>
 #include <atomic>
 #include <set>
@@ -11,7 +12,7 @@ namespace tour {
 
 using stats = dunlin::runtime::processor_stats;
 
-// ---- 5. the LIFO slot ----------------------------------------------------------------------------------------------------------------
+// ---- 5. the LIFO slot -----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -58,7 +59,8 @@ lifo_order start_five() {
 
 void show_lifo_slot() {
     const one_processor alone;
-    // The main goroutine may lose its processor in the midst of it, and the order is another one then; seldom, and it is said.
+    // The main goroutine may lose its processor in the midst of it, and the order is another one then; seldom, and it
+    // is said.
     lifo_order r = start_five();
     for (int again = 0; again < 4 && !r.as_claimed(); ++again) {
         say("%s   in another order: once more", r.ran.c_str());
@@ -80,7 +82,7 @@ void lifo_slot(const options&) {
     dunlin::run(show_lifo_slot);
 }
 
-// ---- 6. fairness ---------------------------------------------------------------------------------------------------------------------
+// ---- 6. fairness ----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -136,7 +138,8 @@ void show_fairness(std::size_t times) {
         static_cast<unsigned long long>(waited.front()), static_cast<unsigned long long>(waited[waited.size() / 2]),
         static_cast<unsigned long long>(waited.back()));
     say("(Two for each tick: ping or pong, and a short one in the LIFO slot, which inherits its starter's slice.)");
-    // Not all: the main goroutine's thread sleeps while it waits for the plain one, and its processor may go to the game meanwhile.
+    // Not all: the main goroutine's thread sleeps while it waits for the plain one, and its processor may go to the
+    // game meanwhile.
     const std::uint64_t nine_of_ten = waited[waited.size() * 9 / 10];
     claim(nine_of_ten <= 2 * global_tick + 2, "no later than the 61st tick: at most %llu executions nine times of ten (the bound is %llu)",
         static_cast<unsigned long long>(nine_of_ten), static_cast<unsigned long long>(2 * global_tick + 2));
@@ -153,7 +156,7 @@ void fairness(const options& o) {
     dunlin::run([&] { show_fairness(o.quick ? 100 : 1000); });
 }
 
-// ---- 7. overflow ---------------------------------------------------------------------------------------------------------------------
+// ---- 7. overflow ----------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -33,7 +33,7 @@ void show_lines(const std::string& words, int most) {
 
 bool has(const std::string& words, const std::string& part) { return words.find(part) != words.npos; }
 
-// ---- faults in processes of their own: what the runtime says goes to stderr ------------------------------------------------------------
+// ---- faults in processes of their own: what the runtime says goes to stderr -----------------------------------------
 
 // What is written to stderr, until it has `words` so often. All of it is passed on.
 class stderr_watch {
@@ -118,7 +118,7 @@ std::string own_path() {
     return failed ? "/proc/self/exe" : path.string();
 }
 
-// ---- the four --------------------------------------------------------------------------------------------------------------------------
+// ---- the four -------------------------------------------------------------------------------------------------------
 
 void show_circle() {
     say("%s", bold("Two goroutines wait for each other, the rest of the program goes on: told after a second").c_str());

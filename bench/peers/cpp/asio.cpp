@@ -1,7 +1,7 @@
 // asio.cpp - an echo server by Boost.Asio, with callbacks, as programs in C++ have it without a runtime of goroutines.
 //
-// P threads. Each has an io_context of its own, and connections are dealt out in turn, which is the faster of the two usual
-// forms; `echo-64-shared` has one io_context that all threads run.
+// P threads. Each has an io_context of its own, and connections are dealt out in turn, which is the faster of the two
+// usual forms; `echo-64-shared` has one io_context that all threads run.
 
 #include <unistd.h>
 

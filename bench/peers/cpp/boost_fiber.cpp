@@ -1,10 +1,13 @@
-// boost_fiber.cpp - dunlin's workloads on Boost.Fiber: fibers on stacks of their own, that never leave their thread (round_robin, its default).
+// boost_fiber.cpp - dunlin's workloads on Boost.Fiber: fibers on stacks of their own, that never leave their thread
+// (round_robin, its default).
 //
-// P = 1 is that form. With more there is its work_stealing, one scheduler in each thread, for what has many fibers to run at a time. Not for what uses
-// unbuffered channels: those of Boost 1.74 let a receiver in another thread make a sender runnable that has not stopped running yet.
+// P = 1 is that form. With more there is its work_stealing, one scheduler in each thread, for what has many fibers to
+// run at a time. Not for what uses unbuffered channels: those of Boost 1.74 let a receiver in another thread make a
+// sender runnable that has not stopped running yet.
 //
-// Where Boost.Fiber has several usual forms, the fastest is taken: joined or counted rather than asked for a future, and started by launch::dispatch
-// (the child runs at once and its parent waits in the queue) where that is faster than launch::post.
+// Where Boost.Fiber has several usual forms, the fastest is taken: joined or counted rather than asked for a future,
+// and started by launch::dispatch (the child runs at once and its parent waits in the queue) where that is faster than
+// launch::post.
 
 #include <unistd.h>
 
@@ -41,7 +44,8 @@ using fibers::launch;
 
 int processors = 1;
 
-// The smallest that Boost allows is 8 KiB. The pool of stacks has no lock, so it is for one thread; with more of them each stack is allocated.
+// The smallest that Boost allows is 8 KiB. The pool of stacks has no lock, so it is for one thread; with more of them
+// each stack is allocated.
 constexpr std::size_t stack_bytes = 16 * 1024;
 
 template <class Body>
@@ -108,7 +112,7 @@ void run(Body&& body) {
     for (std::thread& other : others) other.join();
 }
 
-// ---- the scheduler's own steps -----------------------------------------------------------------------------------------------------------
+// ---- the scheduler's own steps --------------------------------------------------------------------------------------
 
 void yield_among(results& r, long goroutines, long yields) {
     run([&] {
@@ -157,7 +161,7 @@ void spawn_million(const settings& s, results& r) {
     r.add("peak-rss", status_bytes("VmHWM") / 1e6, "MB");
 }
 
-// ---- channels ----------------------------------------------------------------------------------------------------------------------------
+// ---- channels -------------------------------------------------------------------------------------------------------
 
 void ping_pong(const settings& s, results& r) {
     const long rounds = s.scaled(200'000);
@@ -241,7 +245,7 @@ void ring(const settings& s, results& r) {
     r.add("time", ns, "ns");
 }
 
-// ---- locks, memory, time -----------------------------------------------------------------------------------------------------------------
+// ---- locks, memory, time --------------------------------------------------------------------------------------------
 
 void count_under_lock(results& r, long goroutines, long total) {
     const long each = total / goroutines;

@@ -1,4 +1,5 @@
-// tbb.cpp - dunlin's workloads that fork and join, on oneTBB: tasks, which run to their end on the stack of a thread and cannot wait for each other otherwise.
+// tbb.cpp - dunlin's workloads that fork and join, on oneTBB: tasks, which run to their end on the stack of a thread
+// and cannot wait for each other otherwise.
 
 #include <cstddef>
 #include <memory>

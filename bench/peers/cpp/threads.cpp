@@ -1,7 +1,8 @@
-// threads.cpp - dunlin's workloads with a thread of the operating system for each goroutine, and what the standard library has for them to wait.
+// threads.cpp - dunlin's workloads with a thread of the operating system for each goroutine, and what the standard
+// library has for them to wait.
 //
-// P is the number of CPUs that the threads are bound to. Where only one of them has something to do at a time and a thread from outside wakes it, nobody is
-// bound, as no other peer's threads are.
+// P is the number of CPUs that the threads are bound to. Where only one of them has something to do at a time and a
+// thread from outside wakes it, nobody is bound, as no other peer's threads are.
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -77,7 +78,7 @@ void spawn_join(const settings& s, results& r) {
     r.add("time", ns, "ns");
 }
 
-// ---- values handed over ------------------------------------------------------------------------------------------------------------------
+// ---- values handed over ---------------------------------------------------------------------------------------------
 
 /// What one writes where there are no channels.
 template <class T = long>
@@ -201,7 +202,7 @@ void count_under_lock(results& r, long goroutines, long total) {
 void mutex_uncontended(const settings& s, results& r) { count_under_lock(r, 1, s.scaled(1'000'000)); }
 void mutex_8(const settings& s, results& r) { count_under_lock(r, 8, s.scaled(1'000'000)); }
 
-// ---- who sleeps, and who computes --------------------------------------------------------------------------------------------------------
+// ---- who sleeps, and who computes -----------------------------------------------------------------------------------
 
 /// Without the 50 us of slack that the kernel gives a thread's timers if it is not asked.
 void sleep_overshoot(const settings& s, results& r) {
@@ -288,7 +289,7 @@ void pipe_wake(const settings& s, results& r) {
     r.add("p99", percentile(delays_us, 0.99), "us");
 }
 
-// ---- a server ----------------------------------------------------------------------------------------------------------------------------
+// ---- a server -------------------------------------------------------------------------------------------------------
 
 /// A socket that listens on a free port of 127.0.0.1.
 int listen_on_loopback(int& port) {

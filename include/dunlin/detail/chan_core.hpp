@@ -62,7 +62,8 @@ template <class T>
 inline constexpr element_type element_type_of = {
     sizeof(T),
     alignof(T),
-    std::is_trivially_copyable_v<T> ? nullptr : +[](void* to, void* from) noexcept { ::new (to) T(std::move(*static_cast<T*>(from))); },
+    std::is_trivially_copyable_v<T> ? nullptr
+        : +[](void* to, void* from) noexcept { ::new (to) T(std::move(*static_cast<T*>(from))); },
     std::is_trivially_destructible_v<T> ? nullptr : +[](void* at) noexcept { std::destroy_at(static_cast<T*>(at)); },
     std::is_same_v<T, boxed>,
 };
@@ -89,9 +90,11 @@ DUNLIN_API void destroy_channel(chan_core* c) noexcept;  // after the last refer
 
 // `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one.
 // Throw std::bad_alloc if there is no memory for a deadline.
-DUNLIN_API wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where);
+DUNLIN_API wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit,
+    const std::source_location& where);
 // Constructs the element at `slot` when the outcome is ok, and only then.
-DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where);
+DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit,
+    const std::source_location& where);
 DUNLIN_API channel_status channel_try_send(chan_core* c, void* value) noexcept;
 DUNLIN_API channel_status channel_try_receive(chan_core* c, void* slot) noexcept;
 DUNLIN_API void channel_close(chan_core* c);  // throws channel_closed
@@ -129,7 +132,10 @@ public:
     }
     static void release(chan_core* c) noexcept {
         // Acquire-release: the last one, which destroys it, sees what the others did with it.
-        if (c != nullptr && reinterpret_cast<chan_references*>(c)->references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_channel(c);
+        if (c != nullptr && reinterpret_cast<chan_references*>(c)->references.fetch_sub(1,
+            std::memory_order_acq_rel) == 1) {
+            destroy_channel(c);
+        }
     }
 
 private:

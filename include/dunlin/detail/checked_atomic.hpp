@@ -20,13 +20,16 @@ enum class change : std::uint8_t { exchange, add, subtract, bit_and, bit_or, bit
 // What sees the accesses. Values are the bytes of the variable, zero-extended.
 class access_checker {
 public:
-    virtual std::uint64_t load(const void* at, unsigned size, std::memory_order order, const std::source_location& where) = 0;
-    virtual void store(void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) = 0;
+    virtual std::uint64_t load(const void* at, unsigned size, std::memory_order order,
+        const std::source_location& where) = 0;
+    virtual void store(void* at, unsigned size, std::uint64_t value, std::memory_order order,
+        const std::source_location& where) = 0;
     // Returns the value before.
     virtual std::uint64_t modify(void* at, unsigned size, change what, std::uint64_t operand, std::memory_order order,
                                  const std::source_location& where) = 0;
     virtual bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted,
-                                  std::memory_order success, std::memory_order failure, const std::source_location& where) = 0;
+                                  std::memory_order success, std::memory_order failure,
+                                      const std::source_location& where) = 0;
     // A variable begins or ends its life at this address.
     virtual void reborn(const void* at) noexcept = 0;
 

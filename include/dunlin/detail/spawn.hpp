@@ -34,7 +34,8 @@ enum class end_kind : unsigned char {
 
 /// A goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc,
 /// std::invalid_argument (options).
-DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where);
+DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options,
+    std::source_location where);
 /// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: a waiter of this group may run it in
 /// place (null: no waiter; joinable: itself).
 DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept;
@@ -90,7 +91,8 @@ public:
         : function_(std::forward<G>(f)), arguments_(std::forward<Values>(values)...) {}
 
     decltype(auto) operator()() {
-        return std::apply([this](Args&... a) -> decltype(auto) { return std::invoke(std::move(function_), std::move(a)...); }, arguments_);
+        return std::apply([this](Args&... a) -> decltype(auto) { return std::invoke(std::move(function_),
+            std::move(a)...); }, arguments_);
     }
 
 private:
@@ -123,7 +125,8 @@ concept not_options = !std::same_as<std::remove_cvref_t<F>, go_options>;
 // Kept, and called when its time has come. The body that uses it stands in `if constexpr`, so that nothing else is
 // said.
 template <class F, class... Args>
-inline constexpr bool fits = (std::constructible_from<std::decay_t<F>, F> && ... && std::constructible_from<std::decay_t<Args>, Args>) &&
+inline constexpr bool fits =
+    (std::constructible_from<std::decay_t<F>, F> && ... && std::constructible_from<std::decay_t<Args>, Args>) &&
     std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
 // A constraint where overloads, or a trait such as std::is_constructible, depend on it.
 template <class F, class... Args>
@@ -153,7 +156,8 @@ struct destroy_at_exit {
 // Constructs Frame in a new goroutine and starts it. Inlined, like all that calls it without a source location: make()
 // then notes the address that it returns to, which lies in the program's own function.
 template <class Frame, class... Values>
-[[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind, const void* group,
+[[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind,
+    const void* group,
     void (*entry)(void*), Values&&... values) {
     static_assert(alignof(Frame) <= 64, "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
     const new_goroutine n = make(sizeof(Frame), alignof(Frame), options, where);

@@ -36,10 +36,13 @@ inline void wake_monitor_if_asleep() noexcept {
     if (DUNLIN_UNLIKELY(monitor_asleep.load(std::memory_order_seq_cst) != 0)) wake_monitor();
 }
 
-// Work was brought from outside: if no processor has come to the scheduler lately, the monitor sees to it at once.
+// Work was brought from outside: if no processor has come to the scheduler lately, the monitor looks at once.
 void call_monitor() noexcept;
 inline void call_monitor_if_all_stuck() noexcept {
-    if (DUNLIN_UNLIKELY(the_scheduler.all_stuck.load(std::memory_order_relaxed)) && !the_scheduler.urgent.load(std::memory_order_relaxed)) call_monitor();
+    if (DUNLIN_UNLIKELY(the_scheduler.all_stuck.load(std::memory_order_relaxed)) &&
+        !the_scheduler.urgent.load(std::memory_order_relaxed)) {
+        call_monitor();
+    }
 }
 
 // Its next round is now.

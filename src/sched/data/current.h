@@ -9,7 +9,8 @@
 #include "stack/thread_variable.h"
 
 extern "C" {
-[[gnu::tls_model("initial-exec"), gnu::visibility("hidden")]] extern thread_local constinit dunlin::sched::machine* dunlin_current_machine;
+[[gnu::tls_model("initial-exec"),
+    gnu::visibility("hidden")]] extern thread_local constinit dunlin::sched::machine* dunlin_current_machine;
 }
 
 namespace dunlin::inline v0_1::sched {

@@ -72,7 +72,8 @@ public:
         do {
             if (size(w) == 0) return nullptr;
             g = slots_[head(w)].load(std::memory_order_relaxed);
-        } while (!word_.compare_exchange_weak(w, without_oldest(w, 1), std::memory_order_acq_rel, std::memory_order_acquire));
+        } while (!word_.compare_exchange_weak(w, without_oldest(w, 1), std::memory_order_acq_rel,
+            std::memory_order_acquire));
         return g;
     }
 
@@ -101,9 +102,12 @@ public:
         std::uint32_t count;
         do {
             count = size(w) - size(w) / 2;
-            for (std::uint32_t i = 0; i < count; ++i) out[i] = slots_[(head(w) + i) % capacity].load(std::memory_order_relaxed);
+            for (std::uint32_t i = 0; i < count; ++i) {
+                out[i] = slots_[(head(w) + i) % capacity].load(std::memory_order_relaxed);
+            }
             if (count == 0) return 0;
-        } while (!word_.compare_exchange_weak(w, without_oldest(w, count), std::memory_order_acq_rel, std::memory_order_acquire));
+        } while (!word_.compare_exchange_weak(w, without_oldest(w, count), std::memory_order_acq_rel,
+            std::memory_order_acquire));
         return count;
     }
 

@@ -54,7 +54,8 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 }
 
 // Says which goroutine is in which state where another was expected, and ends the process. In types.cpp.
-[[noreturn]] void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept;
+[[noreturn]] void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from,
+    goroutine_state to) noexcept;
 
 // The only way a goroutine's state changes.
 //

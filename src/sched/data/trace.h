@@ -1,24 +1,24 @@
 // trace.h - what happens to goroutines, as events in rings: for a trace in a file, or for the flight recorder.
 //
 // Off        The hot paths have no test of their own for it: what is tested there already is made true while a trace
-//            runs. A push looks at looks_at_push, a goroutine that runs at its marks, a wait at waits_counter, an end at
-//            its flags. The exceptions, one test each: yield(), the beginning of blocking(), a poller's batch.
-// Rings      Each machine writes into a chunk of its own, without a lock: inside the runtime, in an unstoppable_section,
-//            or in the handler that has stopped a goroutine outside both, so never twice at once. Threads that are no
-//            machine's write into the ring `outside`, under the scheduler lock; the monitor into its own; the thread
-//            that starts a trace, which has stopped the world, into `control`. A full chunk goes into the list of full
-//            ones, under a lock, once in some 500 events. Who reads a chunk that is being written to reads no further
-//            than `used` (release, acquire).
+//            runs. A push looks at looks_at_push, a goroutine that runs at its marks, a wait at waits_counter, an end
+//            at its flags. The exceptions, one test each: yield(), the beginning of blocking(), a poller's batch.
+// Rings      Each machine writes into a chunk of its own, without a lock: inside the runtime, in an
+//            unstoppable_section, or in the handler that has stopped a goroutine outside both, so never twice at once.
+//            Threads that are no machine's write into the ring `outside`, under the scheduler lock; the monitor into
+//            its own; the thread that starts a trace, which has stopped the world, into `control`. A full chunk goes
+//            into the list of full ones, under a lock, once in some 500 events. Who reads a chunk that is being written
+//            to reads no further than `used` (release, acquire).
 // Modes      file: a thread writes full chunks and gives them back; are all full, events are lost, and counted.
 //            recorder: the oldest full chunk is used again.
-// Order      The clocks of two CPUs, and loads that pass the reading of the clock, may differ by some ten nanoseconds. So
-//            what a goroutine goes through is ordered by `turn`: raised each time it begins to run, and noted with each
-//            event of that turn, the one that ends the wait after it included. Of a wait and the wake that ends it either
-//            may be noted first: a goroutine can be found before it has left (goroutine.cpp, Leaving).
+// Order      The clocks of two CPUs, and loads that pass the reading of the clock, may differ by some ten nanoseconds.
+//            So what a goroutine goes through is ordered by `turn`: raised each time it begins to run, and noted with
+//            each event of that turn, the one that ends the wait after it included. Of a wait and the wake that ends it
+//            either may be noted first: a goroutine can be found before it has left (goroutine.cpp, Leaving).
 // Old events A chunk is never given back to the system: an event that was begun before a trace ended goes into a chunk
 //            of that trace, which its machine keeps until it writes the next one (generation).
-// Latency    The same places, and no others, begin to measure how long goroutines are runnable (waits.h), beside events or
-//            without them, of one goroutine in eight: which, is drawn.
+// Latency    The same places, and no others, begin to measure how long goroutines are runnable (waits.h), beside events
+//            or without them, of one goroutine in eight: which, is drawn.
 // Tests      tests/runtime/trace_test.cpp, tests/tools/trace_test.py, tests/runtime/wait_histograms_test.cpp
 #pragma once
 
@@ -43,7 +43,8 @@ enum class kind : std::uint8_t {
     run = 4,          // detail 1: on the stack of another, which waits for it
     park = 5,         // arg: where; detail: the reason
     yield = 6,
-    queued = 7,       // its processor was gone when it came to the runtime, and it queues; or its thread has other duties
+    // its processor was gone when it came to the runtime, and it queues; or its thread has other duties
+    queued = 7,
     preempted = 8,    // stopped in a signal handler
     resumed = 9,      // goes on there; detail 1: without a processor
     end = 10,
@@ -107,7 +108,7 @@ inline bool measures() noexcept { return (wanted.load(std::memory_order_relaxed)
 std::uint64_t ticks() noexcept;
 bool ticks_are_cycles() noexcept;
 
-// ---- what the scheduler notes; on(), of the first two looks() ---------------------------------------------------------------------------------
+// ---- what the scheduler notes; on(), of the first two looks() -------------------------------------------------------
 
 // By a machine, before g is published.
 void note_runnable(machine* m, goroutine* g) noexcept;

@@ -7,8 +7,10 @@ namespace dunlin::inline v0_1::sched {
 constinit scheduler the_scheduler;
 constinit upward_hooks hooks;
 
-void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from, goroutine_state to) noexcept {
-    const auto* g = reinterpret_cast<const goroutine*>(reinterpret_cast<const char*>(&where) - offsetof(goroutine, state));
+void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from,
+    goroutine_state to) noexcept {
+    const auto* g = reinterpret_cast<const goroutine*>(reinterpret_cast<const char*>(&where) - offsetof(goroutine,
+        state));
     hooks.illegal_transition(g, from, to);
     __builtin_unreachable();
 }
@@ -34,7 +36,8 @@ void unlink(machine* m) noexcept {
 
 void idle_machine_list::push(machine* m) noexcept {
     insert<&machine_sleeping::idle_next, &machine_sleeping::idle_link>(newest, m);
-    insert<&machine_sleeping::same_cpu_next, &machine_sleeping::same_cpu_link>(newest_on[static_cast<unsigned>(m->slept_on_cpu) % cpus], m);
+    insert<&machine_sleeping::same_cpu_next,
+        &machine_sleeping::same_cpu_link>(newest_on[static_cast<unsigned>(m->slept_on_cpu) % cpus], m);
 }
 
 void idle_machine_list::remove(machine* m) noexcept {

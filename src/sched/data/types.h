@@ -27,6 +27,7 @@
 #include "platform/lock.h"
 #include "platform/random.h"
 #include "platform/wrap.h"
+#include "sched/data/counters.h"
 #include "sched/data/run_queue.h"
 #include "sched/data/states.h"
 #include "sched/data/trace_ring.h"
@@ -44,9 +45,12 @@ struct machine;
 struct processor;
 
 inline constexpr unsigned max_procs_limit = 1024;
-inline constexpr unsigned max_machines = 10'000;           // Go's limit; beyond it the program has lost control of its threads
-inline constexpr unsigned global_tick = 61;                // every 61st tick the global queue goes first: prime, avoids resonance
-inline constexpr std::int64_t run_next_backoff_ns = 3'000; // a thief waits so long before it takes run_next (one of the articles says 3 ms)
+// Go's limit; beyond it the program has lost control of its threads
+inline constexpr unsigned max_machines = 10'000;
+// every 61st tick the global queue goes first: prime, avoids resonance
+inline constexpr unsigned global_tick = 61;
+// a thief waits so long before it takes run_next (one of the articles says 3 ms)
+inline constexpr std::int64_t run_next_backoff_ns = 3'000;
 inline constexpr int steal_rounds = 4;
 inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
@@ -55,7 +59,8 @@ inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine tha
 // A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just
 // woken; and so long may they have it before it is stopped (hand_off.cpp, Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
-inline constexpr std::int64_t short_slice_ns = 1'000'000;  // a goroutine that computes has at least this long before one just woken takes its place
+// a goroutine that computes has at least this long before one just woken takes its place
+inline constexpr std::int64_t short_slice_ns = 1'000'000;
 inline constexpr std::size_t inline_frame_bytes = 64;
 inline constexpr unsigned max_sections = 8;
 
@@ -96,9 +101,11 @@ struct goroutine_extra {
     local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
     bool exiting = false;                                                   // owner: exit_goroutine() is unwinding it
-    std::uint64_t task = 0;                                                 // owner: what it is part of (dunlin/trace.hpp); 0: none
+    // owner: what it is part of (dunlin/trace.hpp); 0: none
+    std::uint64_t task = 0;
     machine* locked_to = nullptr;                                           // owner; its taker off a queue
-    unsigned thread_locks = 0;                                              // owner: lock_os_thread() minus unlock_os_thread()
+    // owner: lock_os_thread() minus unlock_os_thread()
+    unsigned thread_locks = 0;
 };
 
 // Where a goroutine was created: a source location where the caller could give one, else the address of the code.
@@ -108,7 +115,9 @@ public:
     explicit creation_place(const std::source_location& where) noexcept : raw_(std::bit_cast<std::uintptr_t>(where)) {}
     explicit creation_place(const void* code) noexcept : raw_(reinterpret_cast<std::uintptr_t>(code) | is_code) {}
 
-    const void* code() const noexcept { return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr; }
+    const void* code() const noexcept {
+        return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr;
+    }
     std::source_location location() const noexcept { return std::bit_cast<std::source_location>(raw_); }
 
 private:
@@ -129,7 +138,9 @@ public:
     // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
     // runnable, then by the machine that runs it.
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x3fffff; }
-    void set_stamped(std::uint64_t n) noexcept { set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00); }
+    void set_stamped(std::uint64_t n) noexcept {
+        set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00);
+    }
     // waits.h: so is its whole way from runnable to running. Written as the stamp.
     bool measured() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x40000000) != 0; }
     void set_measured(bool yes) noexcept { set(yes ? 0x40000000 : 0, 0x40000000); }
@@ -145,7 +156,7 @@ public:
     }
 
 private:
-    // One writer at a time but for raise_lingers(), which this may undo: the next mistake makes up for it.
+    // One writer at a time except for raise_lingers(), which this may undo: the next mistake makes up for it.
     void set(std::uint32_t bits, std::uint32_t of) noexcept {
         all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
     }
@@ -178,7 +189,8 @@ struct alignas(platform::cache_line) goroutine {
     // switch pairs with the executor's load-acquire.
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
-    owned<std::uint8_t> flags;                  // constant after the start, but for in_place/locked/traced/pinned: owner; the monitor looks
+    // constant after the start, but for in_place/locked/traced/pinned: owner; the monitor looks
+    owned<std::uint8_t> flags;
     int saved_errno = 0;                        // owner, while it does not run
 
     // Second line: birth, death and reports.
@@ -190,7 +202,8 @@ struct alignas(platform::cache_line) goroutine {
     platform::atomic<const void*> group{nullptr};
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
-    owned<std::int64_t> waits_since_ns;         // owner; coarse clock. While it is runnable, and stamped or measured: waits.h
+    // owner; coarse clock. While it is runnable, and stamped or measured: waits.h
+    owned<std::int64_t> waits_since_ns;
     goroutine_extra* extra = nullptr;           // owner
 
     // Third line: the callable, with its result where there is one, or a pointer to it.
@@ -203,7 +216,9 @@ struct alignas(platform::cache_line) goroutine {
         return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
     }
     // Where its frames are if it has any; for all but its owner a guess.
-    void* stack_hint() const noexcept { return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr; }
+    void* stack_hint() const noexcept {
+        return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr;
+    }
 
     // trace.h, Order: how often it has begun to run since it was first traced. The machine that runs it writes it.
     std::uint32_t turn() const noexcept {
@@ -275,43 +290,6 @@ private:
     std::size_t uncut_ = 0;
 };
 
-// ---- counters -------------------------------------------------------------------------------------------------------
-
-// Counts something that one owner at a time does; any thread may read it.
-class counter {
-public:
-    void add(std::uint64_t n = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
-    std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-    // For a count that must not be seen before what it counts: acquire pairs with release.
-    void add_last() noexcept { value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-    std::uint64_t get_first() const noexcept { return value_.load(std::memory_order_acquire); }
-    void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
-
-private:
-    platform::atomic<std::uint64_t> value_{0};
-};
-
-struct processor_counters {
-    counter created;            // goroutines started by this P
-    counter ended;              // goroutines ended on it
-    counter switches;           // goroutines executed, run_next included
-    counter run_next_hits;      // of these, taken from run_next
-    counter global_hits;        // batches taken from the global queue, the 61st tick included
-    counter global_tick_hits;   // of these, by the 61st tick
-    counter overflows;          // half of the queue moved to the global one
-    counter steals;             // successful steals by this P
-    counter stolen;             // goroutines that this P has stolen
-    counter run_next_steals;    // of these, out of a run_next slot
-    counter in_place_joins;     // children run on the waiter's stack
-    counter parks;
-    counter yields;
-    counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
-    counter blocking_calls;     // calls of blocking()
-    counter hand_offs;          // of these, at whose beginning the processor was handed on at once
-    counter io_waits;           // waits for a descriptor begun on this P
-    counter io_wakes;           // ended by the machine that had this P: not the same ones
-};
-
 // What the monitor (monitor.cpp, hand_off.cpp) has seen of a processor.
 struct monitor_notes {
     std::uint32_t tick = 0;
@@ -323,7 +301,8 @@ struct monitor_notes {
     std::uint64_t progress = 0;
     std::int64_t stuck_since_ns = 0;
     std::int64_t turn_began_ns = 0;             // the same; since when it has had this processor
-    std::int64_t slice_began_ns = 0;            // the same, what the goroutine had used before it was preempted subtracted
+    // the same, what the goroutine had used before it was preempted subtracted
+    std::int64_t slice_began_ns = 0;
     std::uint32_t blocking_tick = 0;
     // It was seen in a call that then ended by itself, so many times since one had to be taken; until when the monitor
     // does not look for such calls.
@@ -338,19 +317,6 @@ struct monitor_notes {
     std::uint64_t sampled_sleeps = 0;
 };
 
-// waits.h. The last bucket has no limit.
-inline constexpr std::array<std::int64_t, 19> wait_limits_ns{
-    500,       1'000,     2'000,     5'000,      10'000,     20'000,     50'000,      100'000,     200'000,      500'000,
-    1'000'000, 2'000'000, 5'000'000, 10'000'000, 20'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000};
-struct wait_counters {
-    std::array<counter, wait_limits_ns.size() + 1> by_length;
-    counter total_ns;
-
-    // `weight` of them have waited for `ns`.
-    void add(std::int64_t ns, std::uint64_t weight) noexcept;  // waits.cpp
-};
-// 0, 1, 2 to 3, 4 to 7 ... 128 to 255, 256.
-inline constexpr std::size_t queue_length_classes = 10;
 // Of a processor that nothing is known about: its wakes are made at once.
 inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
@@ -367,18 +333,24 @@ enum class slice_state : std::uint8_t {
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
     platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (handshake.h)
-    platform::atomic<std::uint32_t> run_next_count{0};  // owner: raised at each put, so that a thief sees whether it is still the same one
+    // owner: raised at each put, so that a thief sees whether it is still the same one
+    platform::atomic<std::uint32_t> run_next_count{0};
     // Owner; thieves and the monitor set it: a push is looked at. By look_at_push() alone.
     owned<bool> looks_at_push{true};
-    owned<std::uint32_t> turn_ns{unknown_turn_ns};  // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
-    std::uint64_t next_look = 0;                // owner: the count of switches at which find_local() looks at timers and turns
+    // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
+    owned<std::uint32_t> turn_ns{unknown_turn_ns};
+    // owner: the count of switches at which find_local() looks at timers and turns
+    std::uint64_t next_look = 0;
     std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
     std::int64_t turns_since_ns = 0;            // and when that was
     std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
     std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
-    std::uint32_t readied = 0;                  // owner: how often the goroutine that runs has readied another in this turn
-    std::int64_t readied_ns = 0;                // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
-    platform::atomic<std::uint32_t> tick{0};         // owner; the monitor and thieves read. Not raised when run_next inherits the slice
+    // owner: how often the goroutine that runs has readied another in this turn
+    std::uint32_t readied = 0;
+    // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
+    std::int64_t readied_ns = 0;
+    // owner; the monitor and thieves read. Not raised when run_next inherits the slice
+    platform::atomic<std::uint32_t> tick{0};
     platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
     platform::atomic<slice_state> slice{slice_state::goes_on};  // the monitor ends it; its owner begins the next
     platform::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
@@ -409,16 +381,21 @@ struct alignas(platform::false_sharing_range) processor {
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
                                                 // took it from its taker
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
-    owned<machine*> lender;                     // the monitor, while it has no machine; then its machine: from which it was lent (hand_off.cpp); null: none
+    // the monitor, while it has no machine; then its machine: from which it was lent (hand_off.cpp); null: none
+    owned<machine*> lender;
     owned<std::int64_t> slice_used_ns;          // written by the giver to a preempted goroutine: what that has used of
                                                 // its slice; the monitor takes it
     monitor_notes notes;                        // monitor
 
-    owned<bool> looks_at_turns{true};           // as looks_at_push: turns are long, or the next to become runnable is stamped; else a trace runs
-    std::uint64_t stamped_at = 0;               // owner: the count of turns when a goroutine was last stamped in a short turn
-    wait_counters waits;                        // owner: how long goroutines waited while a processor was free (waits.h)
+    // as looks_at_push: turns are long, or the next to become runnable is stamped; else a trace runs
+    owned<bool> looks_at_turns{true};
+    // owner: the count of turns when a goroutine was last stamped in a short turn
+    std::uint64_t stamped_at = 0;
+    // owner: how long goroutines waited while a processor was free (waits.h)
+    wait_counters waits;
     wait_counters latency;                      // owner: and how long at all, while that is measured
-    std::array<counter, queue_length_classes> queue_lengths;  // owner: the queue's, as those found it that were measured
+    // owner: the queue's, as those found it that were measured
+    std::array<counter, queue_length_classes> queue_lengths;
     processor_counters counts;                  // owner
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 
@@ -471,15 +448,18 @@ struct thread_call {
 
 // The handshake, see handshake.h.
 struct machine_handshake {
-    platform::atomic<processor*> p{nullptr};         // the machine itself, or a taker; both under the processor's retake lock
-    platform::atomic<std::uint32_t> taken{0};        // 1: a taker has p, or is trying; under the processor's retake lock.
+    // the machine itself, or a taker; both under the processor's retake lock
+    platform::atomic<processor*> p{nullptr};
+    // 1: a taker has p, or is trying; under the processor's retake lock.
+    platform::atomic<std::uint32_t> taken{0};
                                                 // 2: steering.h; itself, from 0 and back to it by compare-and-swap
     platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
 };
 
-// What it runs. Its own but for what others have a look at.
+// What it runs. The machine's own, except for what others look at.
 struct machine_running {
-    platform::atomic<goroutine*> current{nullptr};   // the machine itself; null on the scheduler's own stack. Release, for the monitor
+    // the machine itself; null on the scheduler's own stack. Release, for the monitor
+    platform::atomic<goroutine*> current{nullptr};
     goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
     goroutine* next = nullptr;                  // itself: what the context switched to shall run
     stack::slot* next_stack = nullptr;          // itself: the stack that it starts
@@ -492,8 +472,10 @@ struct machine_running {
     owned<bool> spinning;                       // itself
     bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
-    bool chooses = false;                       // itself: it fires timers, and chooses what to run next (local_work.cpp)
-    owned<std::uint32_t> unstoppable;           // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
+    // itself: it fires timers, and chooses what to run next (local_work.cpp)
+    bool chooses = false;
+    // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
+    owned<std::uint32_t> unstoppable;
     goroutine* locked_g = nullptr;              // itself: lock_os_thread()
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
     owned<const void*> blocking_place;          // itself: where its last blocking() was; an address to compare, no more
@@ -509,51 +491,66 @@ struct machine_sleeping {
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
     bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
-    owned<int> slept_on_cpu;                    // itself: where it was when it went onto the list of the idle or of the preempted; a hint
+    // itself: where it was when it went onto the list of the idle or of the preempted; a hint
+    owned<int> slept_on_cpu;
     machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
     machine** idle_link = nullptr;              // scheduler lock: what points to it on the list of the idle
     machine* same_cpu_next = nullptr;           // scheduler lock: the same two for the idle of one CPU
     machine** same_cpu_link = nullptr;
 };
 
-// Without a processor although its goroutine runs: shared with the monitor by the protocols of hand_off.h and preempt.h.
+// Without a processor although its goroutine runs: shared with the monitor by the protocols of hand_off.h and
+// preempt.h.
 struct machine_detached {
-    platform::atomic<bool> stray{false};             // set by the taker under the retake lock; cleared under the scheduler lock
+    // set by the taker under the retake lock; cleared under the scheduler lock
+    platform::atomic<bool> stray{false};
     platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
-    platform::atomic<bool> preempt_later{false};     // the monitor: would have been preempted but for its no_preempt scope
-    owned<std::uint32_t> spins;                 // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
+    // the monitor: would have been preempted but for its no_preempt scope
+    platform::atomic<bool> preempt_later{false};
+    // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
+    owned<std::uint32_t> spins;
     std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that this was found of
-    owned<std::uint32_t> rejects;               // itself, in the handler: times in a row that it was not to be stopped where it was
+    // itself, in the handler: times in a row that it was not to be stopped where it was
+    owned<std::uint32_t> rejects;
     platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
-    platform::atomic<std::uint32_t> answered{1};     // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
-    bool stopped_in_library = false;            // itself, before it is queued as preempted: it may hold a lock that others want
+    // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
+    platform::atomic<std::uint32_t> answered{1};
+    // itself, before it is queued as preempted: it may hold a lock that others want
+    bool stopped_in_library = false;
     // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
     owned<std::uint64_t> resumed_sleeps;
     std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
-    owned<processor*> borrower;                 // the taker: to which its processor was only lent (hand_off.cpp); null: taken for good
+    // the taker: to which its processor was only lent (hand_off.cpp); null: taken for good
+    owned<processor*> borrower;
     std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
-    std::int64_t debt_ns = 0;                   // scheduler lock: what it has computed without a processor and not yet paid by missing turns
-    bool passed_over = false;                   // scheduler lock: another preempted one has had its turn (preempted.cpp)
+    // scheduler lock: what it has computed without a processor and not yet paid by missing turns
+    std::int64_t debt_ns = 0;
+    // scheduler lock: another preempted one has had its turn (preempted.cpp)
+    bool passed_over = false;
     stray_notes notes;                          // monitor
 };
 
 // Its goroutine's run() has returned (retire.cpp, freeze.h, frozen.h), or its thread ends.
 struct machine_at_end {
-    platform::atomic<bool> condemned{false};         // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+    // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
+    platform::atomic<bool> condemned{false};
     platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
-    platform::atomic<bool> in_handler{false};   // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
+    // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
+    platform::atomic<bool> in_handler{false};
     platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
-    owned<std::int64_t> asleep_since_ns;        // the same: since when each look found it asleep in the kernel; 0: it was running
-    bool lowered = false;                       // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
+    // the same: since when each look found it asleep in the kernel; 0: it was running
+    owned<std::int64_t> asleep_since_ns;
+    // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
+    bool lowered = false;
     bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
                                                 // walk the list
 };
 
-// Which thread it is. Constant but for the record's next thread.
+// Which thread it is. Constant, until the record serves its next thread.
 struct machine_identity {
     machine* all_next = nullptr;                // constant after it is linked
     std::uint32_t id = 0;                       // constant
@@ -569,7 +566,8 @@ struct alignas(platform::false_sharing_range) machine : machine_handshake,
                                                          machine_at_end,
                                                          machine_identity {
     [[no_unique_address]] stack::fake_stack fake;  // itself
-    tracing::ring trace;                        // itself; the chunk that it points to is looked at under the trace's lock (trace.h)
+    // itself; the chunk that it points to is looked at under the trace's lock (trace.h)
+    tracing::ring trace;
     machine_sample sample;                      // last: nothing else of it is touched with this
 };
 
@@ -596,22 +594,6 @@ struct idle_machine_list {
 
 // ---- scheduler ------------------------------------------------------------------------------------------------------
 
-// What stats() tells of processors that changed hands. All but the last three: the monitor.
-struct hand_off_counters {
-    counter from_blocking;      // processors taken from threads in a blocking() that lasted
-    counter from_blocked;       // from threads that slept in the kernel unannounced
-    counter from_hogs;          // from goroutines that had used up their slice
-    counter urgent;             // of these, before its end, because a goroutine had just been woken
-    counter freeze_signals;
-    counter thaws;              // preempted goroutines let go without a processor, because others seemed to wait for
-                                // a lock of theirs
-    counter given_back;         // processors given to threads that computed without one
-    counter threads_ended;
-    counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
-    counter returns_idle;       // ends of a blocking call that found an idle or an offered processor; scheduler lock
-    counter returns_queued;     // that found none and queued; scheduler lock
-};
-
 struct event_source;
 
 // There is one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
@@ -626,13 +608,17 @@ struct scheduler {
     platform::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
     platform::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
 
-    platform::atomic<bool> monitor_attentive{false}; // the monitor: its rounds are 1 ms apart, it looks after owed wakes
+    // the monitor: its rounds are 1 ms apart, it looks after owed wakes
+    platform::atomic<bool> monitor_attentive{false};
     platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
     platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; a
                                                      // thread that brings work from outside then calls it
-    platform::atomic<bool> strays_unlisted{false};   // some became strays by being thawed; the monitor lists them and clears it
-    platform::atomic<const void*> slow_place{nullptr};  // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
-    platform::atomic<bool> urgent{false};            // work was brought from outside while all were stuck; the monitor clears it
+    // some became strays by being thawed; the monitor lists them and clears it
+    platform::atomic<bool> strays_unlisted{false};
+    // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
+    platform::atomic<const void*> slow_place{nullptr};
+    // work was brought from outside while all were stuck; the monitor clears it
+    platform::atomic<bool> urgent{false};
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
@@ -653,10 +639,12 @@ struct scheduler {
     platform::atomic<std::size_t> starved_size{0};   // written under lock
     machine_list preempted DUNLIN_GUARDED_BY(lock);  // whose goroutines wait inside a signal handler (preempt.h)
     platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
-    owned<std::int64_t> preempted_since_ns;     // lock; the monitor has a look: when one of them last had a turn, or they began to wait
+    // lock; the monitor has a look: when one of them last had a turn, or they began to wait
+    owned<std::int64_t> preempted_since_ns;
     // Whose run() has returned, and that stand still; the oldest first (frozen.h).
     machine_list frozen DUNLIN_GUARDED_BY(lock);
-    platform::atomic<std::uint32_t> times_frozen{0};  // written under lock, with release; the monitor looks: how often one was put there
+    // written under lock, with release; the monitor looks: how often one was put there
+    platform::atomic<std::uint32_t> times_frozen{0};
     platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
     goroutine* free_goroutines DUNLIN_GUARDED_BY(lock) = nullptr;
     platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add

@@ -54,7 +54,8 @@ void hand_on_at_once(machine* m) noexcept {
 
 void learn(platform::atomic<unsigned char>& score, bool lasted) noexcept {
     const unsigned char before = score.load(std::memory_order_relaxed);
-    const int after = lasted ? std::min<int>(std::max(before, none_has_lasted) + 2, highest) : std::max<int>(before - 1, none_has_lasted);
+    const int after = lasted ? std::min<int>(std::max(before, none_has_lasted) + 2, highest)
+        : std::max<int>(before - 1, none_has_lasted);
     if (after != before) score.store(static_cast<unsigned char>(after), std::memory_order_relaxed);
 }
 
@@ -94,7 +95,8 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
         if (lasts == never_called) {
             unsigned char expected = never_called;
-            score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);  // or the monitor has told another first call
+            // or the monitor has told another first call
+            score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
             entry.began_ns = (platform::now_ns() & ~std::int64_t{3}) | (entry.began_ns & blocking_entry::traced) | blocking_entry::learns;
@@ -114,14 +116,18 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
             if (steering* s = steered()) s->end_call();
             return;
         }
-        if (entry.began_ns & blocking_entry::learns) learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
+        if (entry.began_ns & blocking_entry::learns) {
+            learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
+        }
     } else if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) {
         learn_from_monitor(score);
     }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     self->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
-    if (DUNLIN_UNLIKELY((entry.began_ns & blocking_entry::traced) != 0) && tracing::on()) tracing::note(m, tracing::kind::call_end, self);
+    if (DUNLIN_UNLIKELY((entry.began_ns & blocking_entry::traced) != 0) && tracing::on()) {
+        tracing::note(m, tracing::kind::call_end, self);
+    }
     leave(m);
 }
 

@@ -6,7 +6,7 @@
 #include "sched/goroutines/descriptors.h"
 #include "sched/machines/machine.h"
 
-// Records of more than one kind of access or with private parts are read from outside all the same: their layout is the
+// Records of more than one kind of access or with private parts are still read from outside: their layout is the
 // compiler's.
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 

@@ -28,7 +28,8 @@ void for_each_descriptor(F f) {
     const std::size_t n = chunks.count.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < n; ++i) {
         goroutine* chunk = chunks.at[i].load(std::memory_order_relaxed);
-        const std::size_t used = i + 1 < n ? descriptors_in_a_chunk() : chunks.last_used.load(std::memory_order_acquire);
+        const std::size_t used = i + 1 < n ? descriptors_in_a_chunk()
+            : chunks.last_used.load(std::memory_order_acquire);
         for (std::size_t k = 0; k < used; ++k) f(chunk[k]);
     }
 }

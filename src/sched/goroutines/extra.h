@@ -12,7 +12,7 @@ namespace dunlin::inline v0_1::sched {
 goroutine_extra& extra_of(goroutine* g);
 // The current goroutine's. Throws std::bad_alloc.
 void make_extra_of_current();
-// In the reverse order of their making, until there are none: their destructors may make others. Outside the runtime.
+// In reverse order of construction, until none is left: their destructors may make others. Outside the runtime.
 void destroy_local_values(local_values& list) noexcept;
 // Throws std::bad_alloc. Nothing on a plain thread.
 void name_current_goroutine(std::string_view name);

@@ -22,8 +22,8 @@
 //                                                                 running in the same handler
 //
 // The page follows one life: go, queued, run, park, ready, end. Beside it: goroutine.h (start_goroutine() and what else
-// is inlined), work/submit.h (where a queued one is put), machine_main.cpp (the thread that runs it), switch.h (from one
-// to the next), yield.cpp, extra.h (name, labels, local values).
+// is inlined), work/submit.h (where a queued one is put), machine_main.cpp (the thread that runs it), switch.h (from
+// one to the next), yield.cpp, extra.h (name, labels, local values).
 //
 // Two moments are hard.
 //
@@ -113,7 +113,9 @@ void make_parts(goroutine* g, std::size_t bytes, std::size_t align, std::size_t 
 }
 
 void free_parts(goroutine* g) noexcept {
-    if (g->flags & goroutine::heap_frame) ::operator delete(*reinterpret_cast<void**>(g->inline_frame), heap_frame_align);
+    if (g->flags & goroutine::heap_frame) {
+        ::operator delete(*reinterpret_cast<void**>(g->inline_frame), heap_frame_align);
+    }
     if (g->extra) {
         delete g->extra;
         g->extra = nullptr;
@@ -223,7 +225,8 @@ namespace {
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept;  // below, where a life ends
 
 // Leaves a stack on which nothing remains to be done. `next` has a context or is null.
-[[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine, bool own) noexcept {
+[[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine,
+    bool own) noexcept {
     const stack::context* to = &m->scheduler_context;
     stack::sanitizer_stack view = m->own_stack;
     m->current.store(nullptr, std::memory_order_relaxed);
@@ -330,7 +333,8 @@ void ready(goroutine* g) noexcept {
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
     const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
     if (outside) m = enter(m);
-    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {  // its run() has returned
+    // its run() has returned
+    if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {
         if (outside) leave(m);
         return;
     }
@@ -430,9 +434,10 @@ void put_back_inside_runtime(goroutine* g) noexcept {
     put_back(processor_of(current_machine()), g);
 }
 
-// ---- another way to run: on the stack of the goroutine that waits for it ----------------------------------------------
+// ---- another way to run: on the stack of the goroutine that waits for it --------------------------------------------
 
-[[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child, const goroutine* self) noexcept {
+[[gnu::noinline, gnu::cold]] static void note_run_in_place(machine* m, goroutine* child,
+    const goroutine* self) noexcept {
     note_marks(processor_of(m), child);
     if (tracing::on()) tracing::note(m, tracing::kind::in_place, child, self->id);
 }

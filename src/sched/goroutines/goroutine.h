@@ -131,8 +131,8 @@ inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     leave(m);
 }
 
-// All of the list, in order, as start_goroutine() for each: but what is published with one step is told of once, S2 and
-// S3 of wake.h.
+// All of the list, in order, as start_goroutine() for each; but what one step has published is announced once (S2 and
+// S3 of wake.h).
 void start_goroutines(goroutine_list& list) noexcept;
 
 }  // namespace dunlin::sched

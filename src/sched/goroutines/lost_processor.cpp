@@ -3,7 +3,7 @@
 // It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
 // (processor.cpp), or because its run() has returned (retire.cpp). In this order the goroutine gets: the processor that
 // it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
-// in the global queue. Where no more threads can be had it goes to the queue in any case, and its thread to another.
+// in the global queue. If no more threads can be made, it queues in any case, and its thread serves another goroutine.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
@@ -25,7 +25,8 @@ bool ask_for_it_back(machine* m) noexcept {
         had->retake.lock();                                                   // S2
         m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
         platform::light_barrier();
-        processor* now = m->p.load(std::memory_order_acquire);                // pairs with the release of T4: a null that follows another processor
+        // pairs with the release of T4: a null that follows another processor
+        processor* now = m->p.load(std::memory_order_acquire);
         const bool another = now != had && (now != nullptr || m->last_p != had);  // shows that other as last_p
         had->retake.unlock();
         if (!another) return now == had;
@@ -52,9 +53,11 @@ bool ask_for_it_back(machine* m) noexcept {
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
     m->stray.store(false, std::memory_order_relaxed);
-    if (m->locked_g != nullptr || m->lowered) m->must_end = true;  // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
+    // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
+    if (m->locked_g != nullptr || m->lowered) m->must_end = true;
     m->locked_g = nullptr;
-    m->current.store(nullptr, std::memory_order_relaxed);  // start_world() asks, under this lock, whether to give it its processor back
+    // start_world() asks, under this lock, whether to give it its processor back
+    m->current.store(nullptr, std::memory_order_relaxed);
     s.lock.unlock();
     abandon(m, self);
 }

@@ -61,7 +61,9 @@ void execute(machine* m, goroutine* g) noexcept {
 
 }  // namespace
 
-void switch_to_goroutine(machine* m, goroutine* g) noexcept { switch_from_scheduler(m, &g->context, tool_view(g->stack)); }
+void switch_to_goroutine(machine* m, goroutine* g) noexcept {
+    switch_from_scheduler(m, &g->context, tool_view(g->stack));
+}
 
 [[gnu::noinline]] void machine_main(machine* m) noexcept {
     look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread

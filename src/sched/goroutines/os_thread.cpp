@@ -33,7 +33,8 @@ void give_processor_away(machine* m) noexcept {
     processor* p = release_processor(m);
     s.lock.lock();
     const bool busy = !s.stopping.load(std::memory_order_relaxed) &&
-                      (p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr || s.global.size() != 0);
+                      (p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr ||
+                          s.global.size() != 0);
     if (!busy) put_idle_processor(p, false);
     s.lock.unlock();
     if (busy) {
@@ -103,7 +104,8 @@ void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     // It may still be on its way to sleep; its wake word keeps the message.
     processor* p = release_processor(m);
     s.lock.lock();
-    --s.locked_machines_waiting;  // may be "minus one" until it has gone to sleep: then it is running, which is the truth
+    // may be "minus one" until it has gone to sleep: then it is running, which is the truth
+    --s.locked_machines_waiting;
     s.lock.unlock();
     its->handed_p = p;
     its->wake_word.store(1, std::memory_order_release);

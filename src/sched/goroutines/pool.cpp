@@ -65,7 +65,9 @@ goroutine* cut_descriptor() noexcept {
 // Whole magazines go back and forth, so no list of cold descriptors is walked: the next magazine hangs on its first
 // descriptor's `extra`.
 goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
-void set_next_magazine(goroutine* first, goroutine* next) noexcept { first->extra = reinterpret_cast<goroutine_extra*>(next); }
+void set_next_magazine(goroutine* first, goroutine* next) noexcept {
+    first->extra = reinterpret_cast<goroutine_extra*>(next);
+}
 
 // Under store_lock, of a store that is not empty.
 goroutine* take_magazine() noexcept {
@@ -150,7 +152,8 @@ stack::slot* take_stack(processor* p) noexcept {
     stack::slot* s = p->free_stacks.load(std::memory_order_acquire);
     if (DUNLIN_UNLIKELY(s == nullptr)) {
         p->free_stack_count = static_cast<std::uint32_t>(
-            stack::stacks.allocate(the_scheduler.default_stack_class.load(std::memory_order_relaxed), &s, stacks_moved));
+            stack::stacks.allocate(the_scheduler.default_stack_class.load(std::memory_order_relaxed), &s,
+                stacks_moved));
         if (p->free_stack_count == 0) return nullptr;
     }
     p->free_stacks.store(s->next, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// switch.h - from one goroutine to the next: the departure of the one, the take-over of the other ("Leaving" at the head
-// of goroutine.cpp). For the files of a goroutine's life alone.
+// switch.h - from one goroutine to the next: the departure of the one, the take-over of the other ("Leaving" at the
+// head of goroutine.cpp). For the files of a goroutine's life alone.
 #pragma once
 
 #include <utility>
@@ -42,7 +42,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 // another machine, which is returned, inside the runtime with a processor.
 [[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
     platform::assert_no_locks();
-    DUNLIN_DCHECK(stack::canary_intact(*self->stack), "stack overflow: the words below a goroutine's stack were overwritten");
+    DUNLIN_DCHECK(stack::canary_intact(*self->stack),
+        "stack overflow: the words below a goroutine's stack were overwritten");
     self->saved_errno = *m->error_number;
     if (DUNLIN_UNLIKELY(!m->exceptions->empty())) {
         self->exceptions = *m->exceptions;
@@ -91,8 +92,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 }
 
 
-// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end. Returns when
-// self runs again.
+// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end. Returns
+// when self runs again.
 machine* requeue(machine* m, goroutine* self) noexcept;
 
 }  // namespace dunlin::sched

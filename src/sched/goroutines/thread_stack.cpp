@@ -9,7 +9,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-[[gnu::tls_model("initial-exec")]] thread_local constinit machine* lent = nullptr;  // the handlers of fatal signals read it
+// the handlers of fatal signals read it
+[[gnu::tls_model("initial-exec")]] thread_local constinit machine* lent = nullptr;
 
 [[gnu::noinline]] void set_lent_machine(machine* m) noexcept { lent = m; }
 

@@ -169,7 +169,9 @@ void put_text(ring& r, std::uint32_t source, event e, std::string_view text) noe
     c->used.store(at + 1 + behind, std::memory_order_release);
 }
 
-std::uint16_t number_of(const processor* p) noexcept { return p != nullptr ? static_cast<std::uint16_t>(p->id) : no_processor; }
+std::uint16_t number_of(const processor* p) noexcept {
+    return p != nullptr ? static_cast<std::uint16_t>(p->id) : no_processor;
+}
 std::uint16_t processor_number(const machine* m) noexcept { return number_of(m->p.load(std::memory_order_relaxed)); }
 
 std::uint64_t raw(creation_place place) noexcept { return std::bit_cast<std::uint64_t>(place); }
@@ -211,7 +213,8 @@ void note_runnable(machine* m, goroutine* g) noexcept {
     const bool by_it = m->trace.why == cause::goroutine;
     const cause why = by_it && by == nullptr ? cause::runtime : m->trace.why;
     g->marks.set_traced(true);
-    put(m->trace, m->id, {ticks(), g->id, by_it && by != nullptr ? by->id : 0, g->turn(), p, kind::runnable, static_cast<std::uint8_t>(why)});
+    put(m->trace, m->id, {ticks(), g->id, by_it && by != nullptr ? by->id : 0, g->turn(), p, kind::runnable,
+        static_cast<std::uint8_t>(why)});
 }
 
 void note_runnable_outside(goroutine* g) noexcept {
@@ -219,7 +222,8 @@ void note_runnable_outside(goroutine* g) noexcept {
     if (!on()) return;
     note_if_new(outside, outside_source, no_processor, g);
     g->marks.set_traced(true);
-    put(outside, outside_source, {ticks(), g->id, 0, g->turn(), no_processor, kind::runnable, static_cast<std::uint8_t>(cause::outside)});
+    put(outside, outside_source,
+        {ticks(), g->id, 0, g->turn(), no_processor, kind::runnable, static_cast<std::uint8_t>(cause::outside)});
 }
 
 void note_run(processor* p, goroutine* g) noexcept {
@@ -231,12 +235,14 @@ void note_run(processor* p, goroutine* g) noexcept {
     machine* m = current_machine();
     g->set_turn(g->turn() + 1);
     const std::uint64_t now = m->trace.fresh != 0 ? m->trace.fresh : ticks();
-    put(m->trace, m->id, {now, g->id, 0, g->turn(), number_of(p), kind::run, static_cast<std::uint8_t>((g->flags & goroutine::in_place) != 0)});
+    put(m->trace, m->id, {now, g->id, 0, g->turn(), number_of(p), kind::run,
+        static_cast<std::uint8_t>((g->flags & goroutine::in_place) != 0)});
 }
 
 void note(machine* m, kind what, const goroutine* g, std::uint64_t arg, std::uint8_t detail) noexcept {
     const std::uint64_t now = ticks();
-    put(m->trace, m->id, {now, g != nullptr ? g->id : 0, arg, g != nullptr ? g->turn() : 0, processor_number(m), what, detail});
+    put(m->trace, m->id, {now, g != nullptr ? g->id : 0, arg, g != nullptr ? g->turn() : 0, processor_number(m), what,
+        detail});
     if (what == kind::park || what == kind::yield || what == kind::end) m->trace.fresh = now;
 }
 
@@ -250,7 +256,8 @@ void note_text(machine* m, kind what, const goroutine* g, std::uint64_t arg, std
 
 void note_taken(const processor* p, const machine* from, taking how) noexcept {
     const goroutine* g = from->current.load(std::memory_order_relaxed);
-    put(monitor, monitor_source, {ticks(), g != nullptr ? g->id : 0, from->id, 0, number_of(p), kind::taken, static_cast<std::uint8_t>(how)});
+    put(monitor, monitor_source,
+        {ticks(), g != nullptr ? g->id : 0, from->id, 0, number_of(p), kind::taken, static_cast<std::uint8_t>(how)});
 }
 
 void note_world(kind what) noexcept { put(outside, outside_source, {ticks(), 0, 0, 0, no_processor, what, 0}); }
@@ -298,10 +305,15 @@ void note_existing(goroutine& g) noexcept {
     g.flags |= goroutine::traced;
     g.marks.set_traced(true);
     const auto reason = static_cast<std::uint16_t>(g.reason.load(std::memory_order_relaxed));
-    put(control, control_source, {ticks(), g.id, raw(g.created_at), g.turn(), reason, kind::existing, static_cast<std::uint8_t>(state)});
+    put(control, control_source,
+        {ticks(), g.id, raw(g.created_at), g.turn(), reason, kind::existing, static_cast<std::uint8_t>(state)});
     if (g.extra == nullptr) return;
-    if (!g.extra->name.empty()) put_text(control, control_source, {ticks(), g.id, 0, 0, no_processor, kind::name, 0}, g.extra->name);
-    if (g.extra->task != 0) put(control, control_source, {ticks(), g.id, g.extra->task, 0, no_processor, kind::task_of, 0});
+    if (!g.extra->name.empty()) {
+        put_text(control, control_source, {ticks(), g.id, 0, 0, no_processor, kind::name, 0}, g.extra->name);
+    }
+    if (g.extra->task != 0) {
+        put(control, control_source, {ticks(), g.id, g.extra->task, 0, no_processor, kind::task_of, 0});
+    }
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return oldest != nullptr ? oldest : take_global(p);
 }
 
-// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor was
-// quicker). False: there was none, self is running still.
+// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor took it
+// first). False: there was none, self is running still.
 [[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
@@ -45,7 +45,8 @@ constexpr std::uint64_t yields_per_exchange = 8;
         return true;
     }
     const bool others = the_scheduler.global_size() != 0;
-    if (others && p->counts.yields.get() % yields_per_exchange == 0 && p->run_next.load(std::memory_order_relaxed) == nullptr) {
+    if (others && p->counts.yields.get() % yields_per_exchange == 0 &&
+        p->run_next.load(std::memory_order_relaxed) == nullptr) {
         next = exchange_with_global(p, self);
         return true;
     }

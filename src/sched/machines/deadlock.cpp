@@ -37,10 +37,13 @@ void check_for_deadlock() noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
     s.deadlock_suspected = false;
-    const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines + s.locked_machines_waiting;
+    const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines
+        + s.locked_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
-    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 && !s.events->anybody_waits()) {
-        s.events->interrupt();  // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
+    if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 &&
+        !s.events->anybody_waits()) {
+        // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
+        s.events->interrupt();
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
@@ -54,8 +57,8 @@ void check_for_deadlock() noexcept {
         s.deadlock_suspected = true;  // until those threads have ended: we are not told
         return;
     }
-    // A goroutine in on_thread_stack() uses us as a plain thread does, and may ready another one yet, whichever run()
-    // it is of.
+    // A goroutine in on_thread_stack() uses the library as a plain thread does, and may still ready another one,
+    // whichever run() it belongs to.
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
         s.deadlock_suspected = true;

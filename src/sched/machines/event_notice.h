@@ -1,5 +1,5 @@
-// event_notice.h - what a thread says that brings an event for which a machine may sleep too long: an earlier timer, the
-// first waiter for a descriptor. The protocol is sleep_for_events() of work/find_work.cpp.
+// event_notice.h - what a thread says that brings an event for which a machine may sleep too long: an earlier timer,
+// the first waiter for a descriptor. The protocol is sleep_for_events() of work/find_work.cpp.
 #pragma once
 
 #include <cstdint>

@@ -119,7 +119,9 @@ public:
         m_->unstoppable = m_->unstoppable - 1;
     }
     // The one that runs here; null on a plain thread.
-    goroutine* goroutine_here() const noexcept { return m_ != nullptr ? m_->current.load(std::memory_order_relaxed) : nullptr; }
+    goroutine* goroutine_here() const noexcept {
+        return m_ != nullptr ? m_->current.load(std::memory_order_relaxed) : nullptr;
+    }
     unstoppable_section(const unstoppable_section&) = delete;
     unstoppable_section& operator=(const unstoppable_section&) = delete;
 

@@ -74,7 +74,8 @@ machine* take_ended_record() noexcept {
     scheduler& s = the_scheduler;
     std::scoped_lock guard(s.lock);
     s.lock.assert_held();
-    for (machine* m = s.machines.load(std::memory_order_relaxed); m != nullptr && s.ended_machines != 0; m = m->all_next) {
+    for (machine* m = s.machines.load(std::memory_order_relaxed); m != nullptr &&
+        s.ended_machines != 0; m = m->all_next) {
         if (!m->ended) continue;
         --s.ended_machines;
         m->ended = false;
@@ -132,13 +133,15 @@ int make_machine() noexcept {
 void report_no_thread(int error) noexcept {
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
     if (have == 0) {
-        platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error) << " (limits: ulimit -u, pids.max, memory)\n";
+        platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error)
+            << " (limits: ulimit -u, pids.max, memory)\n";
         platform::end_process(2);
     }
     static platform::atomic<bool> reported{false};
     if (reported.exchange(true, std::memory_order_relaxed)) return;
     platform::text_writer out(2);
-    out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
+    out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have
+        << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
 // Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
@@ -201,7 +204,9 @@ void offer_processor(processor* p) noexcept {
     scheduler& s = the_scheduler;
     machine* taker = nullptr;
     s.lock.lock_in_a_crowd();
-    if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) s.takers_coming = s.takers_coming + 1;
+    if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) {
+        s.takers_coming = s.takers_coming + 1;
+    }
     const bool somebody_comes = s.takers_coming > s.offered_count;
     if (somebody_comes) {
         p->idle_next = s.offered;
@@ -263,7 +268,8 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     drain_to_global(p);
     s.lock.unlock();
     want_spare_machine();
-    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();  // a thread that only waits for timers
+    // a thread that only waits for timers
+    if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();
 }
 
 namespace {
@@ -288,7 +294,7 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     processor* p = nullptr;
     s.lock.lock_in_a_crowd();
     for (;;) {
-        // What was put aside, for want of a thread, after this one had looked. Under the same lock as the list: a
+        // Something was put aside for lack of a thread after this one had looked. Under the same lock as the list: a
         // thread that puts one aside from now on finds this machine there.
         if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
         if (p != nullptr) break;

@@ -20,8 +20,8 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept;
 // to wait for a CPU behind a hundred of those: without this each of them would find no processor, queue, sleep and be
 // woken again.
 void offer_processor(processor* p) noexcept;
-// Under the lock, for a goroutine that came back without a processor. Not twice while none of the queue has had a turn:
-// two that call all the time would hand it to each other. Null: there is none.
+// Under the lock, for a goroutine that came back without a processor. Not twice before a goroutine of its queue has had
+// a turn: otherwise two goroutines that call all the time would hand it to each other. Null: there is none.
 processor* catch_offered() noexcept;
 
 // Puts this machine, which has no processor, to sleep until another thread hands it one, or tells it to end (must_end).
@@ -43,7 +43,8 @@ void has_come(machine* m) noexcept;
 inline std::uint32_t spare_machines() noexcept {
     const scheduler& s = the_scheduler;
     const std::uint32_t takers = s.takers_coming, offered = s.offered_count;
-    return s.idle_machine_count + s.coming_machines.load(std::memory_order_relaxed) + (takers > offered ? takers - offered : 0);
+    return s.idle_machine_count + s.coming_machines.load(std::memory_order_relaxed)
+        + (takers > offered ? takers - offered : 0);
 }
 // Ends at most `count` machines of the idle list.
 void end_idle_machines(unsigned count) noexcept;

@@ -23,7 +23,8 @@ machine* pop_preempted(scheduler& s, int cpu) noexcept {
     machine* m = s.preempted.pop_front();
     if (m == nullptr) return nullptr;
     machine* second = s.preempted.head;
-    if (second != nullptr && m->slice_used_ns == 0 && m->slept_on_cpu != cpu && second->slept_on_cpu == cpu && !m->passed_over && cpus_are_scarce(s)) {
+    if (second != nullptr && m->slice_used_ns == 0 && m->slept_on_cpu != cpu && second->slept_on_cpu == cpu &&
+        !m->passed_over && cpus_are_scarce(s)) {
         m->passed_over = true;
         s.preempted.pop_front();
         s.preempted.push_front(m);

@@ -1,5 +1,5 @@
-// preempted.h - the queue of machines whose goroutines stand still in a signal handler (preempt.h): each has a turn when
-// a processor is given to it.
+// preempted.h - the queue of machines whose goroutines stand still in a signal handler (preempt.h): each has a turn
+// when a processor is given to it.
 #pragma once
 
 #include "sched/data/types.h"

@@ -50,7 +50,9 @@ bool has_local_work(const processor* p) noexcept {
     return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
 }
 
-bool computes_on(const machine* m) noexcept { return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr; }
+bool computes_on(const machine* m) noexcept {
+    return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr;
+}
 
 // Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
 // gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
@@ -66,7 +68,8 @@ void place_machine_of_retired(processor* p) noexcept {
     }
     m->slice_used_ns = 0;
     m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-    m->stray.store(true, std::memory_order_release);  // as in take() of hand_off.cpp; enter_slow() clears it under this lock
+    // as in take() of hand_off.cpp; enter_slow() clears it under this lock
+    m->stray.store(true, std::memory_order_release);
     s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays()
 }
 
@@ -165,7 +168,9 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_starts);
     for (std::uint32_t i = made; i-- > 0;) {
         processor* p = s.processor_at(i);
-        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) put_idle_processor(p, false);
+        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) {
+            put_idle_processor(p, false);
+        }
         if (p->state.load(std::memory_order_relaxed) != processor_state::stopped) continue;
         machine* m = p->stopped_from;
         if (retired(p)) {

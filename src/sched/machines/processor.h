@@ -19,7 +19,9 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept;
 void set_max_procs(std::uint32_t n);
 
 // True when p is beyond max_procs and its machine must give it up.
-inline bool retired(const processor* p) noexcept { return p->id >= the_scheduler.max_procs.load(std::memory_order_relaxed); }
+inline bool retired(const processor* p) noexcept {
+    return p->id >= the_scheduler.max_procs.load(std::memory_order_relaxed);
+}
 
 // Under the scheduler lock: moves everything p has to the head of the global queue, order kept.
 void drain_to_global(processor* p) noexcept;

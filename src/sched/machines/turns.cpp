@@ -21,7 +21,8 @@ std::int64_t without_talk(std::int64_t ns, std::uint64_t steps) noexcept {
 void note_lingering(goroutine* g, std::int64_t ns) noexcept {
     const std::uint32_t before = g->marks.lingers();
     if (ns >= short_turn_ns) {
-        g->marks.set_lingers(std::max(before, static_cast<std::uint32_t>(std::min<std::int64_t>(ns / wake_cost_ns, most_lingers))));
+        g->marks.set_lingers(std::max(before,
+            static_cast<std::uint32_t>(std::min<std::int64_t>(ns / wake_cost_ns, most_lingers))));
     } else if (before != 0) {
         g->marks.set_lingers(before - 1);
     }
@@ -41,7 +42,9 @@ std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noe
     p->next_look = 0;
     const std::int64_t now = platform::now_ns();
     const std::int64_t before = std::exchange(p->readied_ns, now);
-    if (before != 0 && self != nullptr && one_of_first) note_lingering(self, without_talk(now - before, p->operations - p->readied_at));
+    if (before != 0 && self != nullptr && one_of_first) {
+        note_lingering(self, without_talk(now - before, p->operations - p->readied_at));
+    }
     p->readied_at = p->operations;
     return one_of_first ? 1 : readied_between_notes;
 }
@@ -58,14 +61,16 @@ void note_turns(processor* p, const machine* m) noexcept {
         note_lingering(self, without_talk(now - readied, p->operations - p->readied_at));
     }
     const std::int64_t took = now - std::exchange(p->turns_since_ns, now);
-    const std::int64_t length = without_talk(took, since + std::exchange(p->operations, 0)) / static_cast<std::int64_t>(since);
+    const std::int64_t length =
+        without_talk(took, since + std::exchange(p->operations, 0)) / static_cast<std::int64_t>(since);
     const auto mean = static_cast<std::uint32_t>(std::clamp<std::int64_t>(length, 0, longest_turn_ns));
     const std::uint32_t before = p->turn_ns;
     if (before == unknown_turn_ns) {  // and since when, is not known either
         p->turn_ns = unknown_turn_ns - 1;
         return;
     }
-    p->turn_ns = mean >= before ? mean : before - static_cast<std::uint32_t>(std::min<std::uint64_t>(before - mean, since * wake_cost_ns));
+    p->turn_ns = mean >= before ? mean
+        : before - static_cast<std::uint32_t>(std::min<std::uint64_t>(before - mean, since * wake_cost_ns));
     p->look_at_push(!has_short_turns(p) || turns - p->stamped_at >= turns_between_stamps);
 }
 

@@ -45,7 +45,9 @@ inline constexpr std::uint64_t turns_between_stamps = 256;
 
 inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
 
-inline std::uint64_t turns_of(const processor* p) noexcept { return p->counts.switches.get() + p->counts.in_place_joins.get(); }
+inline std::uint64_t turns_of(const processor* p) noexcept {
+    return p->counts.switches.get() + p->counts.in_place_joins.get();
+}
 
 // There is another processor that could be woken. Where not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
@@ -72,8 +74,8 @@ inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
     p->look_at_push(true);
 }
 
-// By a thief that has taken victim for a moment: what runs there goes on though it has readied another before `since_ns`,
-// a wake that was owed. When it leaves, or readies the next, it is known for how long.
+// By a thief that has taken victim for a moment: what runs there goes on though it has readied another before
+// `since_ns`, a wake that was owed. When it leaves, or readies the next, it is known for how long.
 inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexcept {
     if (!turns_matter() || victim->readied_ns != 0) return;
     victim->readied_ns = since_ns;

@@ -27,7 +27,8 @@ std::int64_t free_time_ns() noexcept {
 
 void wait_counters::add(std::int64_t ns, std::uint64_t weight) noexcept {
     const auto& limits = wait_limits_ns;
-    const auto bucket = static_cast<std::size_t>(std::upper_bound(limits.begin(), limits.end(), ns - 1) - limits.begin());
+    const auto bucket = static_cast<std::size_t>(std::upper_bound(limits.begin(), limits.end(),
+        ns - 1) - limits.begin());
     by_length[bucket].add(weight);
     total_ns.add(static_cast<std::uint64_t>(ns) * weight);
 }
@@ -41,7 +42,9 @@ std::uint32_t units(std::int64_t ns) noexcept { return static_cast<std::uint32_t
 std::int64_t units_between(std::uint32_t from, std::uint32_t to) noexcept {
     return std::int64_t{std::max(static_cast<std::int32_t>(to - from), 0)} << unit_bits;
 }
-std::uint64_t clocks_of(const goroutine* g) noexcept { return static_cast<std::uint64_t>(static_cast<std::int64_t>(g->waits_since_ns)); }
+std::uint64_t clocks_of(const goroutine* g) noexcept {
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(g->waits_since_ns));
+}
 void set_clocks(goroutine* g, std::uint32_t upper, std::uint32_t lower) noexcept {
     g->waits_since_ns = static_cast<std::int64_t>(std::uint64_t{upper} << 32 | lower);
 }

@@ -4,10 +4,10 @@
 //            when it becomes runnable, and the machine that runs it notes the difference. Stamped are those that become
 //            runnable in a long turn (turns.h), those that plain threads, the poller and timers bring, and of those
 //            that become runnable in short turns one at each look; it counts for all of them since the last one.
-//            waits_since_ns  of a goroutine that is runnable holds two clocks of 32 bits each, in units of 128 ns: above
-//            free_clock, if it is stamped; below the monotonic one, if it is measured: while runtime::set_wait_histograms()
-//            is on, one in eight is (trace.h, Latency). Nothing waits for the four minutes after which
-//            they tell nothing.
+//            waits_since_ns, of a goroutine that is runnable, holds two clocks of 32 bits each, in units of 128 ns.
+//            The upper one is free_clock, if the goroutine is stamped. The lower one is the monotonic clock, if it is
+//            measured: while runtime::set_wait_histograms() is on, one in eight is (trace.h, Latency). No goroutine
+//            waits for the four minutes after which the clocks wrap.
 // Protocol   change of idle_and_spinning     settle: is the clock's state the word's? If not, CAS it, and look again.
 //            Each machine that changes the word settles afterwards, so the last one to change it sees the last state,
 //            and the clock is wrong for the time between only.

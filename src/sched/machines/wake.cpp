@@ -45,7 +45,9 @@ void owe_wake_slow(processor* p) noexcept {
 
 bool wake_is_owed(const processor* p) noexcept {
     if (!has_short_turns(p)) return false;
-    if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) {
+        the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    }
     return the_scheduler.monitor_attentive.load(std::memory_order_relaxed);  // if not, from its next round on
 }
 

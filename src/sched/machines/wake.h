@@ -103,7 +103,8 @@ void wake_one_for_run_next(const processor* p) noexcept;
 // stand, and nothing is to be done.
 void owe_wake_slow(processor* p) noexcept;
 [[gnu::always_inline]] inline void owe_wake(processor* p) noexcept {
-    const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) && the_scheduler.wakes_owed.load(std::memory_order_relaxed);
+    const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) &&
+        the_scheduler.wakes_owed.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(!settled)) owe_wake_slow(p);
 }
 

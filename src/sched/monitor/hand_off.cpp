@@ -1,8 +1,8 @@
 // hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
 // libc's.
 //
-// Problem    A processor is of no use where its thread sleeps in the kernel, and does harm where a goroutine computes
-//            while others wait.
+// Problem    A processor is of no use where its thread sleeps in the kernel, and its goroutine holds the others up
+//            where it computes while they wait.
 // Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and
 //            in-place joins tell whether its machine has come to the scheduler since the last look. If so all is well.
 //            If not, it is stuck, and:
@@ -14,23 +14,23 @@
 //                                        that is due here, or from outside while all processors were stuck
 //            Taking is the handshake of handshake.h: no signal, no help. The thread goes on as a stray.
 // Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
-//            idle machine, to a preempted one all the same (no goroutine may be kept waiting for a new thread, see
-//            preempt.h). Else to the idle list. New threads are made by the thread maker, in advance.
+//            idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for a new thread,
+//            see preempt.h); otherwise to the idle list. New threads are made by the thread maker, in advance.
 // Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What
 //            sleeps is looked at less and less often.
 // Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to
-//            wake it again. So the processor is taken as ever, for an idle machine, and the thread computes on: the
-//            kernel sees to the two of them. The machine that finds nothing more to run gives the processor back
+//            wake it again. So the processor is taken as usual, for an idle machine, and the lender's thread computes
+//            on: the kernel schedules the two. The machine that finds nothing more to run gives the processor back
 //            (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
 //            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the
-//            rest of its slice as one that was stopped early. So more goroutines than processors compute for 0.2 ms at
-//            most, and one that computes has half of the time at least: it has the processor for as long before it is
-//            lent again. Without an idle machine nothing is lent, and the slice is 1 ms.
-//            Why the borrower may give it back: the lender's thread is told by `stray` and `borrower`, under the
-//            scheduler lock, under which alone `stray` is cleared. Is it clear, the thread has come to the runtime, or
-//            stands still in the handler, and has, or will be given, another processor. Is it set, and `borrower` is
-//            not this processor, it has lost another one since, perhaps to a call in which it sleeps. Else it computes,
-//            and the steps are those of give_back().
+//            rest of its slice as one that was stopped early. So there are more executing goroutines than processors
+//            for 0.2 ms at most, and a goroutine that computes has at least half of the time: it keeps the processor
+//            for as long before it is lent again. Without an idle machine nothing is lent, and the slice is 1 ms. Why
+//            the borrower may give it back: `stray` and `borrower` say where the lender's thread is, and `stray` is
+//            cleared under the scheduler lock only. If it is clear, the thread has come to the runtime, or stands still
+//            in the handler, and has been or will be given another processor. If it is set and `borrower` is not this
+//            processor, the thread has lost another one since, perhaps to a call in which it sleeps. Otherwise it
+//            computes, and the steps are those of give_back().
 // Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
 //            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time.
 //            slice_state::preempted_turn tells a processor that it is such a turn.
@@ -64,7 +64,8 @@ constexpr std::int64_t asleep_grace_ns = 100'000;
 constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
-constexpr std::int64_t runtime_patience_ns = 10 * ms; // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+// inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+constexpr std::int64_t runtime_patience_ns = 10 * ms;
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
 constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
@@ -101,7 +102,8 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (const machine* m = resume_one_with(p, free_cpu)) {
-            if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);  // or the end of its turn would be the next round's
+            // or the end of its turn would be the next round's
+            if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
             return;
         }
     }
@@ -123,8 +125,8 @@ bool can_hand_on(const outlook& o) noexcept {
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
-// The same for the processor of a thread that sleeps in a call. Where no more threads can be had it is taken all the
-// same: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be made it is taken
+// nevertheless: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // `used_ns` of its slice are to be counted when its turn comes again.
@@ -149,7 +151,8 @@ bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) n
 
 // A sum that changes whenever the machine comes to the scheduler.
 std::uint64_t progress_of(const processor* p) noexcept {
-    return p->tick.load(std::memory_order_relaxed) + p->counts.switches.get() + p->counts.in_place_joins.get() + p->counts.parks.get();
+    return p->tick.load(std::memory_order_relaxed) + p->counts.switches.get() + p->counts.in_place_joins.get()
+        + p->counts.parks.get();
 }
 
 // True: its goroutine was resumed in the midst of a computation, so it is known to be one that computes.
@@ -215,7 +218,9 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
 void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
     if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
-        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) thaw_preempted();
+        if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) {
+            thaw_preempted();
+        }
         return;
     }
     if (!o.somebody_waits && lasts < idle_grace_ns) return;
@@ -248,7 +253,8 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!can_hand_on(o)) return;
     int free_cpu = any_cpu;
     const bool stoppable =
-        !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) && platform::thread_sleeps(m->tid) == n.sampled_sleeps;
+        !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) &&
+            platform::thread_sleeps(m->tid) == n.sampled_sleeps;
     const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
     if (lends) m->resumed_sleeps = n.sampled_sleeps;
     if (!take(p, m, early ? age : 0, lends ? tracing::taking::lent : tracing::taking::from_hog)) return;
@@ -294,7 +300,8 @@ void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noex
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
         o.look_again_at(o.now_ns + blocking_grace_ns);
-    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns && !platform::thread_is_running(m->tid)) {
+    } else if (m->in_runtime.load(std::memory_order_relaxed) == 0 && o.now_ns >= n.trusted_until_ns &&
+        !platform::thread_is_running(m->tid)) {
         n.seen_in_call = true;
         o.look_again_at(o.now_ns + asleep_grace_ns);
     }
@@ -331,13 +338,17 @@ void tell_whose_turn(outlook& o) noexcept {
         computing += p->notes.sampled && progress_of(p) == p->notes.progress;
     }
     const std::int64_t hogs = o.preempted + computing, others = o.runnable + running - computing;
-    const std::int64_t interval = std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
+    const std::int64_t interval =
+        std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
     if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         // Only a processor that runs one goroutine after the other: not one that has not moved, and not one that was
         // just given to a preempted goroutine.
-        if (p->state.load(std::memory_order_relaxed) != processor_state::running || progress_of(p) == p->notes.progress) continue;
+        if (p->state.load(std::memory_order_relaxed) != processor_state::running ||
+            progress_of(p) == p->notes.progress) {
+            continue;
+        }
         const machine* m = p->owner.load(std::memory_order_acquire);
         if (m == nullptr || m->resumed_ns != 0) continue;
         p->slice.store(slice_state::preempted_turn, std::memory_order_relaxed);
@@ -355,7 +366,9 @@ void look_at_slice(processor* p, outlook& o) noexcept {
         n.tick = tick;
         n.tick_since_ns = o.now_ns;
     } else if (o.now_ns - n.tick_since_ns >= slice_ns) {
-        if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) p->slice.store(slice_state::over, std::memory_order_relaxed);
+        if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) {
+            p->slice.store(slice_state::over, std::memory_order_relaxed);
+        }
         n.tick_since_ns = o.now_ns;
         o.effect = true;
     }
@@ -376,7 +389,8 @@ void look_at_processors(outlook& o) noexcept {
     }
     o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
-    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) &&
+        idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
     o.urgent = s.urgent.load(std::memory_order_relaxed);
     tell_whose_turn(o);
     bool all_stuck = true;
@@ -395,7 +409,9 @@ void look_at_processors(outlook& o) noexcept {
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
     o.only_hogs = all_stuck && o.preempted != 0 && runnable == 0 && !due && !s.events->anybody_waits();
     if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);
-    if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) s.all_stuck.store(all_stuck, std::memory_order_relaxed);
+    if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) {
+        s.all_stuck.store(all_stuck, std::memory_order_relaxed);
+    }
 }
 
 // ---- strays ---------------------------------------------------------------------------------------------------------
@@ -406,7 +422,8 @@ namespace {
 bool give_back(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) && !s.stopping.load(std::memory_order_relaxed) &&
+    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) &&
+        !s.stopping.load(std::memory_order_relaxed) &&
                      s.global.size() == 0;
     processor* p = may ? take_idle_processor(m->last_p) : nullptr;
     if (p != nullptr) {
@@ -440,7 +457,9 @@ void look_at_stray(machine* m, outlook& o) noexcept {
         o.effect = true;
         return;
     }
-    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) {
+        return look_later(n, o.now_ns, longest_stop_wait_ns);
+    }
     const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
     if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
         ask_to_stop(m);
@@ -475,7 +494,8 @@ void look_at_strays(outlook& o) noexcept {
     look_at_stopped_world(o.now_ns);
     o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
     if (stopping_since_ns != 0) o.only_hogs = false;
-    if (s.strays_unlisted.load(std::memory_order_relaxed) && s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
+    if (s.strays_unlisted.load(std::memory_order_relaxed) &&
+        s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
         for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);
         }

@@ -17,8 +17,8 @@
 //            something back: 0 % CPU in an idle process, and the memory of its last peak goes back a second or two
 //            later, 64,000 stacks a second.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other. The same with monitor_bell.lost_late, by the thread that loses a goroutine whose run() has
-//            returned.
+//            One of them sees the other. The same with monitor_bell.lost_late, by the thread that loses a goroutine
+//            whose run() has returned.
 #include "sched/monitor/monitor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -69,12 +69,13 @@ platform::atomic<std::int64_t> long_wait_ns{1000 * ms};
 platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other: the reporter finds
-// out, for which it stops the world. It is asked when they are not those for which it was asked last: a circle is closed
-// by a wait that was not there before.
+// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other: the reporter
+// finds out, for which it stops the world. It is asked when they are not those for which it was asked last: a circle is
+// closed by a wait that was not there before.
 struct long_waits {
     std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
-    bool settled = false;                    // nothing has been executed since a look at whose waits there was nothing new
+    // nothing has been executed since a look at whose waits there was nothing new
+    bool settled = false;
     std::int64_t last_ns = 0;
     std::uint32_t ticks = 0;                 // of all processors, at the last look
     std::uint64_t reported = 0;              // which ones, at the last report
@@ -98,7 +99,9 @@ struct upkeep {
         return next;
     }
     // Of two times, 0 meaning never.
-    static constexpr std::int64_t earlier(std::int64_t a, std::int64_t b) noexcept { return a == 0 || (b != 0 && b < a) ? b : a; }
+    static constexpr std::int64_t earlier(std::int64_t a, std::int64_t b) noexcept {
+        return a == 0 || (b != 0 && b < a) ? b : a;
+    }
 };
 
 struct rounds {
@@ -107,7 +110,8 @@ struct rounds {
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
     std::uint64_t polls = 0;  // so many there had been in the last round
-    std::int64_t polled_ns = 0;  // when that last changed, or that of the monitor's last poll that need not be followed by another
+    // when that last changed, or that of the monitor's last poll that need not be followed by another
+    std::int64_t polled_ns = 0;
     std::uint32_t ticks = 0;     // of all processors, when that was looked at
     std::int64_t next_trace_ns = 0;
     upkeep keep;
@@ -142,7 +146,9 @@ std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
 std::uint32_t ticks_of_all() noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
     std::uint32_t ticks = 0;
-    for (std::uint32_t i = 0; i < made; ++i) ticks += the_scheduler.processor_at(i)->tick.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < made; ++i) {
+        ticks += the_scheduler.processor_at(i)->tick.load(std::memory_order_relaxed);
+    }
     return ticks;
 }
 
@@ -195,7 +201,9 @@ void pay_owed_wakes(rounds& r) noexcept {
     const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
     r.rounds_without_owing = owed ? 0 : r.rounds_without_owing + 1;
     const bool attentive = r.rounds_without_owing < rounds_of_attention;
-    if (s.monitor_attentive.load(std::memory_order_relaxed) != attentive) s.monitor_attentive.store(attentive, std::memory_order_relaxed);
+    if (s.monitor_attentive.load(std::memory_order_relaxed) != attentive) {
+        s.monitor_attentive.store(attentive, std::memory_order_relaxed);
+    }
     if (!attentive) return;
     r.period_ns = shortest_ns;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
@@ -249,19 +257,22 @@ void trace(rounds& r, std::int64_t now) noexcept {
 
 // May it be one of those that wait for each other?
 bool may_be_in_a_circle(wait_reason reason) noexcept {
-    return reason == wait_reason::mutex_lock || reason == wait_reason::task_join || reason == wait_reason::wait_group_wait ||
+    return reason == wait_reason::mutex_lock || reason == wait_reason::task_join ||
+        reason == wait_reason::wait_group_wait ||
            reason == wait_reason::task_group_wait;
 }
 
 // It executes, or is about to: it may begin a wait, with no other tick before.
 bool may_begin_to_wait(const goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_relaxed);
-    if (state == goroutine_state::running) return g.reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
+    if (state == goroutine_state::running) {
+        return g.reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
+    }
     return state == goroutine_state::runnable || state == goroutine_state::preempted;
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has been
-// looked at when it was long, looks are rare; without a waiter there is none.
+// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has
+// been looked at when it was long, looks are rare; without a waiter there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
     const std::uint32_t ticks = ticks_of_all();
@@ -361,14 +372,17 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     const bool in_no_hurry = o.only_hogs && !the_scheduler.monitor_attentive.load(std::memory_order_relaxed);
     std::int64_t wake_at = now + (in_no_hurry ? hogs_only_ns : r.period_ns);
     // A processor that is stuck does not look at its timers.
-    const std::int64_t timer_from = the_scheduler.all_stuck.load(std::memory_order_relaxed) ? o.now_ns : now + shortest_ns;
+    const std::int64_t timer_from = the_scheduler.all_stuck.load(std::memory_order_relaxed) ? o.now_ns : now
+        + shortest_ns;
     if (next_timer > timer_from && next_timer < wake_at) wake_at = next_timer;
     if (o.look_again_ns != 0 && o.look_again_ns < wake_at) wake_at = o.look_again_ns;
     return wake_at;
 }
 
-// No thread could be had for the machine that was to sleep until the earliest deadline.
-bool nobody_sleeps_for_timers() noexcept { return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0; }
+// No thread could be made for the machine that was to sleep until the earliest deadline.
+bool nobody_sleeps_for_timers() noexcept {
+    return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0;
+}
 
 // The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes
 // ready ends it. False: the poller has another sleeper. As with monitor_asleep: the monitor says that it is there and
@@ -384,7 +398,9 @@ bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     if (monitor_bell.call_word.load(std::memory_order_seq_cst) == calls) s.events->wait(until, found);
     monitor_bell.in_poller.store(false, std::memory_order_relaxed);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
-    if (found.count != 0 && s.events->deliver(found) != 0 && s.all_stuck.load(std::memory_order_relaxed)) s.urgent.store(true, std::memory_order_relaxed);
+    if (found.count != 0 && s.events->deliver(found) != 0 && s.all_stuck.load(std::memory_order_relaxed)) {
+        s.urgent.store(true, std::memory_order_relaxed);
+    }
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
     return true;
 }
@@ -408,13 +424,18 @@ void one_round(rounds& r) noexcept {
     pay_owed_wakes(r);
     feed_starved();
     look_at_leftovers(r.keep, o);
-    if (monitor_bell.lost_late.load(std::memory_order_relaxed) && monitor_bell.lost_late.exchange(false, std::memory_order_acquire)) want_lost_forgotten();
+    if (monitor_bell.lost_late.load(std::memory_order_relaxed) &&
+        monitor_bell.lost_late.exchange(false, std::memory_order_acquire)) {
+        want_lost_forgotten();
+    }
     trim_stacks(r.keep, o);
     end_spare_threads(r.keep, o.now_ns);
     if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
     trace(r, o.now_ns);
     platform::atomic<bool>& dump = monitor_bell.dump_called_for;
-    if (dump.load(std::memory_order_relaxed) && dump.exchange(false, std::memory_order_acquire)) want_report(report_dump);
+    if (dump.load(std::memory_order_relaxed) && dump.exchange(false, std::memory_order_acquire)) {
+        want_report(report_dump);
+    }
     look_for_long_waits(r.keep.waits, o.now_ns);
     r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
@@ -422,7 +443,8 @@ void one_round(rounds& r) noexcept {
         return;
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);
-    const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) && !o.on_loan && s.events->anybody_waits();
+    const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) &&
+        !o.on_loan && s.events->anybody_waits();
     if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(monitor_bell.call_word, calls, until);
 }
 
@@ -458,6 +480,8 @@ std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::m
 
 void set_long_wait(std::int64_t ns) noexcept { long_wait_ns.store(ns, std::memory_order_relaxed); }
 
-void set_trace_period(std::int64_t period_ms) noexcept { trace_period_ns.store(period_ms * ms, std::memory_order_relaxed); }
+void set_trace_period(std::int64_t period_ms) noexcept {
+    trace_period_ns.store(period_ms * ms, std::memory_order_relaxed);
+}
 
 }  // namespace dunlin::sched

@@ -38,7 +38,8 @@ bool make_enough() noexcept {
     if (!make_spare_machine()) return false;
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
     if (have + most_at_once >= max_machines) return true;
-    for (std::uint32_t more = std::min(have, most_at_once); more != 0 && spare_machines() < waiting_goroutines(); --more) {
+    for (std::uint32_t more = std::min(have, most_at_once); more != 0 &&
+        spare_machines() < waiting_goroutines(); --more) {
         if (!make_spare_machine(false)) break;
     }
     return true;
@@ -80,9 +81,11 @@ private:
             }
         }
         platform::text_writer out(2);
-        out << "dunlin: nothing is executed any more: " << static_cast<std::uint64_t>(waiting_goroutines()) << " goroutines wait for a thread. Of the threads "
+        out << "dunlin: nothing is executed any more: " << static_cast<std::uint64_t>(waiting_goroutines())
+            << " goroutines wait for a thread. Of the threads "
             << compute << " are held by goroutines that compute and never call the runtime, " << in_calls
-            << " by calls that block or by goroutines that were preempted, " << wired << " by lock_os_thread() (each keeps its thread: allow more)\n";
+            << " by calls that block or by goroutines that were preempted, " << wired
+                << " by lock_os_thread() (each keeps its thread: allow more)\n";
     }
 
     std::uint64_t executed_ = 0;
@@ -117,10 +120,13 @@ void maker_main(void*) {
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // One that has yet to look finds what was put aside for this request (look_for_a_processor), and if more wait
-        // it wakes the next (F2 of wake.h).
+        // A machine that has yet to look finds what was put aside for this request (look_for_a_processor), and wakes
+        // the next if more goroutines wait (F2 of wake.h).
         const std::size_t waiting = waiting_goroutines();
-        if (waiting != 0 && spare_machines() >= waiting && the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) continue;
+        if (waiting != 0 && spare_machines() >= waiting &&
+            the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) {
+            continue;
+        }
         if (make_enough()) continue;
         stands.look(platform::now_ns());
         // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it

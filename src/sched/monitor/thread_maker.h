@@ -1,10 +1,10 @@
-// thread_maker.h - the thread that makes the others, and does for the monitor whatever may have to wait.
+// thread_maker.h - the thread that makes the others, and does for the monitor everything that may have to wait.
 //
 // Creating a thread allocates. A thread that waits for the allocator may wait for a goroutine that stands still with
 // the allocator's lock. So neither the monitor nor a thread that has a processor which this goroutine needs may create
 // threads. And a new thread copies its creator's affinity, name and namespaces, which a goroutine that is wired to its
-// thread may have changed. This thread is as clean as the process was when the runtime started, but for its short
-// turns, which the others want as well.
+// thread may have changed. This thread's state is that of the process when the runtime started, except for its short
+// turns, which the others need as well.
 #pragma once
 
 #include "sched/data/bells.h"

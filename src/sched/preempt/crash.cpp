@@ -75,7 +75,8 @@ void print_where(platform::text_writer& out, const std::source_location& where) 
     }
     const std::string_view path = where.file_name();
     const std::size_t slash = path.rfind('/');
-    out << (slash == path.npos ? path : path.substr(slash + 1)) << ':' << where.line() << " in " << where.function_name();
+    out << (slash == path.npos ? path : path.substr(slash + 1)) << ':' << where.line() << " in "
+        << where.function_name();
 }
 
 void print_where(platform::text_writer& out, creation_place where) noexcept {
@@ -146,7 +147,8 @@ void report_illegal_transition(const goroutine* g, goroutine_state expected, gor
         platform::text_writer out(STDERR_FILENO);
         out << "fatal: a goroutine changes state that is not " << name(expected) << "\n    ";
         print_who(out, g);
-        out << " is " << name(g->state.load()) << ", expected " << name(expected) << " (to become " << name(wanted) << "); last wait: ";
+        out << " is " << name(g->state.load()) << ", expected " << name(expected) << " (to become " << name(wanted)
+            << "); last wait: ";
         const wait_reason reason = g->reason.load();
         out << (reason == wait_reason::none ? "none" : name(reason)) << " at ";
         print_where(out, g->waits_at);

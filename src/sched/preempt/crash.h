@@ -6,8 +6,8 @@
 //            and a core file that shows the faulting instruction. So it is with those that a goroutine raises. What
 //            another process sends, and what happens to the program's own threads, is not ours to comment on.
 // Precedence A handler that the program had installed before the runtime started has what it would have without us:
-//            its arguments, mask and flags. Nothing is printed for its signal, not even of a stack overflow (without
-//            SA_ONSTACK it is not called for that one, as ever). One that is installed later replaces ours. SIG_IGN
+//            its arguments, mask and flags. Nothing is printed for its signal, not even for a stack overflow (without
+//            SA_ONSTACK the kernel does not call it for that one). One that is installed later replaces ours. SIG_IGN
 //            goes for signals that are sent; a fault ends the process all the same, with a report.
 // Once       The first report is the only one. A goroutine that crashes meanwhile waits for its end; a crash within the
 //            report ends the process there.
@@ -20,7 +20,7 @@ namespace dunlin::inline v0_1::sched {
 
 // Once.
 void install_crash_handlers() noexcept;
-// The program has put none of its own in the place of those for SIGSEGV and SIGBUS.
+// Whether the handlers for SIGSEGV and SIGBUS are still the runtime's, not the program's.
 bool crash_handlers_in_force() noexcept;
 // The calling thread is the only one of the child of a fork(). Goroutine or not: it is a plain thread from here on.
 void leave_runtime_in_child() noexcept;
@@ -46,6 +46,7 @@ void print_where(platform::text_writer& out, creation_place where) noexcept;
 // in main())`, a stack, abort().
 [[noreturn]] void report_misuse(std::string_view what) noexcept;
 
-[[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept;
+[[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected,
+    goroutine_state wanted) noexcept;
 
 }  // namespace dunlin::sched

@@ -37,7 +37,8 @@ struct watched_signal {
     struct sigaction before = {};      // constant after the start
     platform::atomic<bool> used_up{false};  // SA_RESETHAND: it has been called
 
-    constexpr watched_signal(int n, const char* text, bool memory) noexcept : number(n), name(text), of_memory(memory) {}
+    constexpr watched_signal(int n, const char* text, bool memory) noexcept : number(n), name(text),
+        of_memory(memory) {}
     bool is_plain(sighandler_t h) const noexcept { return !(before.sa_flags & SA_SIGINFO) && before.sa_handler == h; }
     bool had_handler() const noexcept { return !is_plain(SIG_DFL) && !is_plain(SIG_IGN); }
     bool was_ignored() const noexcept { return is_plain(SIG_IGN); }
@@ -81,7 +82,9 @@ const char* reason(const siginfo_t& info) noexcept {
     for (const code_text& r : reasons) {
         if (r.signal == info.si_signo && r.code == info.si_code) return r.text;
     }
-    if (info.si_signo == SIGILL) return ": not an instruction of this processor, or a trap that the compiler has put there";
+    if (info.si_signo == SIGILL) {
+        return ": not an instruction of this processor, or a trap that the compiler has put there";
+    }
     return "";
 }
 
@@ -251,7 +254,8 @@ bool crash_handlers_in_force() noexcept {
 }
 
 void leave_runtime_in_child() noexcept {
-    constexpr const char* why = "dunlin is used in the child of a fork(): its threads stayed in the parent (exec first)";
+    constexpr const char* why =
+        "dunlin is used in the child of a fork(): its threads stayed in the parent (exec first)";
     platform::not_after_fork.store(why, std::memory_order_relaxed);
     const machine* m = own_machine();
     if (m == nullptr) return;

@@ -14,9 +14,10 @@
 // Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be
 //            longer before a thread runs at all, and only when it runs can it stop, or be where it must not. One that
 //            has had both without stopping is left to the monitor.
-// Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a sanitizer's
-//            handler, or a crash reporter's, holds locks that the exit of the process wants, and what it writes is the
-//            only word of why the program died. The end of run() waits for it, as for a report of our own (crash.h):
+// Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a
+//            sanitizer's handler, or a crash reporter's, holds locks that the exit of the process wants, and what it
+//            writes is the only word of why the program died. The end of run() waits for it, as for a report of our own
+//            (crash.h):
 //            ten seconds at most, asleep or not, from when a signal has found it there.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
 //            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
@@ -76,7 +77,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     }
     // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
-    if (m->lent.load(std::memory_order_relaxed)) return;  // it is about to begin what is called on its thread's stack, or has just ended it
+    // it is about to begin what is called on its thread's stack, or has just ended it
+    if (m->lent.load(std::memory_order_relaxed)) return;
     const bool in_handler = stack::interrupts_a_handler(context);
     m->in_handler.store(in_handler, std::memory_order_relaxed);
     if (in_handler) return;
@@ -113,7 +115,8 @@ bool may_stop_soon(const machine* m, bool patient) noexcept {
 }  // namespace
 
 void install_freeze_handler() noexcept {
-    static bool installed = false;  // the start may have failed after that, for want of a thread: our own handler is not the previous one
+    // the start may have failed after that, for want of a thread: our own handler is not the previous one
+    static bool installed = false;
     if (std::exchange(installed, true)) return;
     note_unsafe_places();
     struct sigaction ours {};
@@ -125,7 +128,8 @@ void install_freeze_handler() noexcept {
 
 void stop_condemned_machines() noexcept {
     const machine* self = own_machine();
-    const auto condemned = [self](const machine* m) { return m != self && m->condemned.load(std::memory_order_acquire); };
+    const auto condemned = [self](const machine* m) { return m != self &&
+        m->condemned.load(std::memory_order_acquire); };
     const std::int64_t grace = platform::now_ns() + grace_ns;
     for (bool any = true; any && platform::now_ns() < grace;) {
         any = false;

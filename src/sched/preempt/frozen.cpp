@@ -58,7 +58,8 @@ machine* waited_for = nullptr;          // scheduler lock: the last one that was
                                         // for; its thread does not end
 suspicion gone_on;                      // thread maker: the suspicion whose owner goes on
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
-std::int64_t owner_cpu_ns = 0;          // thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
+// thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
+std::int64_t owner_cpu_ns = 0;
 
 void order(machine* m, std::uint32_t what) noexcept {
     m->resume_word.store(what, std::memory_order_release);
@@ -117,7 +118,8 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     unsigned looks = 0;
     const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
     for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {
-        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0;
+        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr &&
+            m->in_runtime.load(std::memory_order_relaxed) == 0;
         if (!in_user_code || m->condemned.load(std::memory_order_relaxed)) continue;
         ++looks;
         found = look_at(m->tid, now_ns);
@@ -195,13 +197,17 @@ void freeze_here(machine* m) noexcept {
         m->in_runtime.store(0, std::memory_order_release);
         return;
     }
-    if (goroutine* g = m->current.load(std::memory_order_relaxed)) g->state.store(goroutine_state::frozen, std::memory_order_release);
+    if (goroutine* g = m->current.load(std::memory_order_relaxed)) {
+        g->state.store(goroutine_state::frozen, std::memory_order_release);
+    }
     m->resume_word.store(resume_order::stay, std::memory_order_relaxed);
     keep_frozen(m);
     s.lock.unlock();
     call_monitor_for_lost();
     std::uint32_t how;
-    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay) platform::futex_wait(m->resume_word, resume_order::stay);
+    while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay) {
+        platform::futex_wait(m->resume_word, resume_order::stay);
+    }
     if (how == resume_order::end_thread) end_frozen_thread(m);
     m->in_runtime.store(0, std::memory_order_release);
 }

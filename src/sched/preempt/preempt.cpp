@@ -63,7 +63,8 @@ bool is_stoppable(machine* m, void* context) noexcept {
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    if (!m->stray.load(std::memory_order_acquire) || m->condemned.load(std::memory_order_relaxed) || s.stopping.load(std::memory_order_relaxed)) {
+    if (!m->stray.load(std::memory_order_acquire) || m->condemned.load(std::memory_order_relaxed) ||
+        s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return false;
     }
@@ -106,7 +107,8 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay || how == resume_order::look) {
         if (how == resume_order::stay) {
             platform::futex_wait(m->resume_word, resume_order::stay);
-        } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire, std::memory_order_relaxed)) {
+        } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire,
+            std::memory_order_relaxed)) {
             // First the word, then the look: the next request's word is not taken for this one's.
             sample_if_asked_again(m, context);
         }
@@ -116,7 +118,8 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     // Not transition(): the end of run() may freeze it in the same moment (freeze_descriptor), and then it stays
     // frozen.
     goroutine_state expected = goroutine_state::preempted;
-    g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel, std::memory_order_relaxed);
+    g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel,
+        std::memory_order_relaxed);
     if (how != resume_order::with_processor) {
         if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::resumed, g, 0, 1);
         return;
@@ -149,12 +152,15 @@ void wait_until_stopped(machine* m) noexcept {
 
 bool may_be_stopped_here() noexcept {
     const machine* m = current_machine();
-    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 && m->unstoppable == 0 && m->current.load(std::memory_order_relaxed) != nullptr;
+    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 && m->unstoppable == 0 &&
+        m->current.load(std::memory_order_relaxed) != nullptr;
 }
 
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     machine* m = current_machine();
-    if (m == nullptr || info->si_code != SI_TKILL || !m->preempt_asked.exchange(false, std::memory_order_acquire)) return false;
+    if (m == nullptr || info->si_code != SI_TKILL || !m->preempt_asked.exchange(false, std::memory_order_acquire)) {
+        return false;
+    }
     stack::repeat_interrupted_call(context);
     if (!is_stoppable(m, context)) {
         answer(m);
@@ -186,7 +192,8 @@ void thaw_preempted() noexcept {
         platform::futex_wake(m->resume_word);
     }
     preempted_changed(s);
-    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays(), which then sees them as strays
+    // pairs with the exchange in look_at_strays(), which then sees them as strays
+    s.strays_unlisted.store(true, std::memory_order_release);
     s.lock.unlock();
 }
 

@@ -15,10 +15,10 @@
 //            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has
 //            done.
 // Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable; platform/lock_check.h, K2). In
-//            libc, the loader, the unwinder (safe_place.h): asked again each half a millisecond, and stopped there
-//            after `rejects_max` all the same, because code that throws or allocates all the time is hardly ever
-//            anywhere else. What it has computed meanwhile is a debt: it misses a turn for each slice of that.
-//            In a no_preempt scope: never; its processor is not taken either.
+//            libc, the loader, the unwinder (safe_place.h): it is asked again every half millisecond, and stopped there
+//            after `rejects_max` attempts nevertheless, because code that throws or allocates all the time is hardly
+//            ever anywhere else. What it has computed meanwhile is a debt: it misses a turn for each slice of that. In
+//            a no_preempt scope: never; its processor is not taken either.
 // Locks      A thread that stands still may hold a lock for which others wait. They wait as blocked threads: their
 //            processors are handed on, and preempted goroutines have their turns, the holder's included. That needs no
 //            memory and no new thread: a preempted machine has its own. What waits inside the runtime (for malloc's
@@ -29,16 +29,16 @@
 // Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has turns of 0.2 ms from then on, until it
 //            has been stopped elsewhere `short_turns_of_spinners` times: what it waits for is mostly done by one that
 //            has no processor, perhaps one that is stopped, and with a FIFO lock by just one of them. Not less: at 0.05
-//            ms all that comes out is preemptions.
+//            ms nearly all of the time goes into preemptions.
 // Rescuer    All that rests on the monitor, so the monitor must never wait for a goroutine that stands still, nor for a
 //            thread that waits for one: it takes few locks, each held for moments by threads that cannot be stopped
 //            meanwhile and wait for nothing (docs/locks.md), it allocates nothing, and leaves to the thread maker
-//            whatever may last.
+//            everything that may take long.
 // In calls   A thread that sleeps in the kernel is not sent a signal: its call would end with EINTR. Only one that has
 //            computed since the monitor's first look, without sleeping once (/proc counts that), is. It may enter a
 //            call in the microseconds between: on x86-64 the handler sees that and has the call made again
 //            (repeat_interrupted_call).
-// Turns      All other goroutines first, then the preempted in order (but for one place, see pop_preempted); but after
+// Turns      All other goroutines first, then the preempted in order (with one exception, see pop_preempted); but after
 //            their share of the time (hand_off.cpp, tell_whose_turn) it is the turn of one of them even if others are
 //            runnable always. A goroutine that was stopped early, for one just woken, goes first and has the rest of
 //            its slice.

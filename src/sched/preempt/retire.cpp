@@ -7,7 +7,7 @@
 //   computing   cannot be marked: their machines are condemned, and lose themselves at the next call into the runtime
 //               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
 //               destructors have destroyed;
-//   preempted   stand still already; but for those that may hold a lock of libc's, which go on like computing ones;
+//   preempted   stand still already; except those that may hold a lock of libc's, which go on like computing ones;
 //   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
 //   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
 // Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
@@ -42,12 +42,15 @@ void keep_for_leak_check(goroutine& g) noexcept {
 
 platform::atomic<std::uint32_t> ended{0};
 
-bool is_forgotten_before_it_began(const goroutine* g) noexcept { return g->stack == nullptr && !(g->flags & goroutine::joinable); }
+bool is_forgotten_before_it_began(const goroutine* g) noexcept {
+    return g->stack == nullptr && !(g->flags & goroutine::joinable);
+}
 
 void freeze_descriptor(goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
-    if (state == goroutine_state::runnable || state == goroutine_state::waiting || state == goroutine_state::preempted) {
+    if (state == goroutine_state::runnable || state == goroutine_state::waiting ||
+        state == goroutine_state::preempted) {
         g.state.store(goroutine_state::frozen, std::memory_order_release);
     }
 }

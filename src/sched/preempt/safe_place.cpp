@@ -28,7 +28,8 @@ std::size_t untouchable_count = 0;
 bool must_not_stop_in(const char* library) noexcept {
     const char* slash = std::strrchr(library, '/');
     const char* name = slash ? slash + 1 : library;
-    for (const char* prefix : {"libc.", "libc-", "ld-linux", "ld-musl", "libgcc_s", "libpthread", "libstdc++", "libc++", "libunwind", "libjemalloc",
+    for (const char* prefix : {"libc.", "libc-", "ld-linux", "ld-musl", "libgcc_s", "libpthread", "libstdc++", "libc++",
+        "libunwind", "libjemalloc",
              "libtcmalloc", "libmimalloc", "libasan", "libubsan", "liblsan", "libclang_rt"}) {
         if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return true;
     }
@@ -42,15 +43,18 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
         const auto& segment = info->dlpi_phdr[i];
         if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
         const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
-        const bool of_unwinder = std::strstr(info->dlpi_name, "libgcc_s") != nullptr || std::strstr(info->dlpi_name, "libunwind") != nullptr;
+        const bool of_unwinder = std::strstr(info->dlpi_name, "libgcc_s") != nullptr ||
+            std::strstr(info->dlpi_name, "libunwind") != nullptr;
         untouchable[untouchable_count++] = {begin, begin + segment.p_memsz, of_unwinder};
     }
     return 0;
 }
 
-constexpr std::uintptr_t page = 4096;          // the smallest there is: what lies on the page of an instruction that runs can be read
+// the smallest there is: what lies on the page of an instruction that runs can be read
+constexpr std::uintptr_t page = 4096;
 constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a loop around it is met
-constexpr std::uintptr_t yield_bytes = 32;     // of libc's sched_yield(), at most: a number, the call, a look at what it returned
+// of libc's sched_yield(), at most: a number, the call, a look at what it returned
+constexpr std::uintptr_t yield_bytes = 32;
 }  // namespace
 
 void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }
@@ -58,7 +62,8 @@ void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }
 bool spins_at(std::uintptr_t pc) noexcept {
     const auto yield = reinterpret_cast<std::uintptr_t>(&sched_yield);
     if (pc - yield < yield_bytes) return true;
-    const std::uintptr_t begin = std::max(pc & ~(page - 1), pc - hint_is_near), end = std::min((pc | (page - 1)) + 1, pc + hint_is_near);
+    const std::uintptr_t begin = std::max(pc & ~(page - 1), pc - hint_is_near),
+        end = std::min((pc | (page - 1)) + 1, pc + hint_is_near);
     for (std::uintptr_t at = begin; at + platform::spin_hint_bytes <= end; at += platform::spin_hint_step) {
         if (platform::is_spin_hint(reinterpret_cast<const std::uint8_t*>(at))) return true;
     }

@@ -44,7 +44,9 @@ void one_less_pending() noexcept {
 
 void withdraw(machine* m) noexcept {
     std::uint32_t expected = machine_sample::asked;
-    if (m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed)) one_less_pending();
+    if (m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed)) {
+        one_less_pending();
+    }
     expected = resume_order::look;
     m->resume_word.compare_exchange_strong(expected, resume_order::stay, std::memory_order_relaxed);
 }
@@ -53,7 +55,10 @@ void withdraw(machine* m) noexcept {
 bool call(machine* m, bool preempted) noexcept {
     if (preempted) {
         std::uint32_t expected = resume_order::stay;
-        if (!m->resume_word.compare_exchange_strong(expected, resume_order::look, std::memory_order_release, std::memory_order_relaxed)) return false;
+        if (!m->resume_word.compare_exchange_strong(expected, resume_order::look, std::memory_order_release,
+            std::memory_order_relaxed)) {
+            return false;
+        }
         platform::futex_wake(m->resume_word);
         return true;
     }
@@ -63,13 +68,19 @@ bool call(machine* m, bool preempted) noexcept {
 
 void ask(machine* m) noexcept {
     const goroutine* g = m->current.load(std::memory_order_relaxed);
-    if (g == nullptr || m == current_machine() || m->sample.state.load(std::memory_order_acquire) == machine_sample::taking) return;
+    if (g == nullptr || m == current_machine() ||
+        m->sample.state.load(std::memory_order_acquire) == machine_sample::taking) {
+        return;
+    }
     m->sample.state.store(machine_sample::none, std::memory_order_relaxed);
     const goroutine_state state = g->state.load(std::memory_order_acquire);
     const bool preempted = state == goroutine_state::preempted;
-    const bool computes = state == goroutine_state::running && !(g->flags & goroutine::pinned) && m->in_runtime.load(std::memory_order_relaxed) == 0 &&
+    const bool computes = state == goroutine_state::running && !(g->flags & goroutine::pinned) &&
+        m->in_runtime.load(std::memory_order_relaxed) == 0 &&
         g->reason.load(std::memory_order_relaxed) != wait_reason::blocking_call;
-    if (!preempted && !(computes && preemption_mode == preemption::signal && platform::thread_is_running(m->tid))) return;
+    if (!preempted && !(computes && preemption_mode == preemption::signal && platform::thread_is_running(m->tid))) {
+        return;
+    }
     pending.fetch_add(1, std::memory_order_relaxed);
     m->sample.state.store(machine_sample::asked, std::memory_order_release);
     if (!call(m, preempted)) withdraw(m);
@@ -105,7 +116,10 @@ namespace {
 void answer(machine* m, const void* context, bool may_look) noexcept {
     std::uint32_t expected = machine_sample::asked;
     if (m->sample.state.load(std::memory_order_relaxed) != expected) return;
-    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire, std::memory_order_relaxed)) return;
+    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire,
+        std::memory_order_relaxed)) {
+        return;
+    }
     m->sample.frames.size = 0;
     if (may_look) unwind_interrupted(m, context, m->sample.frames);
     m->sample.state.store(machine_sample::taken, std::memory_order_release);
@@ -120,7 +134,8 @@ void for_each_machine(F f) noexcept {
 }  // namespace
 
 samples::samples() noexcept {
-    [[maybe_unused]] static const stack::trace first = stack::capture_trace();  // the unwinder's first call sets it up, under a lock
+    // the unwinder's first call sets it up, under a lock
+    [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     for_each_machine(ask);
     const std::int64_t until = platform::now_ns() + patience_ns;
     // Acquire pairs with the release of one_less_pending(); what each has written is published by its state.
@@ -141,12 +156,14 @@ stack::trace samples::of(const goroutine& g) const noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (state != goroutine_state::running && state != goroutine_state::preempted) return {};
     const machine* m = machine_of(g);
-    return m != nullptr && m->sample.state.load(std::memory_order_acquire) == machine_sample::taken ? m->sample.frames : stack::trace{};
+    return m != nullptr && m->sample.state.load(std::memory_order_acquire) == machine_sample::taken ? m->sample.frames
+        : stack::trace{};
 }
 
 const void* asleep_at(const goroutine& g) noexcept {
     const machine* m = machine_of(g);
-    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 ? platform::thread_sleeps_at(m->tid) : nullptr;
+    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 ? platform::thread_sleeps_at(m->tid)
+        : nullptr;
 }
 
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {

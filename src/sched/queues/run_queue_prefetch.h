@@ -5,7 +5,7 @@
 // descriptor has come meanwhile. Reading those descriptors is a guess (they may be taken and reused by others at any
 // moment), which is all that a prefetch needs.
 // With what poller::deliver() asks for in advance it saves 2 % of an echo among a thousand connections
-// (docs/figures.md), about a third of what our own memory costs there.
+// (docs/where-we-lose.md), about a third of what our own memory costs there.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,9 @@ inline void run_queue::prefetch_behind(std::uint64_t w) const noexcept {
     const goroutine* near = slots_[(head(w) + stack_ahead) % capacity].load(std::memory_order_relaxed);
     if (void* sp = near->stack_hint()) {
 #pragma GCC unroll 8  // eight instructions instead of a loop of 32: this is done for every goroutine that runs
-        for (std::size_t at = 0; at < parked_frames_bytes; at += platform::cache_line) platform::prefetch(static_cast<const std::byte*>(sp) + at);
+        for (std::size_t at = 0; at < parked_frames_bytes; at += platform::cache_line) {
+            platform::prefetch(static_cast<const std::byte*>(sp) + at);
+        }
     }
 }
 
@@ -47,7 +49,8 @@ inline goroutine* run_queue::pop_and_prefetch() noexcept {
     do {
         if (size(w) == 0) return nullptr;
         g = slots_[head(w)].load(std::memory_order_relaxed);
-    } while (!word_.compare_exchange_weak(w, without_oldest(w, 1), std::memory_order_acq_rel, std::memory_order_acquire));
+    } while (!word_.compare_exchange_weak(w, without_oldest(w, 1), std::memory_order_acq_rel,
+        std::memory_order_acquire));
     prefetch_behind(w);
     return g;
 }

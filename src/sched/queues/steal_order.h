@@ -10,7 +10,8 @@ namespace dunlin::inline v0_1::sched {
 class steal_order {
 public:
     constexpr steal_order(std::uint32_t count, std::uint64_t random) noexcept
-        : count_(count), position_(static_cast<std::uint32_t>(random % count)), step_(coprime(count, static_cast<std::uint32_t>(random >> 32))) {}
+        : count_(count), position_(static_cast<std::uint32_t>(random % count)),
+            step_(coprime(count, static_cast<std::uint32_t>(random >> 32))) {}
 
     constexpr bool done() const noexcept { return visited_ == count_; }
     constexpr std::uint32_t position() const noexcept { return position_; }

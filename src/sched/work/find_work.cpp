@@ -18,8 +18,8 @@
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
 //                 until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
-//            busy victim by the retake handshake (handshake.h), because it is a plain field: 0.4 ns for its owner instead
-//            of 10 with a CAS.
+//            busy victim by the retake handshake (handshake.h), because it is a plain field: 0.4 ns for its owner
+//            instead of 10 with a CAS.
 #include "sched/work/find_work.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -64,7 +64,10 @@ goroutine* steal_run_next(processor* victim) noexcept {
     const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
     const std::int64_t until = platform::now_ns() + run_next_backoff_ns;
     while (platform::now_ns() < until) platform::pause();
-    if (victim->run_next.load(std::memory_order_relaxed) == nullptr || victim->run_next_count.load(std::memory_order_relaxed) != count) return nullptr;
+    if (victim->run_next.load(std::memory_order_relaxed) == nullptr ||
+        victim->run_next_count.load(std::memory_order_relaxed) != count) {
+        return nullptr;
+    }
     if (!victim->retake.try_lock()) return nullptr;
     goroutine* g = nullptr;
     machine* owner = victim->owner.load(std::memory_order_relaxed);
@@ -81,7 +84,9 @@ goroutine* steal_run_next(processor* victim) noexcept {
 void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcept {
     p->counts.steals.add();
     p->counts.stolen.add(n);
-    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_processor(current_machine(), tracing::kind::steal, p, victim->id, n);
+    if (DUNLIN_UNLIKELY(tracing::on())) {
+        tracing::note_processor(current_machine(), tracing::kind::steal, p, victim->id, n);
+    }
     auto& cell = p->stolen_from[victim->id];
     cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
@@ -141,7 +146,8 @@ bool may_spin(machine* m) noexcept {
     if (m->spinning) return true;
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
     const std::uint32_t procs = the_scheduler.max_procs.load(std::memory_order_relaxed);
-    const std::uint32_t busy = std::min(procs - idle_count(word), std::max(the_scheduler.cpus.load(std::memory_order_relaxed), 2u));
+    const std::uint32_t busy =
+        std::min(procs - idle_count(word), std::max(the_scheduler.cpus.load(std::memory_order_relaxed), 2u));
     return procs > 1 && 2 * spinning_count(word) < busy;
 }
 
@@ -197,7 +203,10 @@ bool watch_for_work(const processor* p) noexcept {
     if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread with the work waits for our CPU
     // No other processor runs: what may come now comes from outside, rarely within microseconds, and from a descriptor
     // it would not be seen here.
-    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) + 1 >= s.max_procs.load(std::memory_order_relaxed)) return false;
+    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed))
+        + 1 >= s.max_procs.load(std::memory_order_relaxed)) {
+        return false;
+    }
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     const std::int64_t until = platform::now_ns() + watch_ns;
     unsigned looks = 0;
@@ -321,14 +330,17 @@ bool sleep_for_events(machine* m) noexcept {
     s.poller_claimed.store(0, std::memory_order_seq_cst);
     // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has
     // stood still.
-    const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns() : 0;
+    const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns()
+        : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
-    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a deadline in
-    // hand has not searched, and wakes another only if they are several: a second thread for each event would cost more
-    // than the event.
+    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a due deadline
+    // has not searched, and wakes another machine only if there are several: a second thread for each event would cost
+    // more than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
-    if (DUNLIN_UNLIKELY(tracing::on()) && back) tracing::note_processor(m, tracing::kind::polled, processor_of(m), found.count, 1);
+    if (DUNLIN_UNLIKELY(tracing::on()) && back) {
+        tracing::note_processor(m, tracing::kind::polled, processor_of(m), found.count, 1);
+    }
     if (back && due) collect_everywhere(m);
     s.events->deliver(found);
     if (back && in_hand) {
@@ -345,7 +357,9 @@ bool poll_here() noexcept {
     if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return false;
     const unsigned count = s.events->poll();
     machine* m = current_machine();
-    if (DUNLIN_UNLIKELY(tracing::on()) && count != 0) tracing::note_processor(m, tracing::kind::polled, processor_of(m), count);
+    if (DUNLIN_UNLIKELY(tracing::on()) && count != 0) {
+        tracing::note_processor(m, tracing::kind::polled, processor_of(m), count);
+    }
     return count != 0;
 }
 
@@ -403,7 +417,10 @@ goroutine* find_work(machine* m) noexcept {
             if (!g && may_spin(m)) {
                 start_spinning(m);
                 g = steal(m, p);
-                if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && p->lender == nullptr && watch_for_work(p)) continue;
+                if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && p->lender == nullptr &&
+                    watch_for_work(p)) {
+                    continue;
+                }
             }
             if (!g && DUNLIN_UNLIKELY(p->lender != nullptr)) {
                 stop_spinning(m);
@@ -420,7 +437,8 @@ goroutine* find_work(machine* m) noexcept {
         if (g) {
             stop_spinning(m);
             if (turns_matter()) begin_turns(processor_of(m));
-            if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();  // wake.h, left out
+            // wake.h, left out
+            if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();
             return g;
         }
         if (m->p.load(std::memory_order_relaxed) != nullptr) continue;

@@ -96,7 +96,9 @@ goroutine* find_local(machine* m, processor* p) noexcept {
     if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
         p->run_next.store(nullptr, std::memory_order_relaxed);
         if (DUNLIN_LIKELY(slice != slice_state::run_next_had_turn)) {
-            if (DUNLIN_UNLIKELY(slice == slice_state::over)) p->slice.store(slice_state::run_next_had_turn, std::memory_order_relaxed);
+            if (DUNLIN_UNLIKELY(slice == slice_state::over)) {
+                p->slice.store(slice_state::run_next_had_turn, std::memory_order_relaxed);
+            }
             p->counts.run_next_hits.add();
             return g;
         }
@@ -122,7 +124,8 @@ bool may_rotate(processor* p) noexcept {
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
     const std::uint64_t executed = p->counts.switches.get();
     if (executed >= p->next_look || p->run_next.load(std::memory_order_relaxed) != nullptr ||
-        p->events_due.load(std::memory_order_relaxed) || p->slice.load(std::memory_order_relaxed) != slice_state::goes_on ||
+        p->events_due.load(std::memory_order_relaxed) ||
+            p->slice.load(std::memory_order_relaxed) != slice_state::goes_on ||
         (the_scheduler.global_size() != 0 && tick % global_tick == 0)) {
         return false;
     }

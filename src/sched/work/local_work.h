@@ -19,20 +19,23 @@ inline constexpr std::uint32_t look_at_events_every = 16;  // a power of two
 // until most of the tree waits at once (a tree of 10^8 took gigabytes).
 [[gnu::always_inline]] inline bool must_look_around(processor* p) noexcept {
     if (p->slice.load(std::memory_order_relaxed) != slice_state::goes_on) return true;
-    const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 || p->events_due.load(std::memory_order_relaxed);
+    const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 ||
+        p->events_due.load(std::memory_order_relaxed);
     return DUNLIN_UNLIKELY(look) && look_around(p);
 }
 // Has nothing but its local queue to look at now, so a goroutine that yields may just take turns with the oldest there.
 // Counts it as a tick.
 bool may_rotate(processor* p) noexcept;
 // Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nothing.
-inline bool turn_of_preempted(const processor* p) noexcept { return p->slice.load(std::memory_order_relaxed) == slice_state::preempted_turn; }
+inline bool turn_of_preempted(const processor* p) noexcept {
+    return p->slice.load(std::memory_order_relaxed) == slice_state::preempted_turn;
+}
 // What only find_work() does, on the machine's own stack, is due: find_local() finds nothing although there may be a
 // runnable goroutine.
 inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 
-// Readies what is due on p. False: the world stops, and the caller shall find no work. `chooses`: the caller is about to
-// choose what to run.
+// Readies what is due on p. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
+// to choose what to run.
 bool look_at_events(processor* p, bool chooses) noexcept;
 // Readies what is due in `from`, on m, which is about to choose what to run. Returns how many.
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept;
