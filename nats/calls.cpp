@@ -61,7 +61,8 @@ void connection::send(call& c, bool first) noexcept {
     const failure f = put(c.request.native_handle(), c.hurried, on);
     if (!f) return;
     locked(mutex_, [&] { c.last = f; });
-    if (f.is(errc::connection_lost)) return c.sent.store(false);  // the next wire takes it; or close() finishes it, with why
+    // the next wire takes it; or close() finishes it, with why
+    if (f.is(errc::connection_lost)) return c.sent.store(false);
     if (const auto mine = out(c.number)) mine->finished({{}, f});
 }
 

@@ -51,7 +51,8 @@ std::shared_ptr<connection> connection::open(const std::string& addresses, const
     c->dialling_.store(true);
     undisturbed([&] {
         c->loop_->start(c);
-        c->show(std::make_shared<wire>(first.made, number, c->loop_));  // if it is closed already tick() sees to the next one
+        // if it is closed already tick() sees to the next one
+        c->show(std::make_shared<wire>(first.made, number, c->loop_));
     });
     c->dialling_.store(false);
     return c;
@@ -79,7 +80,8 @@ void connection::close(const failure& why) {
     for (auto& [number, c] : calls) c->finished({{}, why});
     for (const auto& m : members()) m->ended(why);
     if (const auto last = line()) {
-        undisturbed([&] { event_loop::hurry now(*loop_); });  // what was published before, and what ended() has handed back
+        // what was published before, and what ended() has handed back
+        undisturbed([&] { event_loop::hurry now(*loop_); });
         undisturbed([&] { natsConnection_Close(last->native()); });
     }
     undisturbed([&] { loop_->stop(); });
@@ -120,7 +122,7 @@ std::vector<std::shared_ptr<member>> connection::members() {
     });
 }
 
-// ---- what is sent without an answer ----------------------------------------------------------------------------------
+// ---- what is sent without an answer ---------------------------------------------------------------------------------
 
 std::shared_ptr<wire> connection::line() const {
     return locked(line_lock_, [&] { return wire_; });
@@ -187,7 +189,7 @@ bool connection::keep(nats::message& m, const std::shared_ptr<wire>& seen, failu
     });
 }
 
-// ---- interests -------------------------------------------------------------------------------------------------------
+// ---- interests ------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<interest> connection::subscribe(const std::string& subject, const std::string& group, std::shared_ptr<sink> to) {
     check_subject("subscribe", subject);

@@ -15,11 +15,11 @@
 //           A call that may be sent twice is sent again when there was no answer for `attempt`, or there is a wire
 //           again; what may not be is sent once.
 // Wires     A new wire is shown to senders (`wire_`) once all interests are subscribed on it and all that was kept is
-//           sent: both are looked for under line_lock_, in the step that shows it. So no interest is forgotten, and what
-//           one thread publishes stays in order.
+//           sent: both are looked for under line_lock_, in the step that shows it. So no interest is forgotten, and
+//           what one thread publishes stays in order.
 //           libnats calls on_closed() once for each wire, perhaps before it is shown: `last_closed_` tells.
-// Locks     mutex_ (calls, members) and line_lock_ (wire, interests, kept) are held in undisturbed() and on our threads,
-//           never one within the other, never around a call into libnats, and never while something is woken.
+// Locks     mutex_ (calls, members) and line_lock_ (wire, interests, kept) are held in undisturbed() and on our
+//           threads, never one within the other, never around a call into libnats, and never while something is woken.
 #pragma once
 
 #include <chrono>
@@ -194,7 +194,8 @@ private:
 
     mutable std::mutex mutex_;
     std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls_;
-    std::unordered_set<std::string> looked_for_;  // streams from which "no responders" came, and whose existence is asked for
+    // streams from which "no responders" came, and whose existence is asked for
+    std::unordered_set<std::string> looked_for_;
     std::vector<std::weak_ptr<member>> members_;
     failure closed_;
     std::int64_t down_since_ = 0;  // 0: connected

@@ -56,7 +56,8 @@ std::string sentence(errc e, const std::string& call, const std::string& subject
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    static const category& c = *new category;  // never destroyed: codes that are left at the end of the program refer to it
+    // never destroyed: codes that are left at the end of the program refer to it
+    static const category& c = *new category;
     return c;
 }
 

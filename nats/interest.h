@@ -1,11 +1,12 @@
 // interest.h - a subject that something here wants to hear of, through all the connections to servers that come and go.
 //
-// Data      interest        subject, group, and the sink that takes what comes. In the connection's table until it ends.
+// Data      interest        subject, group, and the sink that takes what comes. In the connection's table until its end.
 //           subscription    libnats' own, on one natsConnection: an interest has one after the other.
-// Protocol  libnats calls drop() as its last word about a subscription: when it was ended, or its natsConnection closed.
-//           An interest that ends says so (`ended`) and looks for a subscription that libnats has not dropped yet;
-//           drop() takes the subscription away and looks for `ended`. Both under the interest's lock, so that one of
-//           them, and only one, finds that nothing more can arrive: then the sink is told (over()), outside undisturbed().
+// Protocol  libnats calls drop() as its last word about a subscription: when it was ended, or its natsConnection
+//           closed. An interest that ends says so (`ended`) and looks for a subscription that libnats has not dropped
+//           yet; drop() takes the subscription away and looks for `ended`. Both under the interest's lock, so that one
+//           of them, and only one, finds that nothing more can arrive: then the sink is told (over()), outside
+//           undisturbed().
 // Lifetime  A subscription is referred to by its interest and by libnats (closure) until drop(), and by the caller that
 //           is ending it. The last of them gives it to event_loop::bury(): libnats looks it up without a reference of
 //           its own (loop.h, "Graves").
@@ -44,8 +45,8 @@ public:
 
     // On the wire `number`, unless it is at a later one already.
     failure subscribe(natsConnection* nc, std::uint64_t number, const std::shared_ptr<event_loop>& loop);
-    // Nothing more is wanted. What has been sent already is dropped. True: nothing more can arrive, and the caller is to
-    // tell to(); else drop() does.
+    // Nothing more is wanted. What has been sent already is dropped. True: nothing more can arrive, and the caller is
+    // to tell to(); else drop() does.
     [[nodiscard]] bool unsubscribe() noexcept;
     // The same, but what the server has sent until it knows still arrives.
     [[nodiscard]] bool drain() noexcept;

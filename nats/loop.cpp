@@ -64,7 +64,8 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
         asleep_.store(true, std::memory_order_seq_cst);
         const int fd = fd_.load(std::memory_order_seq_cst);
         const bool writes = wants_write_.load(std::memory_order_seq_cst);
-        const bool gathers = writes && !gathered && !urgent_.load(std::memory_order_seq_cst);  // what is not in a hurry: more of it may come
+        // what is not in a hurry: more of it may come
+        const bool gathers = writes && !gathered && !urgent_.load(std::memory_order_seq_cst);
         gathered = gathers;
         pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, static_cast<short>(writes && !gathers ? POLLIN | POLLOUT : POLLIN), 0}};
         const std::int64_t left = next_tick - now_ns(), wait = gathers ? gather_ns : std::max<std::int64_t>(left, 0);
@@ -204,7 +205,8 @@ event_loop::hurry::~hurry() {
         }
     }
     hurried = nullptr;
-    if (loop_.wants_write_.load(std::memory_order_seq_cst)) loop_.wake();  // the socket takes no more for now, or only the thread may write
+    // the socket takes no more for now, or only the thread may write
+    if (loop_.wants_write_.load(std::memory_order_seq_cst)) loop_.wake();
 }
 
 }  // namespace dunlin::nats::detail

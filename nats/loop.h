@@ -14,21 +14,22 @@
 //           takes them out. A connection that breaks in between takes the fd with it, and one that is made anew has its
 //           subscriptions in the buffer when libnats' lock is free. A sender that leaves something unwritten wakes the
 //           thread.
-// One       Rule: one thread at a time is in ProcessReadEvent or ProcessWriteEvent, as libnats expects of an event loop:
+// One       Rule: one thread at a time is in ProcessReadEvent or ProcessWriteEvent, as libnats expects of an event
+//           loop:
 //           a write that fails closes the socket from which the other one would go on reading. So both hold inside_; a
 //           sender only tries to take it, and when the thread has it says so (urgent_) and leaves the writing to it.
 //           Partner of urgent_: the thread looks at it after it has let inside_ go.
 // Graves    Rule: a subscription is not freed while the thread may be delivering to it, nor a connection while a thread
 //           is in one of its two calls. libnats looks a subscription up, and uses it without a reference of its own
-//           (mended after 3.4); and its event calls have none of the connection: one that the server ends is closed, and
-//           told as closed, in the midst of ProcessReadEvent. So what has ended is given to bury(), and freed by the
-//           thread under inside_, when no call can find it any more.
+//           (mended after 3.4); and its event calls have none of the connection: one that the server ends is closed,
+//           and told as closed, in the midst of ProcessReadEvent. So what has ended is given to bury(), and freed by
+//           the thread under inside_, when no call can find it any more.
 // TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes
 //           it.
 // Silence   libnats' own pings go by the wall clock: one that is set back keeps them away. So the time of the last read
-//           is kept here, by a clock that does not jump; connection::tick() asks, and when nothing comes give_up() shuts
-//           the socket down, which libnats takes for its end. Rule: the fd is libnats' to close, and it takes it back
-//           (read(), detach()) before; both happen under socket_lock_, and no call into libnats does.
+//           is kept here, by a clock that does not jump; connection::tick() asks, and when nothing comes give_up()
+//           shuts the socket down, which libnats takes for its end. Rule: the fd is libnats' to close, and it takes it
+//           back (read(), detach()) before; both happen under socket_lock_, and no call into libnats does.
 //           detach() is the last call for a natsConnection, without libnats' lock: it waits until the thread is outside
 //           libnats, unless it is that thread. Rule: the next one is dialled when the one before is detached (free()).
 #pragma once

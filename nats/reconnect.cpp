@@ -31,7 +31,7 @@ attempt connection::dial_one(const std::vector<std::string>& urls, std::uint64_t
     return a;
 }
 
-// ---- what libnats tells, on a thread of its own ----------------------------------------------------------------------
+// ---- what libnats tells, on a thread of its own ---------------------------------------------------------------------
 
 void connection::on_closed(natsConnection* nc, void* closure) {
     const std::unique_ptr<told> last(static_cast<told*>(closure));
@@ -96,7 +96,7 @@ void connection::closed_by_libnats(natsConnection* nc, std::uint64_t number) {
     reconnect();
 }
 
-// ---- the next wire ---------------------------------------------------------------------------------------------------
+// ---- the next wire --------------------------------------------------------------------------------------------------
 
 // In undisturbed(). False: it is closed already, or the connection is.
 bool connection::show(const std::shared_ptr<wire>& w) {
@@ -227,7 +227,7 @@ void connection::came_back() {
     for (const auto& m : members()) m->came_back();
 }
 
-// ---- what is to be seen of them --------------------------------------------------------------------------------------
+// ---- what is to be seen of them -------------------------------------------------------------------------------------
 
 std::string connection::server() const {
     char url[512] = "";

@@ -37,7 +37,8 @@ using identities = std::vector<identity>;  // one for each kind of key
 struct config::data {
     openssl_ptr<SSL_CTX, SSL_CTX_free> context;
     ticket_keys tickets;
-    std::string protocols;    // ALPN, as on the wire: each with its length before it; read by OpenSSL's callback on the server's side
+    // ALPN, as on the wire: each with its length before it; read by OpenSSL's callback on the server's side
+    std::string protocols;
     std::string server_name;  // empty: the one that is dialled
     // A config does not know on which side it will be used: the session decides by its own.
     bool trusts_system = true;        // clients; until trust() names others

@@ -47,7 +47,8 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     }
     SSL_set_connect_state(ssl_.get());
     const bool verifies = !c.data_->skips_verification;
-    SSL_set_verify(ssl_.get(), verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);  // null keeps a callback that native_handle() was given
+    // null keeps a callback that native_handle() was given
+    SSL_set_verify(ssl_.get(), verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
     if (c.data_->trusts_system && verifies) SSL_set1_verify_cert_store(ssl_.get(), system_trust());
     verify_name(server_name_of(c).empty() ? server_name : std::string_view(server_name_of(c)));
 }
@@ -414,7 +415,8 @@ session::step session::say_end() {
     step s = attempt([&] {
         if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return 1;
         in_a_message = SSL_in_init(ssl_.get()) != 0;
-        return in_a_message ? 1 : std::max(SSL_shutdown(ssl_.get()), 1);  // 0 says that the peer's has not come yet; below that nothing can be done
+        // 0 says that the peer's has not come yet; below that nothing can be done
+        return in_a_message ? 1 : std::max(SSL_shutdown(ssl_.get()), 1);
     });
     if (in_a_message && s.what == outcome::done) s.what = outcome::wants_input;
     return s;

@@ -23,9 +23,9 @@ namespace dunlin::inline v0_1::sim {
 ///
 /// random    at each choice any goroutine that can run, by odds that differ from seed to seed (from "only where it must
 ///           wait" to "at every second call").
-/// pct{d}    each goroutine has a drawn priority, the highest that can run does, and at d - 1 drawn moments the one that
-///           runs becomes the lowest (Burckhardt et al., 2010: a fault that needs d moments in the right order is found
-///           with a probability that does not shrink with the number of steps between them).
+/// pct{d}    each goroutine has a drawn priority, the highest that can run does, and at d - 1 drawn moments the one
+///           that runs becomes the lowest (Burckhardt et al., 2010: a fault that needs d moments in the right order is
+///           found with a probability that does not shrink with the number of steps between them).
 class search_strategy {
 public:
     constexpr search_strategy() noexcept = default;
@@ -105,7 +105,8 @@ struct result {
     /// The execution was run a second time from its seed, and made the same choices. Not tried where it did not end.
     bool replayed = false;
     std::string message;                     ///< one line
-    std::string report;                      ///< all there is to say: seed, how to replay it, who waits, the last choices
+    /// all there is to say: seed, how to replay it, who waits, the last choices
+    std::string report;
 
     bool ok() const noexcept { return kind == failure_kind::none; }
 };
@@ -140,8 +141,9 @@ DUNLIN_API result explore(const options& o, void (*f)(void*), void* with);
 ///           require(), options::failed. The goroutines of that execution stop where they stand, as at the end of
 ///           run(): their stacks are not unwound.
 /// Blocks    The calling thread, until all seeds are done.
-/// Throws    std::logic_error in a goroutine, inside of another check(), and while goroutines or timers exist already or
-///           another thread is inside run(); std::invalid_argument for options, or an environment, that make no sense.
+/// Throws    std::logic_error in a goroutine, inside of another check(), and while goroutines or timers exist already
+///           or another thread is inside run(); std::invalid_argument for options, or an environment, that make no
+///           sense.
 /// Call from A plain thread outside of run().
 /// Cost      Some microseconds for each execution, and some 100 ns for each choice.
 template <class F>
@@ -186,8 +188,8 @@ DUNLIN_API std::uint64_t draw(std::uint64_t bound);
 
 // ---- the network ----------------------------------------------------------------------------------------------------
 
-/// What may happen between hosts. Odds are from 0 to 1; each kind of fault whose odds are between happens in half of the
-/// executions only, since what finds one fault hides another.
+/// What may happen between hosts. Odds are from 0 to 1; each kind of fault whose odds are between happens in half of
+/// the executions only, since what finds one fault hides another.
 struct network_options {
     /// What is sent takes so long, drawn each time; any order of magnitude in between is as likely as any other.
     std::chrono::nanoseconds least_latency = std::chrono::microseconds(50);
@@ -198,7 +200,8 @@ struct network_options {
     /// A datagram is lost; comes twice. (They overtake each other in any case.)
     double loss = 0.05;
     double duplicates = 0.02;
-    /// For each write to a stream: what it wrote is lost, and both ends learn that the connection is reset (ECONNRESET).
+    /// For each write to a stream: what it wrote is lost, and both ends learn that the connection is reset
+    /// (ECONNRESET).
     double resets = 0.02;
     /// For each thing sent from one host to another: the two are cut off from each other, for up to longest_partition.
     /// Datagrams are lost then; streams and dials wait, at most as long as TCP does.
@@ -222,16 +225,18 @@ public:
 /// From here to the end of the execution the network has faults, drawn from the seed. Without this call it only takes
 /// time: 50 us to 5 ms.
 ///
-/// In a simulation dunlin::net never asks the kernel: listen(), dial(), datagrams, Unix sockets and pairs, with deadlines
-/// and contexts, have their ordinary meaning. Ports and the paths of Unix sockets are a host's own. Names are those of
-/// hosts, which have one IPv4 address each. What is written at once may be read in parts. adopt() and IPv6 are refused.
+/// In a simulation dunlin::net never asks the kernel: listen(), dial(), datagrams, Unix sockets and pairs, with
+/// deadlines and contexts, have their ordinary meaning. Ports and the paths of Unix sockets are a host's own. Names are
+/// those of hosts, which have one IPv4 address each. What is written at once may be read in parts. adopt() and IPv6 are
+/// refused.
 ///
 /// Throws    std::logic_error outside of a simulation; std::invalid_argument for odds or times that make no sense.
 DUNLIN_API network_controls network(const network_options& o = {});
 
 /// Another machine: its main runs in a goroutine there, and so does what that starts. It has a name, by which others
-/// dial it ("db:5432"), ports of its own, and links that may be cut. Hosts share nothing but the network: what they share
-/// in memory (channels, mutexes) is not given back by one that crashes. What after_func() starts belongs to the test's.
+/// dial it ("db:5432"), ports of its own, and links that may be cut. Hosts share nothing but the network: what they
+/// share in memory (channels, mutexes) is not given back by one that crashes. What after_func() starts belongs to the
+/// test's.
 ///
 /// The handle may be dropped; when the simulated function has returned, its hosts are switched off. What main uses by
 /// reference must live until then: while the function's variables are destroyed, its hosts still run.

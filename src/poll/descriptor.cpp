@@ -64,7 +64,8 @@ struct record_store {
         // Mapped, not malloc's, whose locks are not waited for with this one held.
         void* memory = platform::reserve(sizeof(slab), alignof(slab));
         if (memory == nullptr) return false;
-        if constexpr (stack::sanitizing) stack::count_as_reachable(memory, sizeof(slab));  // names hang on these records
+        // names hang on these records
+        if constexpr (stack::sanitizing) stack::count_as_reachable(memory, sizeof(slab));
         slab* s = new (memory) slab;
         s->next = slabs;
         slabs = s;

@@ -58,7 +58,8 @@ long or_no_memory(F f) noexcept {
 // ---- what there is --------------------------------------------------------------------------------------------------
 
 void network::begin(bool failed_before) {
-    if (failed_before && world_ != nullptr) kept_.push_back(std::move(world_));  // a goroutine may stand in the midst of it
+    // a goroutine may stand in the midst of it
+    if (failed_before && world_ != nullptr) kept_.push_back(std::move(world_));
     world_ = std::make_unique<world>();
     sim::network_options calm;  // latencies, and nothing else
     calm.slow = calm.loss = calm.duplicates = calm.resets = calm.partitions = 0;

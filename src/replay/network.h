@@ -48,8 +48,8 @@ class network final : public netpoll::simulated_sockets {
 public:
     explicit network(simulation& s) noexcept : simulation_(s) {}
 
-    // An execution begins: nothing is left of the one before. `failed_before`: its goroutines stand where they stood, and
-    // what they use stays.
+    // An execution begins: nothing is left of the one before. `failed_before`: its goroutines stand where they stood,
+    // and what they use stays.
     void begin(bool failed_before);
     void configure(const sim::network_options& o) noexcept;
 

@@ -104,7 +104,8 @@ void simulation::begin(const plan& p) noexcept {
     outside_told_ = !p.warns;
     phase_.store(phase::idle, std::memory_order_relaxed);
     outside_.store(false, std::memory_order_relaxed);
-    netpoll::start_polling();  // not by the first that opens a descriptor, which would be a call more than in the next execution
+    // not by the first that opens a descriptor, which would be a call more than in the next execution
+    netpoll::start_polling();
     watch_lot(true);
     __atomic_store_n(&detail::simulations, 1u, __ATOMIC_RELAXED);
     netpoll::the_simulated_sockets.store(&network_, std::memory_order_release);

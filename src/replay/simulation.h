@@ -1,10 +1,10 @@
 // simulation.h - one execution after the other, each decided by its seed: sched/data/steering.h, for users
 // (<dunlin/sim.hpp>).
 //
-// Who        The driver, which is the main goroutine of a run(), starts f in a goroutine of its own and parks. From there
-//            to the end of the execution the machine that has the one processor decides, in choose() and point(); then
-//            it readies the driver. The set of goroutines that can run is kept here; what the runtime puts into its
-//            queues is fetched at each decision.
+// Who        The driver, which is the main goroutine of a run(), starts f in a goroutine of its own and parks. From
+//            there to the end of the execution the machine that has the one processor decides, in choose() and point();
+//            then it readies the driver. The set of goroutines that can run is kept here; what the runtime puts into
+//            its queues is fetched at each decision.
 // Phases     idle, deciding, running: by the machine; abandoned: by the monitor, from running only, and then nothing
 //            here decides any more. The change from one to the other by compare-and-swap is what keeps the two apart.
 // Failed     The goroutines of that execution stay where they are: in no queue, waiting, or computing. The end of run()

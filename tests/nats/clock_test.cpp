@@ -1,4 +1,5 @@
-// The wall clock jumps: an hour ahead, and two hours back. It is the clock that this process asks for, here; the servers' stands still.
+// The wall clock jumps: an hour ahead, and two hours back. It is the clock that this process asks for, here; the
+// servers' stands still.
 #include <atomic>
 #include <ctime>
 

@@ -46,7 +46,8 @@ private:
     pid_t pid_;
 };
 
-// Sends `count` jobs and works on all of them; `fault` happens when some are done, and half are sent only then. Returns how often each was done.
+// Sends `count` jobs and works on all of them; `fault` happens when some are done, and half are sent only then. Returns
+// how often each was done.
 std::map<std::string, int> work_through(nats::queue<std::string>& jobs, int count, const std::function<void()>& fault) {
     dunlin::wait_group all;
     const dunlin::chan<std::monostate> some_done(1), happened;
@@ -188,7 +189,8 @@ TEST_F(nats_fault, TheJobsOfAWorkerThatIsKilledAreDoneByOthers) {
     });
 }
 
-// One that stands still for longer than the deadline: others do its jobs, and when it goes on it learns that they are no longer its own.
+// One that stands still for longer than the deadline: others do its jobs, and when it goes on it learns that they are
+// no longer its own.
 TEST_F(nats_fault, TheJobsOfAWorkerThatStandsStillAreDoneByOthersAndItLearnsIt) {
     nats_servers servers;
     dunlin::run([&] {
@@ -226,7 +228,8 @@ TEST_F(nats_fault, DISABLED_Worker) {
     dunlin::run([&] {
         auto cluster = nats::connect(urls);
         auto jobs = cluster.queue<std::string>("jobs", {.ack_wait = 1s});
-        auto consumer = jobs.consume({.in_flight = 5});  // no pull is left open, which would bring jobs to it while it stands still
+        // no pull is left open, which would bring jobs to it while it stands still
+        auto consumer = jobs.consume({.in_flight = 5});
         std::vector<nats::delivery<std::string>> held;
         while (held.size() < 5) held.push_back(std::move(*consumer.recv()));
         for (;;) {

@@ -81,7 +81,8 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
     });
 }
 
-// The loop's thread and senders in a hurry write beside each other: libnats takes a write of nothing for the end of the connection.
+// The loop's thread and senders in a hurry write beside each other: libnats takes a write of nothing for the end of the
+// connection.
 TEST_F(nats_message, ManyThatAreInAHurryAtOnceKeepTheConnectionStress) {
     nats_servers servers;
     dunlin::run([&] {

@@ -105,7 +105,8 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
         const int leader = leader_of(first.jetstream("STREAM.INFO.jobs"));
         ASSERT_NE(leader, 0);
         const int other = leader % 3 + 1, third = other % 3 + 1;
-        // Only to that one: what servers tell of others is out of its reach at first, and is not asked for while it lives.
+        // Only to that one: what servers tell of others is out of its reach at first, and is not asked for while it
+        // lives.
         auto cut_off = nats::connect(servers.url(leader), {.confirm = 2s}), free = nats::connect(servers.urls({other, third}), {.confirm = 40s});
         auto jobs_there = cut_off.queue<std::string>("jobs", settings), jobs_here = free.queue<std::string>("jobs", settings);
         servers.cut(leader);
@@ -118,7 +119,8 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
         servers.mend(leader);
 
         const auto [soon, cancel_soon] = dunlin::with_timeout(dunlin::context::background(), 40s);
-        jobs_there.send("alone", nats::once_by("alone"), soon);  // once: it may have been stored before, and was not confirmed
+        // once: it may have been stored before, and was not confirmed
+        jobs_there.send("alone", nats::once_by("alone"), soon);
         confirmed.insert("alone");
         std::map<std::string, int> done;
         auto consumer = jobs.consume({.in_flight = 16});
@@ -128,10 +130,11 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
                 ++done[**d];
                 continue;
             }
-            // nats-server 2.9 may strand a job, or lose one that both of the others have: the log of the server that was
-            // cut off is not always made like theirs. So the sender keeps each job until its result is there.
+            // nats-server 2.9 may strand a job, or lose one that both of the others have: the log of the server that
+            // was cut off is not always made like theirs. So the sender keeps each job until its result is there.
             if (++silent % 2 == 1) {
-                static_cast<void>(code_of([&] { first.jetstream("CONSUMER.DELETE.jobs.workers"); }));  // asked twice, it is gone already
+                // asked twice, it is gone already
+                static_cast<void>(code_of([&] { first.jetstream("CONSUMER.DELETE.jobs.workers"); }));
                 continue;
             }
             for (const std::string& job : confirmed) {

@@ -10,7 +10,8 @@ using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
 using nats_protocol = support::nats_test;
 
-// One connection: answers INFO, PING and JetStream's questions; `heard` sees each line or published message first, and may send.
+// One connection: answers INFO, PING and JetStream's questions; `heard` sees each line or published message first, and
+// may send.
 class scripted_server {
 public:
     using listener = std::function<void(scripted_server&, const std::string& line, const std::string& payload)>;
@@ -95,7 +96,8 @@ std::string word(const std::string& line, int n) {
     return line.substr(from, line.find(' ', from) - from);
 }
 
-// A job that the server had sent before it heard that the consumer has ended is handed back at once: its word comes, and not the end of ack_wait.
+// A job that the server had sent before it heard that the consumer has ended is handed back at once: its word comes,
+// and not the end of ack_wait.
 TEST_F(nats_protocol, AJobOnItsWayToAConsumerThatHasEndedIsHandedBack) {
     const std::string ack = "$JS.ACK.jobs.workers.1.1.1.1700000000000000000.0";
     std::string intake;

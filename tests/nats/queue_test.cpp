@@ -272,7 +272,8 @@ TEST_F(nats_queue, ACallWhoseContextIsDoneBeforeItBeginsSendsNothing) {
             EXPECT_THROW(jobs.send_async({i}, nats::once_by("x"), over), dunlin::context_cancelled);
             EXPECT_THROW(cluster.request("nobody", "", over), dunlin::context_cancelled);
         }
-        EXPECT_LT(cluster.stats().messages_out - before, 200u);  // of these calls none; it may have asked whether the server lives
+        // of these calls none; it may have asked whether the server lives
+        EXPECT_LT(cluster.stats().messages_out - before, 200u);
         EXPECT_TRUE(jobs.flush().empty());
         // done() was not begun, so what is destroyed then is handed back.
         jobs.send({7});

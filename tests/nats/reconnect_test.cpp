@@ -1,4 +1,5 @@
-// What a connection that breaks, and is made again, leaves as it was. Between client and server stands a relay that cuts where it is told.
+// What a connection that breaks, and is made again, leaves as it was. Between client and server stands a relay that
+// cuts where it is told.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -19,7 +20,8 @@ using support::code_of;
 using support::nats_servers;
 namespace nats = dunlin::nats;
 
-// Passes bytes on to `port`. Each connection is cut when so many have come from the server; while it is shut none is made.
+// Passes bytes on to `port`. Each connection is cut when so many have come from the server; while it is shut none is
+// made.
 class relay {
 public:
     explicit relay(int port) : to_(port), port_(support::free_port()), listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

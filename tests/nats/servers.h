@@ -1,4 +1,5 @@
-// servers.h - what the tests of dunlin::nats share: servers of their own (tools/cluster/servers.h), and what is asked of them.
+// servers.h - what the tests of dunlin::nats share: servers of their own (tools/cluster/servers.h), and what is asked
+// of them.
 #pragma once
 
 #include <cstdio>
@@ -46,7 +47,8 @@ class nats_test : public runtime_test {
 protected:
     void SetUp() override {
         if (fleet::nats_server_path().empty()) {
-            std::puts("nats-server is not installed: left out");  // GoogleTest's own line is not printed when it is told to be brief
+            // GoogleTest's own line is not printed when it is told to be brief
+            std::puts("nats-server is not installed: left out");
             GTEST_SKIP();
         }
         allow(std::chrono::seconds(120));

@@ -150,8 +150,8 @@ TEST_P(Packet, AFullQueueIsWaitedFor) {
     });
 }
 
-// The kernel tells a sender of the room that its own messages leave, not of that of others; and an attempt that finds none makes an edge itself: to try again
-// at each edge would be to turn in a circle.
+// The kernel tells a sender of the room that its own messages leave, not of that of others; and an attempt that finds
+// none makes an edge itself: to try again at each edge would be to turn in a circle.
 TEST_P(Packet, AQueueThatOthersHaveFilledIsWaitedFor) {
     run([] {
         net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());

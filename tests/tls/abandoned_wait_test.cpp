@@ -1,4 +1,5 @@
-// Those who wait for a TLS stream and give up: the others read, write, shake hands and end it as if they had not been there (vocabulary/abandon.h).
+// Those who wait for a TLS stream and give up: the others read, write, shake hands and end it as if they had not been
+// there (vocabulary/abandon.h).
 #include <atomic>
 #include <memory>
 #include <string>
@@ -65,7 +66,8 @@ private:
     std::atomic<int> sum_{0};
 };
 
-// The one that is at work is none of the waiters: to end it midway leaves the stream unusable, for good reason. They wait for their turn.
+// The one that is at work is none of the waiters: to end it midway leaves the stream unusable, for good reason. They
+// wait for their turn.
 class tls_turn : public tls_subject {
 public:
     ~tls_turn() override {

@@ -1,4 +1,5 @@
-// hostile_test.cpp - peers that flood, fall silent, send garbage or a byte at a time; and what a server can do while it runs: other certificates, other keys.
+// hostile_test.cpp - peers that flood, fall silent, send garbage or a byte at a time; and what a server can do while it
+// runs: other certificates, other keys.
 #include <atomic>
 #include <csignal>
 #include <malloc.h>
@@ -70,7 +71,7 @@ private:
 class TlsHostile : public support::each_p {};
 EACH_P(TlsHostile);
 
-// ---- floods ------------------------------------------------------------------------------------------------------------------------------
+// ---- floods ---------------------------------------------------------------------------------------------------------
 
 // The peer reads nothing, so a writer is stuck; what it demands is answered for a while only.
 void expect_flood(void (*client)(SSL*)) {
@@ -152,7 +153,7 @@ TEST_P(TlsHostile, KeyUpdatesBesideDataAreNoFlood) {
     });
 }
 
-// ---- those that are slow, silent, or mad -------------------------------------------------------------------------------------------------
+// ---- those that are slow, silent, or mad ----------------------------------------------------------------------------
 
 TEST_P(TlsHostile, HalfAHandshakeHoldsUpNobodyElse) {
     run([] {
@@ -235,7 +236,7 @@ TEST_P(TlsHostile, AByteAtATimeIsEnough) {
     });
 }
 
-// ---- what a connection holds, and how it ends --------------------------------------------------------------------------------------------
+// ---- what a connection holds, and how it ends -----------------------------------------------------------------------
 
 TEST_P(TlsHostile, AnIdleConnectionHoldsNoBuffers) {
     run([] {
@@ -288,7 +289,7 @@ TEST_P(TlsHostile, CloseKeepsAShorterDeadline) {
     });
 }
 
-// ---- changes while it runs ---------------------------------------------------------------------------------------------------------------
+// ---- changes while it runs ------------------------------------------------------------------------------------------
 
 // What a server with this config shows to a client that takes any kind of key, EC before RSA.
 std::string shown_by(const tls::config& c) {

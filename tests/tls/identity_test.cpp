@@ -30,7 +30,8 @@ tls::config client_that_trusts(const identity& ca) {
     return c;
 }
 
-// What both sides say of a handshake; "" if it went well. The client then reads, for in TLS 1.3 the server refuses it only after its own handshake.
+// What both sides say of a handshake; "" if it went well. The client then reads, for in TLS 1.3 the server refuses it
+// only after its own handshake.
 struct verdict {
     std::string client, server;
 };
@@ -266,7 +267,7 @@ TEST_P(TlsIdentity, WithoutACommonProtocolOrVersionThereIsNoConnection) {
     });
 }
 
-// ---- set-up ------------------------------------------------------------------------------------------------------------------------------
+// ---- set-up ---------------------------------------------------------------------------------------------------------
 
 template <class F>
 std::string complaint(F f) {

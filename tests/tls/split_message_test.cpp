@@ -37,8 +37,10 @@ tls::config client_config() {
 
 // Between the two: passes on record by record, and what the server sends after the handshake only as it is let.
 struct tap {
-    std::atomic<bool> client_has_answered{false};  // its certificate comes after all that the server has to say in the handshake
-    std::atomic<int> held{0};                      // records that have come to the point where they are let through one by one
+    // its certificate comes after all that the server has to say in the handshake
+    std::atomic<bool> client_has_answered{false};
+    // records that have come to the point where they are let through one by one
+    std::atomic<int> held{0};
     dunlin::counting_semaphore<> let{0};
     dunlin::wait_group both;
 

@@ -284,8 +284,9 @@ private:
         if (behind_.empty()) picture_.note("all replicas have caught up");
     }
 
-    // A server that has lost its disk is another server: it has promised things (votes, jobs that it stored) of which it knows nothing more. So the others
-    // are told that the old one is gone, and it joins under a new name. Under the old one it might vote for a leader that lacks confirmed jobs.
+    // A server that has lost its disk is another server: it has promised things (votes, jobs that it stored) of which
+    // it knows nothing more. So the others are told that the old one is gone, and it joins under a new name. Under the
+    // old one it might vote for a leader that lacks confirmed jobs.
     void replace(nats_server& s, const dunlin::context& ctx) {
         auto administrator = nats::connect(servers_.urls(), {.name = "administrator", .user = system_user, .password = system_user});
         const std::string removal = "{\"peer\":\"" + s.name() + "\"}";

@@ -1,5 +1,5 @@
-// simulated_point.hpp - where a simulation for users (dunlin/sim.hpp) may switch a goroutine away, in calls that need not
-// enter the runtime: two locks that are free, taken in two orders, are a deadlock to be found.
+// simulated_point.hpp - where a simulation for users (dunlin/sim.hpp) may switch a goroutine away, in calls that need
+// not enter the runtime: two locks that are free, taken in two orders, are a deadlock to be found.
 #pragma once
 
 #include <dunlin/config.hpp>

@@ -34,15 +34,20 @@ struct serve_options;
 /// How to connect. Times are from the first to the last attempt.
 struct connect_options {
     std::string name = {};                           ///< of this process, as the server's lists show it
-    std::string user = {}, password = {}, token = {};            ///< also in the addresses: nats://user:password@host:4222
+    /// also in the addresses: nats://user:password@host:4222
+    std::string user = {}, password = {}, token = {};
     std::string credentials_file = {};                ///< a .creds file (JWT and key)
-    bool tls = false;                                ///< insist on TLS; verified by the system's authorities or `authorities`
+    /// insist on TLS; verified by the system's authorities or `authorities`
+    bool tls = false;
     std::string authorities = {}, certificate = {}, key = {};  ///< PEM files
     std::chrono::milliseconds timeout{2'000};        ///< for each address, when connecting
-    std::chrono::milliseconds patience{30'000};      ///< without a connection for so long, calls that wait fail with connection_lost
+    /// without a connection for so long, calls that wait fail with connection_lost
+    std::chrono::milliseconds patience{30'000};
     std::chrono::milliseconds reconnect_wait{100};   ///< between two rounds of attempts
-    std::chrono::milliseconds ping{2'000};           ///< a server that leaves two of these unanswered is given up for another one
-    std::chrono::milliseconds confirm{10'000};       ///< how long send(), done() and their like wait for an answer where no context says so
+    /// a server that leaves two of these unanswered is given up for another one
+    std::chrono::milliseconds ping{2'000};
+    /// how long send(), done() and their like wait for an answer where no context says so
+    std::chrono::milliseconds confirm{10'000};
 };
 
 /// What a connection has done since connect().
@@ -77,8 +82,8 @@ public:
     nats::queue<T> queue(const std::string& name, const queue_options& o) const;
     template <class T>
     nats::queue<T> queue(const std::string& name) const;
-    /// The same until `ctx` is done. With a deadline it waits for servers that are missing for so many replicas, because
-    /// they are starting.
+    /// The same until `ctx` is done. With a deadline it waits for servers that are missing for so many replicas,
+    /// because they are starting.
     template <class T>
     nats::queue<T> queue(const std::string& name, const queue_options& o, const context& ctx) const;
 
@@ -118,9 +123,9 @@ public:
     /// answer says.
     std::string jetstream(const std::string& what, std::string_view json = {}, const context& ctx = {}) const;
 
-    /// Ends it: consumers take no more, and what the server has sent them already is handed back (for that it waits, two
-    /// seconds at most); deliveries that are held are handed back, what waits gets errc::closed. Also for those held by
-    /// goroutines that are frozen.
+    /// Ends it: consumers take no more, and what the server has sent them already is handed back (for that it waits,
+    /// two seconds at most); deliveries that are held are handed back, what waits gets errc::closed. Also for those
+    /// held by goroutines that are frozen.
     void close() const;
 
     detail::connection& native() const noexcept { return *connection_; }

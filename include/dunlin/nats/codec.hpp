@@ -15,7 +15,7 @@ namespace dunlin::inline v0_1::nats {
 
 /// To be specialised for a type T of one's own, with two static functions:
 ///   static std::string encode(const T& value);           may throw: nothing is sent then
-///   static T decode(std::string_view bytes);              throws whatever derives from std::exception if they are not a T's
+///   static T decode(std::string_view bytes);              throws an std::exception if they are not a T's
 template <class T>
 struct codec;
 

@@ -25,9 +25,12 @@ namespace dunlin::inline v0_1::nats {
 /// Of a queue's stream and consumer. All processes that use the queue ask for the same.
 struct queue_options {
     int replicas = 1;                                  ///< servers that keep each job; 1, 3 or 5
-    std::chrono::milliseconds ack_wait{30'000};        ///< a job whose holder is not heard of for so long is given to another one
-    int max_deliveries = 5;                            ///< one that comes more often goes to the dead letters; 0: no limit
-    std::int64_t max_messages = -1, max_bytes = -1;    ///< in the stream; a send to a full one throws errc::limits_reached
+    /// a job whose holder is not heard of for so long is given to another one
+    std::chrono::milliseconds ack_wait{30'000};
+    /// one that comes more often goes to the dead letters; 0: no limit
+    int max_deliveries = 5;
+    /// in the stream; a send to a full one throws errc::limits_reached
+    std::int64_t max_messages = -1, max_bytes = -1;
     std::chrono::milliseconds remember{120'000};       ///< how long ids of once_by() are known
     bool in_memory = false;                            ///< not on disk
     std::size_t window = 1024;                         ///< of send_async(): so many may be unconfirmed
@@ -67,7 +70,8 @@ struct dead_letter {
     std::uint64_t deliveries;     ///< so many times it had been delivered
     std::uint64_t sequence;       ///< its number in the queue's stream
     std::string stored;           ///< when the queue got it: nanoseconds since 1970
-    std::vector<std::string> history;  ///< "deliveries by reason", oldest first, of the times it had been a dead letter before it was sent again
+    /// "deliveries by reason", oldest first, of the times it had been a dead letter before it was sent again
+    std::vector<std::string> history;
     headers original;             ///< the headers it was sent with
 };
 

@@ -24,7 +24,8 @@ namespace dunlin::inline v0_1::nats {
 enum class when_slow {
     wait,         ///< it waits behind it, in this process, up to overflow_bytes; then as fail. No other one is slowed
     drop_oldest,  ///< the oldest is dropped, and counted
-    fail,         ///< the subscription ends: what is in the buffer is read first, then recv() throws errc::slow_consumer
+    /// the subscription ends: what is in the buffer is read first, then recv() throws errc::slow_consumer
+    fail,
 };
 
 struct subscribe_options {

@@ -50,7 +50,8 @@ struct steering {
     virtual void from_outside() noexcept = 0;
     // A goroutine has opened something of the kernel's, outside the runtime. Returns if that is allowed.
     virtual void outside(std::string_view what) noexcept = 0;
-    // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped here.
+    // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped
+    // here.
     virtual void stop_here(std::string_view what) noexcept = 0;
     // A report that ends the process: which simulation it was.
     virtual void print(platform::text_writer& out) const noexcept = 0;
