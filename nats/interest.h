@@ -1,6 +1,6 @@
 // interest.h - a subject that something here wants to hear of, through all the connections to servers that come and go.
 //
-// Data      interest        subject, group, and the sink that takes what comes. In the connection's table until its end.
+// Data      interest        subject, group, and the sink that takes what comes. In a table until it ends.
 //           subscription    libnats' own, on one natsConnection: an interest has one after the other.
 // Protocol  libnats calls drop() as its last word about a subscription: when it was ended, or its natsConnection
 //           closed. An interest that ends says so (`ended`) and looks for a subscription that libnats has not dropped
