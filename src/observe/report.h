@@ -46,7 +46,7 @@ void read_trace_setting();
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 
-// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock. What these ask for, and what the monitor asks for by itself,
+// DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock,leaks. What these ask for, and what the monitor asks for by itself,
 // is printed by the thread maker's thread.
 void read_debug_settings();
 // What it said of a page (page=ADDRESS); null: nothing.
