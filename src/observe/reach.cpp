@@ -62,7 +62,8 @@ reach::reach(std::size_t count) noexcept
       by_id_(count),
       by_stack_(count),
       by_descriptor_(count),
-      ended_(max_ended),
+      ended_room_((sched::all_descriptors().count.load(std::memory_order_acquire) + 1) * sched::descriptors_in_a_chunk()),
+      ended_(ended_room_),
       regions_(max_regions),
       holes_(max_regions),
       stack_pointers_(max_stack_pointers),
@@ -123,6 +124,8 @@ const char* reach::search_standing(std::uintptr_t from, const platform::standsti
     for (const waiting& w : waiting_) {
         if (!is_kept_apart(*w.g)) reach_stack(w.g->stack);
     }
+    // What the last goroutine had that a free descriptor was for is still in it, and the runtime refers to it.
+    sched::for_each_free_descriptor([](const goroutine& g, void* self) noexcept { static_cast<reach*>(self)->note_ended(g); }, this);
     reader_ = ::new (reader_room_.begin()) platform::memory_reader;  // what is mapped begins at a page
     scan_threads(from, still);
     scan_goroutines();
@@ -306,10 +309,16 @@ void reach::look_at_descriptor(const goroutine& g, std::uintptr_t word) noexcept
         if (closure.contains(word)) reach_stack(g.stack);
         return;
     }
-    if (g.state.load(std::memory_order_relaxed) != goroutine_state::dead || ended_.find(address_of(&g)) != none) return;
-    if (++ended_count_ > max_ended) return give_up("there are too many goroutines that have ended and are not let go");
+    if (g.state.load(std::memory_order_relaxed) == goroutine_state::dead && note_ended(g)) push(closure);
+}
+
+// False: it was noted before.
+bool reach::note_ended(const goroutine& g) noexcept {
+    if (ended_.find(address_of(&g)) != none) return false;
+    if (ended_count_ == ended_room_) return give_up("there are too many goroutines that have ended"), false;
+    ++ended_count_;
     ended_.set(address_of(&g), 0);
-    push(closure);
+    return true;
 }
 
 // All that stand on it.

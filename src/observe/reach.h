@@ -89,6 +89,7 @@ private:
     void look_at_all(const std::uintptr_t* words, std::size_t count) noexcept;
     void look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept;
     void look_at_descriptor(const sched::goroutine& g, std::uintptr_t word) noexcept;
+    bool note_ended(const sched::goroutine& g) noexcept;
     void reach_one(std::uint32_t n) noexcept;
     void reach_stack(const stack::slot* s) noexcept;
     const stack::slot* slot_of(std::uintptr_t word) const noexcept;
@@ -103,11 +104,12 @@ private:
         if (refused_ == nullptr) refused_ = why;
     }
 
-    static constexpr std::size_t max_regions = 1 << 16, max_stack_pointers = 1 << 14, max_ended = 1 << 20;
+    static constexpr std::size_t max_regions = 1 << 16, max_stack_pointers = 1 << 14;
 
     mapped_array<waiting> waiting_;
     mapped_index by_id_, by_stack_, by_descriptor_;
-    mapped_index ended_;                          // descriptors of ended goroutines that were looked at
+    std::size_t ended_room_;
+    mapped_index ended_;                          // descriptors of ended goroutines that were looked at, or are free
     std::size_t ended_count_ = 0;
     mapped_array<platform::mapped_region> regions_;
     mapped_array<address_range> holes_;           // what is no root, sorted
