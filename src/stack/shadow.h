@@ -14,7 +14,7 @@ inline constexpr std::uintptr_t shadowed_heap_begin = 0x600000000000, shadowed_h
 
 // The eight bytes there are beside a block, of one that was freed, or never of any. What ASan has been told not to let
 // be touched (by containers, by the program) is a part of its block.
-inline bool ends_shadowed_block(std::uintptr_t a) noexcept {
+__attribute__((no_sanitize_address, noinline)) inline bool ends_shadowed_block(std::uintptr_t a) noexcept {
     constexpr std::uint8_t beside = 0xfa, freed = 0xfd, internal = 0xfe;
     const std::uint8_t shadow = *reinterpret_cast<const std::uint8_t*>((a >> 3) + 0x7fff8000);
     return shadow == beside || shadow == freed || shadow == internal;

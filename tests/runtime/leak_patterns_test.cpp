@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/may_trace.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -482,22 +483,19 @@ std::size_t count_of(const std::vector<dunlin::runtime::leak>& leaks, const std:
     return false;
 }
 
-// As leaks() itself says, where the search cannot be made.
-bool search_is_possible() {
-    std::string incomplete;
-    dunlin::runtime::leaks(incomplete);
-    return incomplete.empty();
-}
-
+// AddressSanitizer's frames are large, and have more old values in them: there most must be found.
 TEST_P(LeakPatterns, EachIsFound) {
     allow(120s);
+    if (support::under_thread || !support::may_trace()) GTEST_SKIP() << "only waits for nil channels are known here";
+    std::size_t found = 0;
     for (const row& r : faults) {
-        SCOPED_TRACE(r.name);
         run([&] {
-            if (!search_is_possible()) return;
-            EXPECT_TRUE(found_in_some_go(r)) << r.name;
+            const bool this_one = found_in_some_go(r);
+            EXPECT_TRUE(this_one || support::under_address) << r.name;
+            found += this_one;
         });
     }
+    EXPECT_GE(found, std::size(faults) * 3 / 4);
 }
 
 TEST_P(LeakPatterns, OfProgramsThatAreWellNothingIsSaid) {

@@ -8,6 +8,7 @@
 
 #include <dunlin/testing.hpp>
 
+#include "support/may_trace.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -129,6 +130,18 @@ TEST_P(Leaks, WhoJoinsForSomeTimeOnlyIsNoAlarm) {
     });
 }
 
+// What is said where the search cannot be made, and that it can.
+TEST_P(Leaks, SaysWhetherAllWasLookedFor) {
+    run([] {
+        const auto none = dunlin::chan<int>::nil();
+        dunlin::go({.name = "a nil"}, [=] { none.recv(); });
+        until_waiting(1);
+        std::string incomplete = "old";
+        EXPECT_EQ(dunlin::runtime::leaks(incomplete).size(), 1u);
+        EXPECT_EQ(incomplete.empty(), !support::under_thread && support::may_trace()) << incomplete;
+    });
+}
+
 // ---- the guard
 // --------------------------------------------------------------------------------------------------------
 
@@ -200,6 +213,34 @@ TEST_P(Leaks, TheGuardWaitsNotForWhoCanNeverGoOn) {
         EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
         EXPECT_NE(report.find("1 goroutine is left"), std::string::npos) << report;
         EXPECT_NE(report.find("\"stuck\""), std::string::npos) << report;
+    });
+}
+
+[[gnu::noinline]] void leave_one_behind() {
+    dunlin::spawn([] {
+        const dunlin::chan<int> answer;
+        dunlin::go({.name = "late"}, [=] { answer.send(1); });
+        answer.recv_for(0ms);
+    }).get();
+}
+
+// An old value on a stack may hide one: in some go it is seen.
+TEST_P(Leaks, TheGuardWaitsNotForWhoIsLost) {
+    if (support::sanitized || !support::may_trace()) GTEST_SKIP() << "it is not known there";
+    run([] {
+        constexpr auto grace = 3s;
+        bool at_once = false;
+        for (int go = 0; go < 8 && !at_once; ++go) {
+            std::string report;
+            const auto began = std::chrono::steady_clock::now();
+            {
+                const no_leaks guard({.grace = grace, .on_leak = [&](const std::string& r) { report = r; }});
+                leave_one_behind();
+            }
+            at_once = std::chrono::steady_clock::now() - began < grace;
+            EXPECT_NE(report.find("\"late\""), std::string::npos) << report;
+        }
+        EXPECT_TRUE(at_once);
     });
 }
 
