@@ -168,24 +168,27 @@ bool reach::list_holes() noexcept {
 // -------------------------------------------------------------------------------------------------------------
 
 void reach::scan_threads(std::uintptr_t from, const platform::standstill& still) noexcept {
-    stack_pointers_.add(from);
+    stack_pointers_.add({from, stack::thread_pointer_here()});
     for (const platform::standing_thread& t : still.threads()) {
         if (t.gone) continue;
         look_at_all(t.general, std::size(t.general));
         for (const std::uint64_t word : t.vectors) look(word);
-        if (!stack_pointers_.add(t.stack_pointer - red_zone)) give_up("there are too many threads");
+        if (!stack_pointers_.add({t.stack_pointer - red_zone, t.thread_pointer})) give_up("there are too many threads");
     }
-    std::sort(stack_pointers_.begin(), stack_pointers_.end());
-    for (const std::uintptr_t sp : stack_pointers_) {
-        const stack::slot* s = slot_of(sp);
-        if (s != nullptr) push({sp & ~std::uintptr_t{7}, address_of(s->top)});
+    std::sort(stack_pointers_.begin(), stack_pointers_.end(), [](const thread_place& a, const thread_place& b) { return a.sp < b.sp; });
+    for (const thread_place& t : stack_pointers_) {
+        if (const stack::slot* s = slot_of(t.sp)) push({t.sp & ~std::uintptr_t{7}, address_of(s->top)});
     }
     drain();
 }
 
+const reach::thread_place* reach::first_at(std::uintptr_t address) const noexcept {
+    return std::lower_bound(stack_pointers_.begin(), stack_pointers_.end(), address, [](const thread_place& t, std::uintptr_t a) { return t.sp < a; });
+}
+
 bool reach::thread_stands_in(const stack::slot& s) const noexcept {
-    const std::uintptr_t* const sp = std::lower_bound(stack_pointers_.begin(), stack_pointers_.end(), address_of(s.base()));
-    return sp != stack_pointers_.end() && *sp < address_of(s.end());
+    const thread_place* const t = first_at(address_of(s.base()));
+    return t != stack_pointers_.end() && t->sp < address_of(s.end());
 }
 
 void reach::scan_closure(const goroutine& g) noexcept {
@@ -214,17 +217,20 @@ void reach::scan_goroutines() noexcept {
     drain();
 }
 
-// Where the stack of a thread begins whose region it is; 0: it is none.
-std::uintptr_t reach::stack_begin_of_region(const platform::mapped_region& r) const noexcept {
-    const std::uintptr_t* const sp = std::lower_bound(stack_pointers_.begin(), stack_pointers_.end(), r.begin);
-    return sp != stack_pointers_.end() && *sp < r.end ? *sp & ~std::uintptr_t{7} : 0;
+// What is below the first thread that stands in this region, if it is the stack of one: made by the kernel, or by libc,
+// which has what it keeps of the thread at its top and a guard before it. Of any other nothing is known.
+std::uintptr_t reach::unused_to(const platform::mapped_region& r) const noexcept {
+    const thread_place* const t = first_at(r.begin);
+    if (t == stack_pointers_.end() || t->sp >= r.end) return r.begin;
+    const bool of_libc = r.guarded && t->thread_pointer > t->sp && t->thread_pointer < r.end;
+    return r.main_stack || of_libc ? t->sp & ~std::uintptr_t{7} : r.begin;
 }
 
 void reach::scan_memory() noexcept {
     for (const platform::mapped_region& r : regions_) {
         if (!r.writable && !r.anonymous) continue;
         if (stack::address_sanitizing && r.end - r.begin > std::uintptr_t{32} << 30) continue;  // its shadow
-        std::uintptr_t at = std::max(r.begin, stack_begin_of_region(r));
+        std::uintptr_t at = unused_to(r);
         const address_range* h = std::upper_bound(holes_.begin(), holes_.end(), at, [](std::uintptr_t a, const address_range& b) {
             return a < b.end;
         });

@@ -46,6 +46,9 @@ public:
         std::uint32_t next_on_stack;    // of those that stand on the same one
         bool reached;
     };
+    struct thread_place {
+        std::uintptr_t sp, thread_pointer;  // the latter 0: not known
+    };
     static constexpr std::uint32_t none = mapped_index::none;
 
     // Of `waiting` goroutines at most. The world is stopped.
@@ -82,7 +85,8 @@ private:
     void scan_piece(std::uintptr_t from, const std::uintptr_t* words, std::size_t count, std::uintptr_t end) noexcept;
     void scan_goroutines() noexcept;
     void scan_closure(const sched::goroutine& g) noexcept;
-    std::uintptr_t stack_begin_of_region(const platform::mapped_region& r) const noexcept;
+    std::uintptr_t unused_to(const platform::mapped_region& r) const noexcept;
+    const thread_place* first_at(std::uintptr_t address) const noexcept;
     bool thread_stands_in(const stack::slot& s) const noexcept;
 
     void look(std::uintptr_t word) noexcept;
@@ -113,7 +117,7 @@ private:
     std::size_t ended_count_ = 0;
     mapped_array<platform::mapped_region> regions_;
     mapped_array<address_range> holes_;           // what is no root, sorted
-    mapped_array<std::uintptr_t> stack_pointers_; // of threads, sorted
+    mapped_array<thread_place> stack_pointers_;   // of threads, sorted by where they stand
     mapped_array<address_range> to_do_;           // words to be looked at: of stacks and closures; then of blocks
     std::optional<mapped_array<address_range>> blocks_to_do_;
     std::optional<heap_map> heap_;

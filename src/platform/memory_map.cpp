@@ -27,14 +27,19 @@ std::uintptr_t take_hex(std::string_view& text) noexcept {
 }
 
 // "7f81-7f82 rw-p 00000000 00:00 0    [name]". What is a device's must not be read: that may have effects.
-bool read_line(std::string_view line, mapped_region& r) noexcept {
+bool read_line(std::string_view line, mapped_region& r, std::uintptr_t& unreadable_to) noexcept {
     r.begin = take_hex(line);
     r.end = take_hex(line);
-    if (line.size() < 5 || line[0] != 'r') return false;
+    if (line.size() < 5 || line[0] != 'r') {
+        unreadable_to = r.end;
+        return false;
+    }
+    r.guarded = r.begin == unreadable_to;
     r.writable = line[1] == 'w';
     const std::size_t name_at = line.find_first_of("/[");
     const std::string_view name = name_at == line.npos ? std::string_view() : line.substr(name_at);
     r.anonymous = name.empty() || name[0] == '[';
+    r.main_stack = name == "[stack]";
     if (name.starts_with("[v")) return false;  // [vvar], [vdso], [vsyscall]
     return !name.starts_with("/dev/") || name.starts_with("/dev/shm/") || name.starts_with("/dev/zero");
 }
@@ -48,9 +53,10 @@ std::size_t read_memory_map(std::span<mapped_region> into) noexcept {
     static char buffer[8192];  // one caller at a time: the world is stopped
     line_reader lines(file, buffer);
     std::size_t count = 0;
+    std::uintptr_t unreadable_to = 0;
     for (std::string_view line; lines.next(line);) {
         mapped_region r;
-        if (!read_line(line, r)) continue;
+        if (!read_line(line, r, unreadable_to)) continue;
         if (count < into.size()) into[count] = r;
         ++count;
     }

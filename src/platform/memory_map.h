@@ -13,6 +13,8 @@ struct mapped_region {
     std::uintptr_t begin, end;
     bool writable;
     bool anonymous;  // of no file; also [heap] and [stack]
+    bool main_stack;
+    bool guarded;    // what is before it cannot be read, as before the stack that libc makes for a thread
 };
 
 // Fills `into` with what can be read but for devices and the kernel's own, in the order of addresses. Returns how many

@@ -32,10 +32,10 @@ enum word : std::uint32_t { wait = 0, stop = 1, on = 2 };           // control::
 enum outcome : std::uint32_t { none = 0, stands = 1, not_allowed = 2, does_not_stop = 3, too_many = 4 };
 
 #if defined(__x86_64__)
-constexpr std::size_t stack_pointer_index = 19;
+constexpr std::size_t stack_pointer_index = 19, thread_pointer_index = 21;
 constexpr long vectors_of = NT_X86_XSTATE;
 #elif defined(__aarch64__)
-constexpr std::size_t stack_pointer_index = 31;
+constexpr std::size_t stack_pointer_index = 31, thread_pointer_index = 0;  // it is in no general register
 constexpr long vectors_of = NT_PRFPREG;
 #endif
 
@@ -69,6 +69,7 @@ DUNLIN_IN_HELPER void read_registers(standing_thread& t) noexcept {
     iovec general{t.general, sizeof t.general};
     trace_call(PTRACE_GETREGSET, t.tid, NT_PRSTATUS, reinterpret_cast<std::uintptr_t>(&general));
     t.stack_pointer = t.general[stack_pointer_index];
+    t.thread_pointer = thread_pointer_index != 0 ? t.general[thread_pointer_index] : 0;
     iovec vectors{t.vectors, sizeof t.vectors};
     if (trace_call(PTRACE_GETREGSET, t.tid, vectors_of, reinterpret_cast<std::uintptr_t>(&vectors)) == 0) return;
     vectors = {t.vectors, sizeof t.vectors};

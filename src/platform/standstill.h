@@ -30,6 +30,7 @@ struct standing_thread {
     bool gone;                     // it has ended meanwhile
     int signal;                    // the helper's: is delivered when the thread goes on
     std::uintptr_t stack_pointer;
+    std::uintptr_t thread_pointer; // what libc keeps of it; 0: not known
     std::uintptr_t general[40];    // as the kernel gives them; 0 behind the last
     std::uint64_t vectors[336];    // the same: what copies of structs may stand in
 

@@ -324,9 +324,11 @@ struct well_row {
     std::function<void()> (*start)();  // what it returns lets them go on
 };
 
+dunlin::wait_group* all_well = nullptr;
+
 template <class F>
 void well(F f) {
-    dunlin::go({.name = "well"}, std::move(f));
+    all_well->go({.name = "well"}, std::move(f));
 }
 
 const ints of_the_program(0);
@@ -503,12 +505,15 @@ TEST_P(LeakPatterns, OfProgramsThatAreWellNothingIsSaid) {
     for (const well_row& r : healthy) {
         SCOPED_TRACE(r.name);
         run([&] {
+            dunlin::wait_group all;
+            all_well = &all;
             const std::function<void()> release = r.start();
             for (int look = 0; look < 5; ++look) {
                 EXPECT_EQ(count_of(dunlin::runtime::leaks(), "well"), 0u);
                 dunlin::sleep_for(2ms);
             }
             release();
+            all.wait();
             support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
         });
     }
