@@ -467,9 +467,12 @@ std::size_t count_of(const std::vector<dunlin::runtime::leak>& leaks, const std:
     return static_cast<std::size_t>(std::count_if(leaks.begin(), leaks.end(), [&](const auto& l) { return l.name == name; }));
 }
 
-// A function of its own, so that what it leaves on the stack is below the frame of what looks.
+// Far below the frames of what looks then, so that what is left of this one's is not in them.
 [[gnu::noinline]] void play(const row& r) {
+    volatile char below[16384];
+    below[0] = 0;
     dunlin::spawn([&] { r.play(); }).get();
+    below[1] = 0;
 }
 
 // An old value on a stack may hide one (runtime::leaks()): of several goes, at other places, one must show all.
