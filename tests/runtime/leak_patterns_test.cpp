@@ -469,10 +469,10 @@ std::size_t count_of(const std::vector<dunlin::runtime::leak>& leaks, const std:
 
 // Far below the frames of what looks then, so that what is left of this one's is not in them.
 [[gnu::noinline]] void play(const row& r) {
-    volatile char below[16384];
-    below[0] = 0;
+    char below[16384];
+    asm volatile("" : : "r"(below) : "memory");
     dunlin::spawn([&] { r.play(); }).get();
-    below[1] = 0;
+    asm volatile("" : : "r"(below) : "memory");
 }
 
 // An old value on a stack may hide one (runtime::leaks()): of several goes, at other places, one must show all.
