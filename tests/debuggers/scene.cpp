@@ -108,9 +108,9 @@ void leave_receivers() {
     answer.recv_for(1ms);
 }
 
-void lose_one() {
+void lose_some() {
     dunlin::run([] {
-        dunlin::spawn(ask_for_a_moment).get();
+        for (int i = 0; i < 10; ++i) dunlin::spawn(ask_for_a_moment).get();
         dunlin::sleep_for(20ms);
     });
 }
@@ -201,7 +201,7 @@ int main(int argc, char** argv) {
     if (what == "deadlock") lock_in_two_orders(0s);
     if (what == "circle") lock_in_two_orders(3s);
     if (what == "leak") return leave_receivers(), 0;
-    if (what == "lost") return lose_one(), 0;
+    if (what == "lost") return lose_some(), 0;
     if (what == "contention" && argc == 5) return contend(argv[2], argv[3], static_cast<unsigned>(std::atoi(argv[4])));
     if (what == "cpu" && argc == 4) return burn(argv[2], static_cast<unsigned>(std::atoi(argv[3])));
     const int asked = argc > 1 ? std::atoi(argv[1]) : 10, receivers = std::abs(asked);

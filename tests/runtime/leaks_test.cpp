@@ -229,7 +229,8 @@ TEST_P(Leaks, TheGuardWaitsNotForWhoCanNeverGoOn) {
 
 // An old value on a stack may hide one: in some go it is seen.
 TEST_P(Leaks, TheGuardWaitsNotForWhoIsLost) {
-    if (support::sanitized || !support::may_trace()) GTEST_SKIP() << "it is not known there";
+    // With one processor all that has run so far has left its old values on few stacks.
+    if (support::sanitized || procs() == 1 || !support::may_trace()) GTEST_SKIP() << "it is not known there";
     run([] {
         constexpr auto grace = 3s;
         bool at_once = false;
