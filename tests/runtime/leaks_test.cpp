@@ -216,38 +216,6 @@ TEST_P(Leaks, TheGuardWaitsNotForWhoCanNeverGoOn) {
     });
 }
 
-// Far below the frames of what looks then, so that what is left of this one's is not in them.
-[[gnu::noinline]] void leave_one_behind() {
-    char below[16384];
-    asm volatile("" : : "r"(below) : "memory");
-    dunlin::spawn([] {
-        const dunlin::chan<int> answer;
-        dunlin::go({.name = "late"}, [=] { answer.send(1); });
-    }).get();
-    asm volatile("" : : "r"(below) : "memory");
-}
-
-// An old value on a stack may hide one: in some go it is seen.
-TEST_P(Leaks, TheGuardWaitsNotForWhoIsLost) {
-    // With one processor all that has run so far has left its old values on few stacks.
-    if (support::sanitized || procs() == 1 || !support::may_trace()) GTEST_SKIP() << "it is not known there";
-    run([] {
-        constexpr auto grace = 3s;
-        bool at_once = false;
-        for (int go = 0; go < 8 && !at_once; ++go) {
-            std::string report;
-            const auto began = std::chrono::steady_clock::now();
-            {
-                const no_leaks guard({.grace = grace, .on_leak = [&](const std::string& r) { report = r; }});
-                leave_one_behind();
-            }
-            at_once = std::chrono::steady_clock::now() - began < grace;
-            EXPECT_NE(report.find("\"late\""), std::string::npos) << report;
-        }
-        EXPECT_TRUE(at_once);
-    });
-}
-
 TEST_P(Leaks, CheckLooksBeforeTheEndAndOnce) {
     run([] {
         const dunlin::chan<int> silent;
