@@ -183,6 +183,9 @@ struct leak {
 /// is no longer used, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers. Stops
 /// the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
 DUNLIN_API std::vector<leak> leaks();
+/// The same. `incomplete` says why only the first kind was looked for: "" if both were. ptrace is not allowed (a container
+/// may forbid it, a debugger may be attached), ThreadSanitizer is there, there is too much memory.
+DUNLIN_API std::vector<leak> leaks(std::string& incomplete);
 
 /// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and
 /// their like. `text`: as Go's profiles for people (what they call debug 1).

@@ -16,6 +16,7 @@
 #include "api/exit.h"
 #include "api/settings.h"
 #include "context/run_context.h"
+#include "observe/lost.h"
 #include "observe/report.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
@@ -150,6 +151,7 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
     while (api::main_done.load(std::memory_order_acquire) == 0) platform::futex_wait(api::main_done, 0);
     wait_for_leftovers(options);
     if (options.report_leaks) observe::report_leaks();
+    observe::report_lost_at_end();
     forget_run_context();
     sched::retire_world();
     s.lock.lock();

@@ -1,9 +1,11 @@
 // leaks.cpp - goroutines that can never go on (runtime::leaks()), and those that a test leaves behind
 // (testing::no_leaks).
 //
-// Exact      Stuck for good is, for certain: who waits for a nil channel, or in a select without any case that could
+// By itself  Stuck for good is, for certain: who waits for a nil channel, or in a select without any case that could
 //            come, without a limit; who waits for the end of one of these without a limit; and who runs one of these
 //            in place, on whose stack it stands. Not who waits for a mutex: any goroutine may unlock it.
+// Lost       who waits for something that nothing refers to any more: the search of lost.h. Where that cannot be done
+//            the others are told all the same.
 // Tests      tests/runtime/leaks_test.cpp
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +19,7 @@
 #include <dunlin/testing.hpp>
 
 #include "observe/collect.h"
+#include "observe/lost.h"
 #include "observe/page.h"
 #include "observe/report.h"
 #include "park/join.h"
@@ -106,14 +109,14 @@ struct left_over {
     bool all_stuck = true;
 };
 
-left_over look_for_new(const std::vector<std::uint64_t>& before) {
+left_over look_for_new(const std::vector<std::uint64_t>& before, const lost_goroutines& lost) {
     left_over left;
     const stopped_world stopped;
     const std::map<const goroutine*, const char*> stuck = find_stuck();
     sched::for_each_descriptor([&](const goroutine& g) {
         if (!alive(g) || &g == sched::current_goroutine() || !is_new(g, &before)) return;
         ++left.count;
-        left.all_stuck = left.all_stuck && stuck.contains(&g);
+        left.all_stuck = left.all_stuck && (stuck.contains(&g) || lost.contains(g));
     });
     return left;
 }
@@ -155,7 +158,9 @@ std::string printed(F print) {
 
 namespace dunlin::inline v0_1::runtime {
 
-std::vector<leak> leaks() {
+namespace {
+
+[[gnu::noinline]] std::vector<leak> leaks_seen_from(std::uintptr_t from, std::string& incomplete) {
     struct kept {
         leak l;
         std::source_location waits_at;
@@ -163,9 +168,15 @@ std::vector<leak> leaks() {
     };
     std::vector<kept> found;
     sched::start_runtime();
+    observe::lost_goroutines lost;
+    if (const char* why = lost.find(from)) incomplete = why;
     {
         const observe::stopped_world stopped;
-        for (const auto& [stuck, why] : observe::find_stuck()) {
+        std::map<const sched::goroutine*, const char*> all = observe::find_stuck();
+        sched::for_each_descriptor([&](const sched::goroutine& g) {
+            if (lost.contains(g)) all.emplace(&g, "nothing that can still run refers to what it waits for");
+        });
+        for (const auto& [stuck, why] : all) {
             const sched::goroutine& g = *stuck;
             leak l;
             l.id = g.id;
@@ -190,6 +201,20 @@ std::vector<leak> leaks() {
     return result;
 }
 
+}  // namespace
+
+std::vector<leak> leaks(std::string& incomplete) {
+    DUNLIN_STACK_POINTER_HERE(from);
+    incomplete.clear();
+    return leaks_seen_from(from, incomplete);
+}
+
+std::vector<leak> leaks() {
+    DUNLIN_STACK_POINTER_HERE(from);
+    std::string incomplete;
+    return leaks_seen_from(from, incomplete);
+}
+
 }  // namespace dunlin::runtime
 
 namespace dunlin::inline v0_1::testing {
@@ -199,15 +224,36 @@ no_leaks::no_leaks(no_leaks_options options, std::source_location where) : optio
     before_ = observe::alive_now();
 }
 
-std::string no_leaks::check() {
-    checked_ = true;
-    const std::int64_t until_ns = platform::deadline_after(platform::now_ns(), options_.grace.count());
+namespace {
+
+// The search for those that are lost takes some milliseconds: not at each look, since most are about to end.
+constexpr std::int64_t first_search_after_ns = 10'000'000, at_most_between_searches_ns = 500'000'000;
+
+[[gnu::noinline]] std::string look_with_patience(std::uintptr_t from, const std::vector<std::uint64_t>& before, const std::source_location& where,
+    std::int64_t grace_ns) {
+    const std::int64_t began_ns = platform::now_ns(), until_ns = platform::deadline_after(began_ns, grace_ns);
+    observe::lost_goroutines lost;
+    std::int64_t search_at_ns = began_ns + first_search_after_ns;
     for (std::int64_t pause_ns = 100'000;; pause_ns = std::min<std::int64_t>(2 * pause_ns, 20'000'000)) {
-        const observe::left_over left = observe::look_for_new(before_);
+        const observe::left_over left = observe::look_for_new(before, lost);
         if (left.count == 0) return {};
-        if (left.all_stuck || platform::now_ns() >= until_ns) return observe::report_of_new(before_, where_);
-        sleep_for(std::chrono::nanoseconds(pause_ns));
+        const std::int64_t now_ns = platform::now_ns();
+        if (left.all_stuck || now_ns >= until_ns) return observe::report_of_new(before, where);
+        if (now_ns >= search_at_ns) {
+            lost.find(from);
+            search_at_ns = now_ns + std::min(now_ns - began_ns, at_most_between_searches_ns);
+        } else {
+            sleep_for(std::chrono::nanoseconds(pause_ns));
+        }
     }
+}
+
+}  // namespace
+
+std::string no_leaks::check() {
+    DUNLIN_STACK_POINTER_HERE(from);
+    checked_ = true;
+    return look_with_patience(from, before_, where_, options_.grace.count());
 }
 
 no_leaks::~no_leaks() {

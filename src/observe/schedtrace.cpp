@@ -4,6 +4,7 @@
 #include <csignal>
 #include <string>
 
+#include "observe/lost.h"
 #include "observe/report.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
@@ -144,7 +145,7 @@ void write_trace(platform::text_writer& out, bool detail) noexcept {
 void read_debug_settings() {
     started_ns = platform::now_ns();
     std::string_view rest = platform::environment_text("DUNLIN_DEBUG");
-    std::int64_t period_ms = 0;
+    std::int64_t period_ms = 0, watch_period_ms = 0;
     while (!rest.empty()) {
         const std::size_t comma = rest.find(',');
         const std::string_view item = rest.substr(0, comma);
@@ -158,6 +159,9 @@ void read_debug_settings() {
             detail_wanted = *value == 1;
         } else if (item == "deadlock") {
             sched::set_long_wait(wait_in_deadlock_mode_ns);
+        } else if (key == "leaks" && (equals == item.npos || (value && *value >= 1 && *value <= 3'600'000))) {
+            ask_for_lost_at_end();
+            if (value) watch_period_ms = static_cast<std::int64_t>(*value);
         } else if (key == "dumpsignal" && equals != item.npos && dump_at_signal(item.substr(equals + 1))) {
         } else if (key == "dumpformat" && equals != item.npos && (item.substr(equals + 1) == "json" || item.substr(equals + 1) == "text")) {
             dumps_as_json = item.substr(equals + 1) == "json";
@@ -165,12 +169,13 @@ void read_debug_settings() {
         } else {
             platform::complain("DUNLIN_DEBUG", item,
                 "is not known (schedtrace=MILLISECONDS, scheddetail=0 or 1, dumpsignal=QUIT, USR1, USR2 or HUP, "
-                "dumpformat=text or json, page=HOST:PORT, deadlock)");
+                "dumpformat=text or json, page=HOST:PORT, deadlock, leaks or leaks=MILLISECONDS)");
         }
     }
     sched::set_reporter(print);
     read_trace_setting();
     if (period_ms > 0) sched::set_trace_period(period_ms);
+    if (watch_period_ms > 0) watch_lost(watch_period_ms);
 }
 
 }  // namespace dunlin::observe

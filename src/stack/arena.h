@@ -103,6 +103,13 @@ public:
     // slot's holder.
     found lookup(const void* address) const noexcept;
 
+    // f(range) for each range of address space that was reserved for stacks.
+    template <class F>
+    void for_each_range(F f) const noexcept {
+        const std::size_t regions = region_count_.load(std::memory_order_acquire);
+        for (std::size_t i = 0; i < regions; ++i) f(platform::memory_range{regions_[i].begin, regions_[i].bytes});
+    }
+
     arena_stats stats() noexcept;
 
 private:

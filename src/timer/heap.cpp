@@ -59,6 +59,8 @@ void timer_heap::sift_down(std::size_t at, entry e) noexcept {
 void timer_heap::take_out(std::size_t at) noexcept {
     entries_[at].timer->armed.store(false, std::memory_order_relaxed);
     const entry last = entries_.back();
+    // What stays behind would still refer to a waiter, for the search for lost goroutines (observe/reach.h).
+    entries_.back().timer = nullptr;
     entries_.pop_back();
     if (at < entries_.size()) {
         if (at > 0 && entries_[(at - 1) / arity].when > last.when) {

@@ -293,6 +293,23 @@ int leak_report_of_none() {
     return 0;
 }
 
+// Twenty answers that come when none waits for them, and one goroutine for which the program has the channel still.
+int lost_report() {
+    static const dunlin::chan<int> kept;
+    dunlin::run([] {
+        dunlin::go({.name = "kept"}, [] { kept.recv(); });
+        for (int i = 0; i < 20; ++i) {
+            dunlin::spawn([] {
+                const dunlin::chan<int> answer;
+                dunlin::go({.name = "answers too late"}, [=] { answer.send(1); });
+                answer.recv_for(std::chrono::microseconds(1));
+            }).get();
+        }
+        dunlin::sleep_for(std::chrono::milliseconds(20));
+    });
+    return 0;
+}
+
 constexpr support::scenario all[] = {
     {"nothing", nothing},
     {"spin", main_returns<spins, 3>},
@@ -320,6 +337,7 @@ constexpr support::scenario all[] = {
     {"quick_exit", quick_exit},
     {"leak_report", leak_report},
     {"leak_report_of_none", leak_report_of_none},
+    {"lost_report", lost_report},
 };
 
 }  // namespace

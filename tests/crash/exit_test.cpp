@@ -7,6 +7,7 @@
 
 #include "support/build.h"
 #include "support/child.h"
+#include "support/may_trace.h"
 
 using namespace std::chrono_literals;
 
@@ -87,6 +88,19 @@ TEST_F(Leaks, AreNamedWhenAskedFor) {
     for (const char* text : {"1 goroutine is left when run() returns", "\"forgotten\"", "[sync.WaitGroup.Wait", "exit.cpp:"}) {
         EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r;
     }
+}
+
+TEST_F(Leaks, ThoseThatAreLostAreNamedWithTheSetting) {
+    const auto r = support::run_child("exit", {"lost_report"}, {.environment = {{"DUNLIN_DEBUG", "leaks"}}, .timeout = 30s});
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.err.find("\"kept\""), std::string::npos) << r;
+    if (support::under_thread || !support::may_trace()) {
+        EXPECT_NE(r.err.find("not looked for goroutines that can never go on: "), std::string::npos) << r;
+    } else if (!support::under_address) {  // there old values may hide them
+        EXPECT_NE(r.err.find(" can never go on, for nothing that can still run refers to what they wait for"), std::string::npos) << r;
+        EXPECT_NE(r.err.find("\"answers too late\" [chan send"), std::string::npos) << r;
+    }
+    EXPECT_EQ(support::run_child("exit", {"lost_report"}, {.timeout = 30s}).err, "");
 }
 
 TEST_F(Leaks, AreNotReportedWhenThereAreNone) {

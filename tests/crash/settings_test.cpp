@@ -72,6 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, UnreadableSettings, testing::Values(
         unreadable{"DUNLIN_STACK_SIZE", "64KX"},
     unreadable{"DUNLIN_STACK_SIZE", "2G"}, unreadable{"DUNLIN_STACK_SIZE", "-64K"}, unreadable{"DUNLIN_STACK_SIZE", "18446744073709551615G"},
     unreadable{"DUNLIN_STACK_GUARD", "wall"}, unreadable{"DUNLIN_DEBUG", "schedtrace"}, unreadable{"DUNLIN_DEBUG", "schedtrace=soon"},
+    unreadable{"DUNLIN_DEBUG", "leaks=often"},
     unreadable{"DUNLIN_DEBUG", "nonsense=1"}, unreadable{"DUNLIN_DEBUG", "scheddetail=2"}, unreadable{"DUNLIN_BARRIERS", "wooden"},
     unreadable{"DUNLIN_PREEMPTION", "never"}, unreadable{"DUNLIN_PREEMPTION", "SIGNAL"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "0"},
     unreadable{"DUNLIN_PREEMPTION_SIGNAL", "9"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "11"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "33"},

@@ -10,6 +10,7 @@ import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,9 @@ import time
 import unittest
 
 WHICH, SCENE, SCRIPTS = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
+sys.path.insert(0, SCRIPTS)
+import dunlin_goroutines  # noqa: E402
+
 RECEIVERS = 25
 # Stacks close to each other: a debugger writes the holes of a core too.
 ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}, "DUNLIN_STACK_SIZE": "239K"}
@@ -244,6 +248,20 @@ class Gdb(Scene):
         receivers = [t for t in threads if "LWP 10000" in t and "outer_receiver" in t and "dunlin_context_entry" in t]
         self.assertEqual(len(receivers), RECEIVERS, text)
         self.assertTrue(any("burn_the_cpu" in t for t in threads))  # the process's own threads are there still
+
+    def test_a_core_of_another_version_is_refused(self):
+        """A program whose table has the next version's number in it, and its core."""
+        with open(SCENE, "rb") as file:
+            program = file.read()
+        at = program.index(dunlin_goroutines.MAGIC) + len(dunlin_goroutines.MAGIC)
+        other = os.path.join(self.folder, "scene.other")
+        with open(other, "wb") as file:
+            file.write(program[:at] + struct.pack("<I", dunlin_goroutines.VERSION + 1) + program[at + 4:])
+        os.chmod(other, 0o755)
+        core = make_core(tempfile.mkdtemp(dir=self.folder), program=other)
+        said = f"has a layout of version {dunlin_goroutines.VERSION + 1}, these scripts read {dunlin_goroutines.VERSION}"
+        self.assertIn(said, gdb(other, core, self.SOURCE, "info goroutines"))
+        self.assertIn(said, self.convert(core))
 
     def test_bad_cores_are_refused(self):
         def refused(content):

@@ -98,6 +98,23 @@ void leave_receivers() {
     });
 }
 
+// The answer comes when none waits for it any more.
+[[gnu::noinline]] void ask_for_a_moment() {
+    const dunlin::chan<int> answer;
+    dunlin::go({.name = "answers too late"}, [answer] {
+        dunlin::sleep_for(5ms);
+        answer.send(42);
+    });
+    answer.recv_for(1ms);
+}
+
+void lose_some() {
+    dunlin::run([] {
+        for (int i = 0; i < 10; ++i) dunlin::spawn(ask_for_a_moment).get();
+        dunlin::sleep_for(20ms);
+    });
+}
+
 [[gnu::noinline]] unsigned work_under_lock(dunlin::mutex& m, std::chrono::microseconds how_long) {
     const std::lock_guard guard(m);
     const auto until = std::chrono::steady_clock::now() + how_long;
@@ -184,6 +201,7 @@ int main(int argc, char** argv) {
     if (what == "deadlock") lock_in_two_orders(0s);
     if (what == "circle") lock_in_two_orders(3s);
     if (what == "leak") return leave_receivers(), 0;
+    if (what == "lost") return lose_some(), 0;
     if (what == "contention" && argc == 5) return contend(argv[2], argv[3], static_cast<unsigned>(std::atoi(argv[4])));
     if (what == "cpu" && argc == 4) return burn(argv[2], static_cast<unsigned>(std::atoi(argv[3])));
     const int asked = argc > 1 ? std::atoi(argv[1]) : 10, receivers = std::abs(asked);

@@ -1,5 +1,6 @@
 // runtime::dump() and runtime::stats(): what they say about goroutines, at rest and under load.
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <regex>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "support/runtime_test.h"
@@ -258,6 +260,76 @@ TEST_P(Dump, HeadersHaveOneForm) {
         const std::regex form(R"re(goroutine \d+( "[^"]*")? \[[^\]]+\]:)re");
         for (const std::string& header : headers_of(dump())) EXPECT_TRUE(std::regex_match(header, form)) << header;
         gate.done();
+    });
+}
+
+std::atomic<std::uint64_t> handled{0};
+
+// For as long as it lives a handler of the program's is in the place of ours.
+class own_handler {
+public:
+    explicit own_handler(int signal) : signal_(signal) {
+        struct sigaction action {};
+        action.sa_handler = [](int) { handled.fetch_add(1); };
+        action.sa_flags = SA_RESTART | SA_ONSTACK;
+        EXPECT_EQ(sigaction(signal, &action, &before_), 0);
+    }
+    ~own_handler() { sigaction(signal_, &before_, nullptr); }
+    own_handler(const own_handler&) = delete;
+    own_handler& operator=(const own_handler&) = delete;
+
+private:
+    int signal_;
+    struct sigaction before_;
+};
+
+// In whichever thread they come, the one that writes the dump too.
+TEST_P(Dump, SignalsOfTheProgramComeWhileItIsWritten) {
+    if (support::under_thread) GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
+    run([] {
+        const own_handler handler(SIGALRM);
+        std::atomic<bool> stop{false};
+        dunlin::wait_group others;
+        for (int i = 0; i < 20; ++i) {
+            others.go({.name = "sleeper"}, [&] {
+                while (!stop) dunlin::sleep_for(100us);
+            });
+        }
+        handled = 0;
+        const itimerval often{{0, 200}, {0, 200}}, never{};
+        setitimer(ITIMER_REAL, &often, nullptr);
+        support::eventually([] {
+            const std::string text = dump();
+            EXPECT_GE(count_of(text), 21u) << text;
+            return handled >= 50;
+        });
+        setitimer(ITIMER_REAL, &never, nullptr);
+        stop = true;
+        others.wait();
+    });
+}
+
+// A fault while a stack is looked at would be the program's then: only the function in which a goroutine computes is said.
+TEST_P(Dump, OfAProgramWhoseHandlersReplaceOurs) {
+    if (support::under_thread) GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
+    run([] {
+        const own_handler faults(SIGSEGV), bus(SIGBUS);
+        enough = false;
+        handled = 0;
+        dunlin::wait_group group;
+        const dunlin::chan<int> silent;
+        group.go({.name = "hog"}, [] { first_hog(1); });
+        group.go({.name = "waits"}, [&] { silent.recv(); });
+        dunlin::sleep_for(1ms);
+        support::eventually([] {
+            const std::string text = dump();
+            EXPECT_NE(part_of(text, "waits").find("chan receive"), std::string::npos) << text;
+            return part_of(text, "hog").find("first_hog") != std::string::npos;
+        });
+        EXPECT_EQ(handled, 0u) << "no signal of a dump's own goes to the program";
+        enough = true;
+        silent.close();
+        group.wait();
     });
 }
 

@@ -8,6 +8,7 @@
 
 #include <dunlin/testing.hpp>
 
+#include "support/may_trace.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -126,6 +127,18 @@ TEST_P(Leaks, WhoJoinsForSomeTimeOnlyIsNoAlarm) {
         EXPECT_EQ(stuck_names(), std::vector<std::string>{"child"});
         EXPECT_FALSE(joiner.get());
         child.detach();
+    });
+}
+
+// What is said where the search cannot be made, and that it can.
+TEST_P(Leaks, SaysWhetherAllWasLookedFor) {
+    run([] {
+        const auto none = dunlin::chan<int>::nil();
+        dunlin::go({.name = "a nil"}, [=] { none.recv(); });
+        until_waiting(1);
+        std::string incomplete = "old";
+        EXPECT_EQ(dunlin::runtime::leaks(incomplete).size(), 1u);
+        EXPECT_EQ(incomplete.empty(), !support::under_thread && support::may_trace()) << incomplete;
     });
 }
 

@@ -6,6 +6,7 @@ Usage: trace_test.py SCENE TOOLS, which are tests/tools/trace_scene.cpp and tool
 
 import collections
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -133,6 +134,15 @@ class TraceTest(unittest.TestCase):
         if os.path.exists("/dev/full"):
             text = self.run_scene("chaos", 2, trace="/dev/full")
             self.assertIn("the trace /dev/full ends here: No space left on device", text)
+
+    def test_a_file_that_may_not_become_so_large(self):
+        """The kernel sends SIGXFSZ for it, which ends a process: the trace ends, the program does not."""
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        result = subprocess.run([SCENE, "chaos", "2"], env=dict(ENVIRONMENT, DUNLIN_TRACE=self.file), capture_output=True, text=True, timeout=300,
+                                check=False, preexec_fn=limit)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"the trace {self.file} ends here: File too large", result.stderr)
+        self.assertLess(0, len(dt.Trace(self.file).events))
 
     # ---- the recorder
 

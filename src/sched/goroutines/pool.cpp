@@ -122,6 +122,18 @@ void put_descriptors_into_store(goroutine_list& list) noexcept {
     list = {};
 }
 
+DUNLIN_NOT_ANALYSED void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept {
+    const auto each = [&](const goroutine* g) {
+        for (; g != nullptr; g = g->link) f(*g, with);
+    };
+    for (std::uint32_t i = 0; i < the_scheduler.procs_made.load(std::memory_order_acquire); ++i) {
+        each(the_scheduler.processor_at(i)->free_goroutines);
+        each(the_scheduler.processor_at(i)->full_magazine);
+    }
+    for (goroutine* first = store; first != nullptr; first = next_magazine(first)) each(first);
+    each(loose);
+}
+
 const descriptor_chunks& all_descriptors() noexcept { return the_descriptors; }
 std::size_t descriptors_in_a_chunk() noexcept { return descriptors_per_chunk; }
 

@@ -1,0 +1,393 @@
+#include "observe/reach.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "park/join.h"
+#include "park/lot.h"
+#include "platform/clock.h"
+#include "sched/goroutines/descriptors.h"
+#include "sched/goroutines/goroutine.h"
+#include "stack/sanitizer.h"
+
+namespace dunlin::inline v0_1::observe {
+
+namespace {
+
+using sched::goroutine;
+using sched::goroutine_state;
+using sched::wait_reason;
+
+constexpr std::int64_t patience_ns = 3'000'000'000;
+constexpr std::uintptr_t red_zone = 128;  // below the stack pointer, and a function's own all the same
+
+template <class T>
+std::uintptr_t address_of(const T* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
+
+// What only another goroutine or thread of the program ends. A limit, if there is one, is found by the search: the timer
+// refers to the waiter.
+bool waits_for_others(wait_reason reason) noexcept {
+    switch (reason) {
+    case wait_reason::task_join:
+    case wait_reason::in_place_join:
+    case wait_reason::task_group_wait:
+    case wait_reason::wait_group_wait:
+    case wait_reason::semacquire:
+    case wait_reason::chan_receive:
+    case wait_reason::chan_send:
+    case wait_reason::chan_receive_nil:
+    case wait_reason::chan_send_nil:
+    case wait_reason::select:
+    case wait_reason::select_no_cases:
+    case wait_reason::mutex_lock:
+    case wait_reason::rwmutex_lock:
+    case wait_reason::rwmutex_rlock:
+    case wait_reason::cond_wait:
+    case wait_reason::latch_wait:
+    case wait_reason::barrier_wait:
+    case wait_reason::once:
+    case wait_reason::future_wait: return true;
+    default: return false;
+    }
+}
+
+bool is_kept_apart(const goroutine& g) noexcept {
+    return g.state.load(std::memory_order_acquire) == goroutine_state::waiting && waits_for_others(g.reason.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+reach::reach(std::size_t count) noexcept
+    : waiting_(count),
+      by_id_(count),
+      by_stack_(count),
+      by_descriptor_(count),
+      ended_room_((sched::all_descriptors().count.load(std::memory_order_acquire) + 1) * sched::descriptors_in_a_chunk()),
+      ended_(ended_room_),
+      regions_(max_regions),
+      holes_(max_regions),
+      stack_pointers_(max_stack_pointers),
+      to_do_(4 * count + (1 << 16)),
+      reader_room_(sizeof(platform::memory_reader) + alignof(platform::memory_reader)) {
+    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_descriptor_.usable() || !ended_.usable() ||
+        !regions_.usable() || !holes_.usable() || !stack_pointers_.usable() || !to_do_.usable() ||
+        !reader_room_.usable()) {
+        give_up("there is no memory for it");
+        return;
+    }
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (is_kept_apart(g)) add(g);
+    });
+    note_objects();
+}
+
+void reach::add(const goroutine& g) noexcept {
+    const bool runs_another = g.reason.load(std::memory_order_relaxed) == wait_reason::in_place_join;
+    const auto n = static_cast<std::uint32_t>(waiting_.size());
+    const bool on_top = !runs_another && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
+    const std::uintptr_t sp = on_top ? address_of(static_cast<const std::byte*>(g.context.sp)) : 0;
+    const std::uint32_t before = by_stack_.find(address_of(static_cast<stack::slot*>(g.stack)));
+    if (!waiting_.add({&g, g.id, g.waits_since_ns, nullptr, sp, before, false})) return;
+    by_id_.set(g.id, n);
+    by_descriptor_.set(address_of(&g), n);
+    if (g.stack != nullptr) by_stack_.set(address_of(static_cast<stack::slot*>(g.stack)), n);
+}
+
+// By the locks of the lot, which a thread that stands still may hold.
+void reach::note_objects() noexcept {
+    park::for_each_in_lot([&](const park::lot_node& node) noexcept {
+        const goroutine* g = node.who->goroutine();
+        if (g == nullptr) return;
+        if (const std::uint32_t n = by_id_.find(g->id); n != none) waiting_[n].object = node.address;
+    });
+}
+
+const char* reach::search(std::uintptr_t from) noexcept {
+    if (refused_ != nullptr) return refused_;
+    if (stack::thread_sanitizing) return "ThreadSanitizer's own memory refers to all channels";
+    const platform::standstill still;
+    if (still.refused() != nullptr) return still.refused();
+    return search_standing(from, still);
+}
+
+const char* reach::search_standing(std::uintptr_t from, const platform::standstill& still) noexcept {
+    until_ns_ = platform::now_ns() + patience_ns;
+    const std::size_t found = platform::read_memory_map({regions_.begin(), max_regions});
+    if (found == 0 || found > max_regions) return "the memory of the process cannot be listed";
+    for (std::size_t i = 0; i < found; ++i) regions_.add(regions_.begin()[i]);
+    // From here on no memory is mapped that could be taken for the program's: it is not in that list.
+    heap_.emplace(std::span<const platform::mapped_region>(regions_.begin(), regions_.size()));
+    if (!heap_->usable()) return "there is no memory for it";
+    blocks_to_do_.emplace(heap_->blocks() + 1);
+    if (!blocks_to_do_->usable() || !list_holes()) return "there is no memory for it";
+    // One that a plain thread has woken since goes on.
+    for (const waiting& w : waiting_) {
+        if (!is_kept_apart(*w.g)) reach_stack(w.g->stack);
+    }
+    // What the last goroutine had that a free descriptor was for is still in it, and the runtime refers to it.
+    sched::for_each_free_descriptor([](const goroutine& g, void* self) noexcept { static_cast<reach*>(self)->note_ended(g); }, this);
+    reader_ = ::new (reader_room_.begin()) platform::memory_reader;  // what is mapped begins at a page
+    scan_threads(from, still);
+    scan_goroutines();
+    scan_memory();
+    drain();
+    follow_objects();
+    if (!reader_->works()) give_up("the kernel does not let the process read its memory");
+    reader_->~memory_reader();
+    return refused_;
+}
+
+// ---- what is no root
+// ---------------------------------------------------------------------------------------------------
+
+void reach::hole(std::uintptr_t begin, std::size_t bytes) noexcept {
+    if (!holes_.add({begin, begin + bytes})) give_up("its memory is in too many pieces");
+}
+
+bool reach::list_holes() noexcept {
+    const auto own = [&](const auto& array) { hole(address_of(array.range().begin), array.range().bytes); };
+    own(waiting_), own(by_id_), own(by_stack_), own(by_descriptor_), own(ended_);
+    own(regions_), own(holes_), own(stack_pointers_), own(to_do_), own(reader_room_);
+    hole(address_of(park::the_lot), sizeof park::the_lot);
+    stack::stacks.for_each_range([&](platform::memory_range r) {
+        hole(address_of(r.begin), r.bytes);
+        stacks_ = {std::min(stacks_.begin, address_of(r.begin)), std::max(stacks_.end, address_of(r.end()))};
+    });
+    const sched::descriptor_chunks& chunks = sched::all_descriptors();
+    for (std::size_t i = 0; i < chunks.count.load(std::memory_order_acquire); ++i) {
+        const std::uintptr_t chunk = address_of(chunks.at[i].load(std::memory_order_relaxed));
+        hole(chunk, sched::descriptor_chunks::chunk_bytes);
+        descriptors_ = {std::min(descriptors_.begin, chunk), std::max(descriptors_.end, chunk + sched::descriptor_chunks::chunk_bytes)};
+    }
+    heap_->for_each_heap([&](address_range r) { hole(r.begin, r.end - r.begin); });
+    std::sort(holes_.begin(), holes_.end(), [](const address_range& a, const address_range& b) { return a.begin < b.begin; });
+    return refused_ == nullptr;
+}
+
+// ---- roots
+// -------------------------------------------------------------------------------------------------------------
+
+void reach::scan_threads(std::uintptr_t from, const platform::standstill& still) noexcept {
+    stack_pointers_.add({from, stack::thread_pointer_here()});
+    for (const platform::standing_thread& t : still.threads()) {
+        if (t.gone) continue;
+        look_at_all(t.general, std::size(t.general));
+        for (const std::uint64_t word : t.vectors) look(word);
+        if (!stack_pointers_.add({t.stack_pointer - red_zone, t.thread_pointer})) give_up("there are too many threads");
+    }
+    std::sort(stack_pointers_.begin(), stack_pointers_.end(), [](const thread_place& a, const thread_place& b) { return a.sp < b.sp; });
+    for (const thread_place& t : stack_pointers_) {
+        if (const stack::slot* s = slot_of(t.sp)) push({t.sp & ~std::uintptr_t{7}, address_of(s->top)});
+    }
+    drain();
+}
+
+const reach::thread_place* reach::first_at(std::uintptr_t address) const noexcept {
+    return std::lower_bound(stack_pointers_.begin(), stack_pointers_.end(), address, [](const thread_place& t, std::uintptr_t a) { return t.sp < a; });
+}
+
+bool reach::thread_stands_in(const stack::slot& s) const noexcept {
+    const thread_place* const t = first_at(address_of(s.base()));
+    return t != stack_pointers_.end() && t->sp < address_of(s.end());
+}
+
+void reach::scan_closure(const goroutine& g) noexcept {
+    look_at_all(reinterpret_cast<const std::uintptr_t*>(g.inline_frame), sched::inline_frame_bytes / sizeof(std::uintptr_t));
+    look(address_of(g.extra));
+    look(address_of(static_cast<const std::byte*>(g.exceptions.caught)));
+    look(address_of(static_cast<const std::byte*>(g.context.fp)));
+}
+
+// Those that are none of `waiting_`.
+void reach::scan_goroutines() noexcept {
+    sched::for_each_descriptor([&](const goroutine& g) {
+        const goroutine_state state = g.state.load(std::memory_order_acquire);
+        if (state == goroutine_state::dead) return;
+        if (by_descriptor_.find(address_of(&g)) != none) return;
+        scan_closure(g);
+        reach_joiner(g);
+        const stack::slot* s = g.stack;
+        if (s == nullptr) return;
+        reach_stack(s);  // those that run it in place
+        if (thread_stands_in(*s)) return;
+        const bool parked = g.saved.load(std::memory_order_acquire) != 0 &&
+                            (state == goroutine_state::waiting || state == goroutine_state::runnable);
+        scan_root(parked ? address_of(static_cast<const std::byte*>(g.context.sp)) : address_of(s->low()), address_of(s->top));
+    });
+    drain();
+}
+
+// What is below the first thread that stands in this region, if it is the stack of one: made by the kernel, or by libc,
+// which has what it keeps of the thread at its top and a guard before it. Of any other nothing is known.
+std::uintptr_t reach::unused_to(const platform::mapped_region& r) const noexcept {
+    const thread_place* const t = first_at(r.begin);
+    if (t == stack_pointers_.end() || t->sp >= r.end) return r.begin;
+    const bool of_libc = r.guarded && t->thread_pointer > t->sp && t->thread_pointer < r.end;
+    return r.main_stack || of_libc ? t->sp & ~std::uintptr_t{7} : r.begin;
+}
+
+void reach::scan_memory() noexcept {
+    for (const platform::mapped_region& r : regions_) {
+        if (!r.writable && !r.anonymous) continue;
+        if (stack::address_sanitizing && r.end - r.begin > std::uintptr_t{32} << 30) continue;  // its shadow
+        std::uintptr_t at = unused_to(r);
+        const address_range* h = std::upper_bound(holes_.begin(), holes_.end(), at, [](std::uintptr_t a, const address_range& b) {
+            return a < b.end;
+        });
+        for (; at < r.end && refused_ == nullptr; ++h) {
+            const std::uintptr_t end = h != holes_.end() ? std::clamp(h->begin, at, r.end) : r.end;
+            scan_root(at, end);
+            if (h == holes_.end()) break;
+            at = std::max(at, h->end);
+        }
+    }
+}
+
+void reach::scan_root(std::uintptr_t begin, std::uintptr_t end) noexcept {
+    if (begin >= end || !in_time()) return;
+    reader_->for_each_piece(begin, end, [&](std::uintptr_t from, const std::uintptr_t* words, std::size_t count) {
+        scan_piece(from, words, count, end);
+        drain();
+    });
+}
+
+void reach::scan_piece(std::uintptr_t from, const std::uintptr_t* words, std::size_t count, std::uintptr_t end) noexcept {
+    if (!in_time()) return;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uintptr_t place = from + i * sizeof(std::uintptr_t);
+        if (const std::size_t bytes = heap_->bytes_of_record_at(place, words[i], end)) {
+            i += bytes / sizeof(std::uintptr_t) - 1;
+        } else {
+            look(words[i]);
+        }
+    }
+}
+
+bool reach::in_time() noexcept {
+    if (refused_ == nullptr && platform::now_ns() > until_ns_) give_up("it takes longer than three seconds");
+    return refused_ == nullptr;
+}
+
+// ---- what refers to what
+// -----------------------------------------------------------------------------------------------
+
+void reach::look(std::uintptr_t word) noexcept {
+    if (const stack::slot* s = slot_of(word)) return look_at_slot(*s, word);
+    if (const goroutine* g = descriptor_of(word)) return look_at_descriptor(*g, word);
+    if (const std::optional<address_range> block = heap_->reach(word)) {
+        if (!blocks_to_do_->add(*block)) give_up("there is no memory for it");
+    }
+}
+
+DUNLIN_NOT_INSTRUMENTED __attribute__((no_sanitize_address)) void reach::look_at_all(const std::uintptr_t* words, std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) look(words[i]);
+}
+
+const stack::slot* reach::slot_of(std::uintptr_t word) const noexcept {
+    return stacks_.contains(word) ? stack::stacks.lookup(reinterpret_cast<const void*>(word)).owner : nullptr;
+}
+
+const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
+    if (!descriptors_.contains(word)) return nullptr;
+    const sched::descriptor_chunks& chunks = sched::all_descriptors();
+    for (std::size_t i = 0; i < chunks.count.load(std::memory_order_relaxed); ++i) {
+        const goroutine* const first = chunks.at[i].load(std::memory_order_relaxed);
+        const std::uintptr_t offset = word - address_of(first);
+        if (offset < sched::descriptors_in_a_chunk() * sizeof(goroutine)) return first + offset / sizeof(goroutine);
+    }
+    return nullptr;
+}
+
+// In the frames of those that wait there. `top` itself belongs to none.
+void reach::look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept {
+    if (word >= address_of(s.top)) return;
+    for (std::uint32_t on = by_stack_.find(address_of(&s)); on != none; on = waiting_[on].next_on_stack) {
+        if (waiting_[on].sp != 0 && word >= waiting_[on].sp) return reach_stack(&s);
+    }
+}
+
+// The descriptor itself is known to a task, a queue, the runtime: none of them comes from there to what a goroutine has
+// that has not ended, but what has the address of something in its closure does. Of one that has ended the task has the
+// result.
+void reach::look_at_descriptor(const goroutine& g, std::uintptr_t word) noexcept {
+    const address_range closure{address_of(g.inline_frame), address_of(g.inline_frame) + sched::inline_frame_bytes};
+    if (by_descriptor_.find(address_of(&g)) != none) {
+        if (closure.contains(word)) reach_stack(g.stack);
+        return;
+    }
+    if (g.state.load(std::memory_order_relaxed) == goroutine_state::dead && note_ended(g)) push(closure);
+}
+
+// False: it was noted before.
+bool reach::note_ended(const goroutine& g) noexcept {
+    if (ended_.find(address_of(&g)) != none) return false;
+    if (ended_count_ == ended_room_) return give_up("there are too many goroutines that have ended"), false;
+    ++ended_count_;
+    ended_.set(address_of(&g), 0);
+    return true;
+}
+
+// All that stand on it.
+void reach::reach_stack(const stack::slot* s) noexcept {
+    for (std::uint32_t on = by_stack_.find(address_of(s)); on != none; on = waiting_[on].next_on_stack) reach_one(on);
+}
+
+void reach::reach_one(std::uint32_t n) noexcept {
+    waiting& w = waiting_[n];
+    if (w.reached) return;
+    w.reached = true;
+    push({address_of(w.g->inline_frame), address_of(w.g->inline_frame) + sched::inline_frame_bytes});
+    if (w.sp != 0) push({w.sp, address_of(w.g->stack->top)});
+    look(address_of(w.g->extra));
+    look(address_of(static_cast<const std::byte*>(w.g->exceptions.caught)));
+    look(address_of(static_cast<const std::byte*>(w.g->context.fp)));  // a register like others, if frames have no such pointer
+    reach_joiner(*w.g);
+}
+
+void reach::reach_joiner(const goroutine& child) noexcept {
+    const goroutine* const joiner = park::joiner_of(&child);
+    if (joiner == nullptr) return;
+    if (const std::uint32_t n = by_descriptor_.find(address_of(joiner)); n != none) reach_stack(joiner->stack);
+}
+
+void reach::push(address_range range) noexcept {
+    if (!to_do_.add(range)) give_up("there is no memory for it");
+}
+
+void reach::drain() noexcept {
+    while (refused_ == nullptr) {
+        mapped_array<address_range>& from = to_do_.size() != 0 ? to_do_ : *blocks_to_do_;
+        if (from.size() == 0) return;
+        const address_range r = from[from.size() - 1];
+        from.shrink(from.size() - 1);
+        look_at_all(reinterpret_cast<const std::uintptr_t*>(r.begin), (r.end - r.begin) / sizeof(std::uintptr_t));
+        if (++looks_ % 1024 == 0) in_time();
+    }
+}
+
+bool reach::object_reached(const void* object) const noexcept {
+    const std::uintptr_t a = address_of(static_cast<const std::byte*>(object));
+    const goroutine* const g = descriptor_of(a);
+    const stack::slot* const s = slot_of(a);
+    if (g != nullptr || s != nullptr) {
+        const std::uint32_t n = g != nullptr ? by_descriptor_.find(address_of(g)) : by_stack_.find(address_of(s));
+        return n == none || waiting_[n].reached;
+    }
+    return !heap_->in_heap(a) || heap_->reached(a);
+}
+
+// An object of the lot may be reached after another one's waiter has been.
+void reach::follow_objects() noexcept {
+    for (bool changed = true; changed && refused_ == nullptr;) {
+        changed = false;
+        for (std::uint32_t n = 0; n < waiting_.size(); ++n) {
+            const waiting& w = waiting_[n];
+            if (w.reached || w.object == nullptr || !object_reached(w.object)) continue;
+            reach_stack(w.g->stack);
+            drain();
+            changed = true;
+        }
+    }
+}
+
+}  // namespace dunlin::observe

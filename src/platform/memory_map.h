@@ -1,0 +1,62 @@
+// memory_map.h - what memory the process has, without the heap, and reading it whatever it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/memory.h"
+
+namespace dunlin::inline v0_1::platform {
+
+struct mapped_region {
+    std::uintptr_t begin, end;
+    bool writable;
+    bool anonymous;  // of no file; also [heap] and [stack]
+    bool main_stack;
+    bool guarded;    // what is before it cannot be read, as before the stack that libc makes for a thread
+};
+
+// Fills `into` with what can be read but for devices and the kernel's own, in the order of addresses. Returns how many
+// there are; more than fit: the rest is left out, and 0 if they cannot be told.
+std::size_t read_memory_map(std::span<mapped_region> into) noexcept;
+
+// Memory of which nothing is known but that it is mapped, a piece at a time: pages that were never touched are left out,
+// and what cannot be read (a guard, a file that has become shorter) is skipped.
+class memory_reader {
+public:
+    memory_reader() noexcept;
+    ~memory_reader();
+    memory_reader(const memory_reader&) = delete;
+    memory_reader& operator=(const memory_reader&) = delete;
+
+    // f(from, words, count) for the whole words in [begin, end), copied; the first stands at `from`.
+    template <class F>
+    void for_each_piece(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
+        for (std::uintptr_t at = begin; at < end;) {
+            const std::uintptr_t from = next_present(at, end);
+            if (from >= end) return;
+            const std::size_t bytes = copy(from, end);
+            if (bytes >= sizeof(std::uintptr_t)) f(from, static_cast<const std::uintptr_t*>(piece_), bytes / sizeof(std::uintptr_t));
+            at = bytes != 0 ? from + bytes : (from / page_ + 1) * page_;
+        }
+    }
+
+    // False: the kernel does not let the process read its own memory this way, and pieces were left out for that.
+    bool works() const noexcept { return works_; }
+
+private:
+    static constexpr std::size_t piece_words = 8192, known_pages = 512;
+    std::uintptr_t next_present(std::uintptr_t from, std::uintptr_t end) noexcept;
+    std::size_t copy(std::uintptr_t from, std::uintptr_t end) noexcept;
+    bool present(std::uintptr_t page_number) noexcept;
+
+    const std::uintptr_t page_;
+    int pages_file_;  // what the kernel knows of each page; -1: not to be had
+    bool works_ = true;
+    std::uintptr_t known_from_ = 0, known_to_ = 0;  // page numbers
+    std::uintptr_t piece_[piece_words];
+    std::uint64_t known_[known_pages];
+};
+
+}  // namespace dunlin::platform

@@ -1,0 +1,65 @@
+// standstill.h - all threads of the process but the caller's stand still, and their registers can be read.
+//
+// Problem    What refers to what can be told only while nothing changes, and a reference may be in a register and
+//            nowhere else. Threads of the program do not stop when they are asked, and a signal would end their calls.
+// How        As a debugger does it, and LeakSanitizer: a helper, which is a process of its own in the same memory,
+//            attaches to each thread (PTRACE_SEIZE, PTRACE_INTERRUPT), until the list of threads has no new one. A call
+//            that sleeps in the kernel goes on afterwards; epoll_wait() and few others return EINTR, as after any stop
+//            (signal(7)).
+// Protocol   caller                                        helper
+//            1  makes the helper, allows it to trace,      1  waits for `go`
+//               go = stop; waits for `state`               2  attaches, reads registers; state = stands or refused
+//            2  looks                                      3  waits for `go`
+//            3  go = on; waits for the helper's end        4  detaches, ends
+//            If the helper is killed the kernel detaches. If the caller's thread ends the helper is killed.
+// Rule       Meanwhile the caller takes no lock that another thread may hold, malloc's among them.
+// Tests      tests/platform/standstill_test.cpp
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <sys/types.h>
+
+#include "platform/memory.h"
+
+namespace dunlin::inline v0_1::platform {
+
+struct standing_thread {
+    pid_t tid;
+    bool gone;                     // it has ended meanwhile
+    int signal;                    // the helper's: is delivered when the thread goes on
+    std::uintptr_t stack_pointer;
+    std::uintptr_t thread_pointer; // what libc keeps of it; 0: not known
+    std::uintptr_t general[40];    // as the kernel gives them; 0 behind the last
+    std::uint64_t vectors[336];    // the same: what copies of structs may stand in
+
+    std::span<const std::uintptr_t> registers() const noexcept { return general; }
+    std::span<const std::uint64_t> vector_registers() const noexcept { return vectors; }
+};
+
+class standstill {
+public:
+    // Waits until all stand, a second for a thread that does not at most.
+    standstill() noexcept;
+    ~standstill();
+    standstill(const standstill&) = delete;
+    standstill& operator=(const standstill&) = delete;
+
+    // Null: all stand. Else why not, and nothing has changed.
+    const char* refused() const noexcept { return refused_; }
+    std::span<const standing_thread> threads() const noexcept;
+
+private:
+    friend struct standstill_access;
+    struct control;
+    bool begin() noexcept;
+    void end() noexcept;
+
+    control* control_ = nullptr;
+    memory_range range_;
+    const char* refused_ = nullptr;
+    pid_t helper_ = 0;
+};
+
+}  // namespace dunlin::platform
