@@ -178,13 +178,20 @@ struct leak {
     std::string waits_at, created_at;
 };
 
-/// Goroutines that certainly can never go on: they wait without a limit for a nil channel or in a select that has none
-/// but those, or for the end of one of these. There are no false alarms; but a goroutine that waits for a channel that
-/// is no longer used, or for a mutex, is not among them (see testing::no_leaks). In the order of their numbers. Stops
-/// the world while it looks. From goroutines and plain threads. Throws std::bad_alloc.
+/// Goroutines of which it is certain that they can never go on, in the order of their numbers:
+///   they wait without a limit for a nil channel, in a select that has none but those, or for the end of one of these;
+///   they wait, in a channel operation or a select, for a lock, a wait_group, a future or any other object of dunlin,
+///   for what nothing refers to any more but they themselves, and others of which that is true. A sender whose receiver
+///   has given up and let its channel go, a `for (T v : c)` of a channel that will not be closed, an abandoned circle.
+/// No false alarm, with one condition: references to channels and objects are kept in memory of the process, as
+/// addresses (not encoded, not in a file). It finds fewer than there are: an old value on a stack, or in a register,
+/// may refer to a channel still; so may memory that is not malloc's of glibc. See docs/limits.md.
+/// Stops the world, and then every thread of the process, as a debugger does, for one or two nanoseconds for each eight
+/// bytes of memory in use, three seconds at most; twice, if there is one. Calls of other threads that sleep in the
+/// kernel go on afterwards; epoll_wait() may return EINTR. From goroutines and plain threads. Throws std::bad_alloc.
 DUNLIN_API std::vector<leak> leaks();
-/// The same. `incomplete` says why only the first kind was looked for: "" if both were. ptrace is not allowed (a container
-/// may forbid it, a debugger may be attached), ThreadSanitizer is there, there is too much memory.
+/// The same. `incomplete` says why only the first kind was looked for: "" if both were. ptrace is not allowed (a
+/// container may forbid it, a debugger may be attached), ThreadSanitizer is there, there is too much memory.
 DUNLIN_API std::vector<leak> leaks(std::string& incomplete);
 
 /// How a profile is written. `pprof`: in the format of pprof (not compressed), for `go tool pprof`, speedscope and

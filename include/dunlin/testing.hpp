@@ -14,8 +14,8 @@ namespace dunlin::inline v0_1::testing {
 
 /// What no_leaks does.
 struct no_leaks_options {
-    /// How long goroutines that are about to end have time for it. Those that can never go on (runtime::leaks()) are
-    /// not waited for.
+    /// How long goroutines that are about to end have time for it. If all that are left can never go on
+    /// (runtime::leaks(), which is asked after some milliseconds), they are not waited for.
     std::chrono::nanoseconds grace = std::chrono::seconds(2);
     /// Is called with a report if some are left, from the destructor, and must not throw. Empty: the report is printed
     /// on stderr, and the process aborts.

@@ -55,8 +55,8 @@ heap_map::heap_map(std::span<const platform::mapped_region> regions) noexcept : 
     if (usable_) note_chunks();
 }
 
-// How many chunks lead from `begin` to exactly `end`; 0: they do not. A heap that has a successor ends with two that are
-// too small to be any.
+// How many chunks lead from `begin` to exactly `end`; 0: they do not. A heap that has a successor ends with two that
+// are too small to be any.
 std::size_t heap_map::chunks_between(std::uintptr_t begin, std::uintptr_t& end, std::uintptr_t flags) const noexcept {
     constexpr std::uintptr_t first_flags = previous_in_use | not_main;  // those of free ones are not kept
     if ((word_at(begin + size_at) & first_flags) != (previous_in_use | flags)) return 0;
@@ -135,8 +135,8 @@ const heap_map::heap* heap_map::find_heap(std::uintptr_t a) const noexcept {
     return after != heaps_.begin() && a < after[-1].end ? after - 1 : nullptr;
 }
 
-// An arena: ... the last chunk, another one, 127 bins of two words. Those of an empty bin hold the address two words before
-// them.
+// An arena: ... the last chunk, another one, 127 bins of two words. Those of an empty bin hold the address two words
+// before them.
 std::size_t heap_map::bytes_of_record(std::uintptr_t place) const noexcept {
     constexpr std::uintptr_t large = 64;
     std::size_t empty = 0;

@@ -1,8 +1,8 @@
 // heap_map.h - the blocks of the program's heap, found from outside while nothing changes, and which of them were
 // reached.
 //
-// glibc      Chunks follow each other: each begins with a header of two words, of which the second is its size. From the
-//            first of a heap they lead to its end; where they do not, since a thread was stopped within malloc() or
+// glibc      Chunks follow each other: each begins with a header of two words, of which the second is its size. From
+//            the first of a heap they lead to its end; where they do not, since a thread was stopped within malloc() or
 //            other code has memory there, the heap is not known. The main heap is the one at the program break, others
 //            lie at multiples of 64 MiB and begin with a record. Large blocks have mappings of their own: not known.
 // ASan       Its shadow says where a block ends; freed blocks are none.
@@ -43,8 +43,8 @@ public:
         for (const heap& h : heaps_) f(address_range{h.records, h.end});
     }
     bool in_heap(std::uintptr_t a) const noexcept { return a >= lowest_ && a < highest_ && find_heap(a) != nullptr; }
-    // How many bytes from `place` on, where `word` stands in memory up to `end`, are the main heap's record of its free chunks,
-    // which refers to blocks without having them.
+    // How many bytes from `place` on, where `word` stands in memory up to `end`, are the main heap's record of its free
+    // chunks, which refers to blocks without having them.
     std::size_t bytes_of_record_at(std::uintptr_t place, std::uintptr_t word, std::uintptr_t end) const noexcept {
         return word != top_of_main_ || word == 0 || end - place < record_bytes ? 0 : bytes_of_record(place);
     }

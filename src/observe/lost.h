@@ -38,8 +38,8 @@ private:
 // DUNLIN_DEBUG=leaks: names those that are lost when the main goroutine has ended.
 void ask_for_lost_at_end() noexcept;
 void report_lost_at_end() noexcept;
-// DUNLIN_DEBUG=leaks=MILLISECONDS: looks as often while the program runs, too, and ends the process if one that was found
-// has gone on.
+// DUNLIN_DEBUG=leaks=MILLISECONDS: looks as often while the program runs, too, and ends the process if one that was
+// found has gone on.
 void watch_lost(std::int64_t period_ms) noexcept;
 
 }  // namespace dunlin::observe

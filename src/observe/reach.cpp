@@ -24,8 +24,8 @@ constexpr std::uintptr_t red_zone = 128;  // below the stack pointer, and a func
 template <class T>
 std::uintptr_t address_of(const T* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
 
-// What only another goroutine or thread of the program ends. A limit, if there is one, is found by the search: the timer
-// refers to the waiter.
+// What only another goroutine or thread of the program ends. A limit, if there is one, is found by the search: the
+// timer refers to the waiter.
 bool waits_for_others(wait_reason reason) noexcept {
     switch (reason) {
     case wait_reason::task_join:
@@ -340,7 +340,8 @@ void reach::reach_one(std::uint32_t n) noexcept {
     if (w.sp != 0) push({w.sp, address_of(w.g->stack->top)});
     look(address_of(w.g->extra));
     look(address_of(static_cast<const std::byte*>(w.g->exceptions.caught)));
-    look(address_of(static_cast<const std::byte*>(w.g->context.fp)));  // a register like others, if frames have no such pointer
+    // a register like others, if frames have no such pointer
+    look(address_of(static_cast<const std::byte*>(w.g->context.fp)));
     reach_joiner(*w.g);
 }
 

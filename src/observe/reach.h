@@ -11,9 +11,9 @@
 //              blocks    of the heap (heap_map.h), once something refers to them
 //              waiting   stack and closure of a goroutine that waits, once something refers to them; it may go on then
 //            A pointer into a block is enough. What is below a stack pointer is nothing.
-//            Three ways to a waiter have no address in memory, or one that is no way, and are followed by themselves: the
-//            lot (the object's address is asked for instead of its node), joins (the child goes on: so does its joiner)
-//            and children that run in place (one stack).
+//            Three ways to a waiter have no address in memory, or one that is no way, and are followed by themselves:
+//            the lot (the object's address is asked for instead of its node), joins (the child goes on: so does its
+//            joiner) and children that run in place (one stack).
 // Exact      Nothing runs, registers are read, and words that look like addresses err to one side: a goroutine that is
 //            said to be lost is, unless a reference to it is kept where it cannot be read: encoded (a tag in its upper
 //            bits, compressed), in the kernel, or in a file. Queues of the lot are looked at before the threads stand

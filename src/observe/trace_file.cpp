@@ -69,8 +69,8 @@ protected:
     ~sink() = default;
 };
 
-// While it lives a write that exceeds the limit on the size of files fails (EFBIG), as one that finds no space does, and
-// sends no SIGXFSZ, which would end the process.
+// While it lives a write that exceeds the limit on the size of files fails (EFBIG), as one that finds no space does,
+// and sends no SIGXFSZ, which would end the process.
 class without_size_signal {
 public:
     without_size_signal() noexcept {

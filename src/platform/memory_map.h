@@ -21,8 +21,8 @@ struct mapped_region {
 // there are; more than fit: the rest is left out, and 0 if they cannot be told.
 std::size_t read_memory_map(std::span<mapped_region> into) noexcept;
 
-// Memory of which nothing is known but that it is mapped, a piece at a time: pages that were never touched are left out,
-// and what cannot be read (a guard, a file that has become shorter) is skipped.
+// Memory of which nothing is known but that it is mapped, a piece at a time: pages that were never touched are left
+// out, and what cannot be read (a guard, a file that has become shorter) is skipped.
 class memory_reader {
 public:
     memory_reader() noexcept;

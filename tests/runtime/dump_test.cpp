@@ -309,7 +309,8 @@ TEST_P(Dump, SignalsOfTheProgramComeWhileItIsWritten) {
     });
 }
 
-// A fault while a stack is looked at would be the program's then: only the function in which a goroutine computes is said.
+// A fault while a stack is looked at would be the program's then: only the function in which a goroutine computes is
+// said.
 TEST_P(Dump, OfAProgramWhoseHandlersReplaceOurs) {
     if (support::under_thread) GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
     run([] {

@@ -34,8 +34,8 @@ void for_each_descriptor(F f) {
     }
 }
 
-// f(goroutine) for those that are in no use and that nothing holds. For reports, while nothing at all changes; without a
-// lock: of a list that a thread was about to change some may be left out.
+// f(goroutine) for those that are in no use and that nothing holds. For reports, while nothing at all changes; without
+// a lock: of a list that a thread was about to change some may be left out.
 void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept;
 
 }  // namespace dunlin::sched
