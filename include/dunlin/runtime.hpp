@@ -182,7 +182,7 @@ struct leak {
 ///   they wait without a limit for a nil channel, in a select that has none but those, or for the end of one of these;
 ///   they wait, in a channel operation or a select, for a lock, a wait_group, a future or any other object of dunlin,
 ///   for what nothing refers to any more but they themselves, and others of which that is true. A sender whose receiver
-///   has given up and let its channel go, a `for (T v : c)` of a channel that will not be closed, an abandoned circle.
+///   has given up and let its channel go, a loop over a channel that will not be closed, an abandoned circle.
 /// No false alarm, with one condition: references to channels and objects are kept in memory of the process, as
 /// addresses (not encoded, not in a file). It finds fewer than there are: an old value on a stack, or in a register,
 /// may refer to a channel still; so may memory that is not malloc's of glibc. See docs/limits.md.
