@@ -13,6 +13,13 @@
 
 #include "connection.h"
 
+// From libnats 3.10 on an adapter says when it polls a socket no more, which libnats closes then, and from 3.11 on when
+// it is done with the connection. Before, libnats does both by itself, and has no such calls.
+extern "C" {
+__attribute__((weak)) void natsConnection_ProcessCloseEvent(natsSock* socket);
+__attribute__((weak)) void natsConnection_ProcessDetachedEvent(natsConnection* nc);
+}
+
 namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
@@ -185,13 +192,16 @@ natsStatus event_loop::detach(void* self) {
     auto* l = static_cast<event_loop*>(self);
     l->take_back();
     l->wants_write_.store(false);
+    natsConnection* const nc = l->nc_.load();
+    natsSock socket = l->socket_;
     const std::thread::id self_id = std::this_thread::get_id();
-    if (l->thread_.load() == self_id || l->writer_.load() == self_id) {
-        l->nc_.store(nullptr);
-    } else {
-        std::lock_guard guard(l->inside_);
-        l->nc_.store(nullptr);  // under it: free() says that the thread is outside, too
+    {
+        std::unique_lock guard(l->inside_, std::defer_lock);
+        if (l->thread_.load() != self_id && l->writer_.load() != self_id) guard.lock();
+        if (natsConnection_ProcessCloseEvent != nullptr) natsConnection_ProcessCloseEvent(&socket);
+        l->nc_.store(nullptr);  // free(), last
     }
+    if (natsConnection_ProcessDetachedEvent != nullptr) natsConnection_ProcessDetachedEvent(nc);
     return NATS_OK;
 }
 
