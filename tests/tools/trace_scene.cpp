@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -144,6 +145,25 @@ int main(int argc, char** argv) {
             scene::chaos(100);
             std::ofstream out(argv[3], std::ios::binary);
             dunlin::trace::write_recorder(out);
+        }
+        if (what == "stops") {  // of the world, while all yield
+            std::atomic<bool> over{false};
+            dunlin::wait_group yielders;
+            for (int i = 0; i < 6; ++i) {
+                yielders.go([&] {
+                    while (!over.load()) {
+                        scene::burn(5us);
+                        dunlin::yield();
+                    }
+                });
+            }
+            for (int i = 0; i < 200; ++i) {
+                std::ostringstream nowhere;
+                dunlin::runtime::dump(nowhere);
+                dunlin::sleep_for(50us);
+            }
+            over.store(true);
+            yielders.wait();
         }
         if (what == "snapshots") {  // while events go on
             dunlin::wait_group others;

@@ -128,6 +128,12 @@ class TraceTest(unittest.TestCase):
                 self.assertIn("in order", self.tool("check", recorded))
                 self.assertLess(500, len(dt.Trace(recorded).events))
 
+    def test_a_yield_in_a_world_that_is_to_stop_is_seen(self):
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("stops", processors)
+                self.assertIn("in order", self.tool("check", self.file))
+
     def test_no_file_no_space(self):
         text = self.run_scene("chaos", 2, trace="/nonexistent/trace")
         self.assertIn("DUNLIN_TRACE=/nonexistent/trace", text)

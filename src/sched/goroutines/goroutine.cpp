@@ -309,6 +309,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
 }
 
 [[gnu::noinline]] machine* requeue(machine* m, goroutine* self) noexcept {
+    if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
     push_global(self);
