@@ -155,6 +155,7 @@ goroutine* take_global(processor* p) noexcept {
     s.lock.unlock();
     const std::size_t got = want;
     if (got == 0) return nullptr;
+    current_machine()->trace.fresh = 0;  // made runnable by another thread, perhaps after the one before it has left
     advance_tick(p);
     p->counts.global_hits.add();
     if (got > 1) {
