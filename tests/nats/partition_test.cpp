@@ -87,10 +87,11 @@ int leader_of(const std::string& info) {
 // lost: so it may confirm nothing, while clients that reach the others go on. Afterwards all is one again.
 TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
     if (std::getenv("DUNLIN_TEST_PARTITION") == nullptr) GTEST_SKIP();
+    allow(280s);
     divisible_cluster servers;
     dunlin::run([&] {
-        auto first = nats::connect(servers.urls({1, 2, 3}), {.confirm = 40s});
-        const auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 40s);
+        auto first = nats::connect(servers.urls({1, 2, 3}), {.confirm = 90s});
+        const auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 90s);
         const nats::queue_options settings{.replicas = 3, .ack_wait = 2s, .max_deliveries = 0};
         auto jobs = first.queue<std::string>("jobs", settings, ctx);
         std::set<std::string> confirmed;
@@ -107,7 +108,7 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
         const int other = leader % 3 + 1, third = other % 3 + 1;
         // Only to that one: what servers tell of others is out of its reach at first, and is not asked for while it
         // lives.
-        auto cut_off = nats::connect(servers.url(leader), {.confirm = 2s}), free = nats::connect(servers.urls({other, third}), {.confirm = 40s});
+        auto cut_off = nats::connect(servers.url(leader), {.confirm = 2s}), free = nats::connect(servers.urls({other, third}), {.confirm = 90s});
         auto jobs_there = cut_off.queue<std::string>("jobs", settings), jobs_here = free.queue<std::string>("jobs", settings);
         servers.cut(leader);
 
@@ -118,7 +119,7 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
         send(jobs_here, "meanwhile ", 50);  // an election first
         servers.mend(leader);
 
-        const auto [soon, cancel_soon] = dunlin::with_timeout(dunlin::context::background(), 40s);
+        const auto [soon, cancel_soon] = dunlin::with_timeout(dunlin::context::background(), 90s);
         // once: it may have been stored before, and was not confirmed
         jobs_there.send("alone", nats::once_by("alone"), soon);
         confirmed.insert("alone");
@@ -150,6 +151,7 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
 }
 
 TEST_F(nats_partition, TheLeaderIsCutOffFromTheOthersAndConfirmsNothingMore) {
+    allow(300s);
     const char* in_namespaces = "unshare --map-root-user --net ";
     if (std::system((std::string(in_namespaces) + "sh -c 'ip link add x type bridge && nsenter --version' >/dev/null 2>&1").c_str()) != 0) {
         GTEST_SKIP() << "network namespaces with bridges cannot be made here";
