@@ -109,7 +109,7 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
         // Only to that one: what servers tell of others is out of its reach at first, and is not asked for while it
         // lives.
         auto cut_off = nats::connect(servers.url(leader), {.confirm = 2s}), free = nats::connect(servers.urls({other, third}), {.confirm = 90s});
-        auto jobs_there = cut_off.queue<std::string>("jobs", settings), jobs_here = free.queue<std::string>("jobs", settings);
+        auto jobs_there = cut_off.queue<std::string>("jobs", settings, ctx), jobs_here = free.queue<std::string>("jobs", settings);
         servers.cut(leader);
 
         const nats::errc refused = code_of([&] { jobs_there.send("alone", nats::once_by("alone")); });
