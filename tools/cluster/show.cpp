@@ -281,7 +281,7 @@ private:
             all[i].act(ctx);
         }
         settle(ctx);
-        if (behind_.empty()) picture_.note("all replicas have caught up");
+        if (behind_.empty() && settled_) picture_.note("all replicas have caught up");
     }
 
     // A server that has lost its disk is another server: it has promised things (votes, jobs that it stored) of which
@@ -324,6 +324,7 @@ private:
     void settle(const dunlin::context& ctx) {
         const auto until = dunlin::clock::now() + 20s;
         behind_.clear();
+        settled_ = true;
         const auto good = [](const std::string& info) {
             int current = 0;
             for (std::size_t at = 0; (at = info.find("\"current\":true", at)) != info.npos; ++at) ++current;
@@ -342,6 +343,10 @@ private:
             if (dunlin::clock::now() > until) {
                 behind_ = late(stream).empty() ? late(consumer) : late(stream);
                 if (!behind_.empty()) return picture_.note(behind_ + " does not catch up; it goes on with the two others");
+                if (dunlin::clock::now() > until + 5s) {
+                    settled_ = false;
+                    return picture_.note("the servers do not say that three of them have all; it goes on");
+                }
             }
             dunlin::sleep_for(100ms, ctx);
         }
@@ -463,6 +468,7 @@ private:
     std::uint64_t left_ = 0;  // in the stream, when all_done() looked
     bool idle_ = false;       // and nothing of it with the consumer
     std::string behind_;      // the server that settle() has given up, if any
+    bool settled_ = true;     // else it has given up, and no server is known to be late
     int empty_ = 0;                 // times that nothing was left for so long, and results missing
     std::uint32_t sent_again_ = 0;
     unsigned newest_server_ = 3;
