@@ -171,9 +171,9 @@ bool connection::put_kept(std::deque<nats::message>& kept, const wire& w) {
 // False: there is another wire than the one seen.
 bool connection::keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f) {
     constexpr std::size_t most = 8 << 20;
-    const std::size_t size = m.data().size() + 64;
+    const std::size_t size = size_kept(m);
     f = {};
-    if (size > static_cast<std::size_t>(max_payload()) + 64) {
+    if (m.data().size() > static_cast<std::size_t>(max_payload())) {
         f = {errc::payload_too_large, std::to_string(m.data().size()) + " bytes; the server takes " + std::to_string(max_payload())};
         return true;
     }

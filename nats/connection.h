@@ -20,6 +20,7 @@
 //           libnats calls on_closed() once for each wire, perhaps before it is shown: `last_closed_` tells.
 // Locks     mutex_ (calls, members) and line_lock_ (wire, interests, kept) are held in undisturbed() and on our
 //           threads, never one within the other, never around a call into libnats, and never while something is woken.
+//           Within line_lock_ an interest's own lock is taken (at()), and none within that.
 #pragma once
 
 #include <chrono>
@@ -181,6 +182,7 @@ private:
     void redial();
     std::shared_ptr<wire> line() const;
     failure put(natsMsg* m, bool hurried, std::shared_ptr<wire>& on) noexcept;
+    static std::size_t size_kept(const nats::message& m) noexcept { return m.data().size() + 64; }
     static bool put_kept(std::deque<nats::message>& kept, const wire& w);
     bool keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f);
     void forget(const std::shared_ptr<interest>& i) noexcept;

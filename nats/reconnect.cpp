@@ -126,12 +126,11 @@ bool connection::show(const std::shared_ptr<wire>& w) {
         }
         const bool all_sent = put_kept(kept, *w);
         std::lock_guard guard(line_lock_);
-        if (!all_sent) {  // closed again: they wait for the next one
-            kept_.insert(kept_.begin(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
-            return false;
-        }
+        // Closed again: what is left waits for the next one.
+        kept_.insert(kept_.begin(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
         kept_bytes_ = 0;
-        for (const nats::message& m : kept_) kept_bytes_ += m.data().size() + 64;
+        for (const nats::message& m : kept_) kept_bytes_ += size_kept(m);
+        if (!all_sent) return false;
     }
     {
         std::lock_guard guard(mutex_);
