@@ -124,10 +124,13 @@ void check_still_lost(const lost_goroutines& before) noexcept {
 
 [[gnu::noinline]] void watch_from(std::uintptr_t from) noexcept {
     lost_goroutines lost;
-    for (;;) {
-        platform::futex_wait_until(the_watch.never, 0, platform::now_ns() + the_watch.period_ns);
+    for (std::int64_t pause_ns = the_watch.period_ns;;) {
+        platform::futex_wait_until(the_watch.never, 0, platform::now_ns() + pause_ns);
+        const std::int64_t begun_ns = platform::now_ns();
         check_still_lost(lost);
         lost.find(from);
+        // Where a search takes long the program has most of the time all the same.
+        pause_ns = std::max(the_watch.period_ns, 3 * (platform::now_ns() - begun_ns));
     }
 }
 

@@ -86,11 +86,14 @@ void reach::add(const goroutine& g) noexcept {
     const auto n = static_cast<std::uint32_t>(waiting_.size());
     const bool on_top = !runs_another && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
     const std::uintptr_t sp = on_top ? address_of(static_cast<const std::byte*>(g.context.sp)) : 0;
-    const std::uint32_t before = by_stack_.find(address_of(static_cast<stack::slot*>(g.stack)));
-    if (!waiting_.add({&g, g.id, g.waits_since_ns, nullptr, sp, before, false})) return;
+    const std::uintptr_t slot = address_of(static_cast<stack::slot*>(g.stack));
+    const std::uint32_t first = by_stack_.find(slot);
+    const bool becomes_first = first == none || sp != 0;
+    if (!waiting_.add({&g, g.id, g.waits_since_ns, nullptr, sp, becomes_first ? first : waiting_[first].next_on_stack, false})) return;
     by_id_.set(g.id, n);
     by_descriptor_.set(address_of(&g), n);
-    if (g.stack != nullptr) by_stack_.set(address_of(static_cast<stack::slot*>(g.stack)), n);
+    if (!becomes_first) waiting_[first].next_on_stack = n;
+    if (becomes_first && slot != 0) by_stack_.set(slot, n);
 }
 
 // By the locks of the lot, which a thread that stands still may hold.
@@ -301,9 +304,8 @@ const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
 // In the frames of those that wait there. `top` itself belongs to none.
 void reach::look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept {
     if (word >= address_of(s.top)) return;
-    for (std::uint32_t on = by_stack_.find(address_of(&s)); on != none; on = waiting_[on].next_on_stack) {
-        if (waiting_[on].sp != 0 && word >= waiting_[on].sp) return reach_stack(&s);
-    }
+    const std::uint32_t first = by_stack_.find(address_of(&s));
+    if (first != none && waiting_[first].sp != 0 && word >= waiting_[first].sp) reach_stack(&s);
 }
 
 // The descriptor itself is known to a task, a queue, the runtime: none of them comes from there to what a goroutine has
@@ -327,15 +329,15 @@ bool reach::note_ended(const goroutine& g) noexcept {
     return true;
 }
 
-// All that stand on it.
+// All that stand on it, and once: a recursion may have ten thousand of them there.
 void reach::reach_stack(const stack::slot* s) noexcept {
-    for (std::uint32_t on = by_stack_.find(address_of(s)); on != none; on = waiting_[on].next_on_stack) reach_one(on);
+    const std::uint32_t first = by_stack_.find(address_of(s));
+    if (first == none || waiting_[first].reached) return;
+    for (std::uint32_t on = first; on != none; on = waiting_[on].next_on_stack) waiting_[on].reached = true;
+    for (std::uint32_t on = first; on != none; on = waiting_[on].next_on_stack) look_from(waiting_[on]);
 }
 
-void reach::reach_one(std::uint32_t n) noexcept {
-    waiting& w = waiting_[n];
-    if (w.reached) return;
-    w.reached = true;
+void reach::look_from(const waiting& w) noexcept {
     push({address_of(w.g->inline_frame), address_of(w.g->inline_frame) + sched::inline_frame_bytes});
     if (w.sp != 0) push({w.sp, address_of(w.g->stack->top)});
     look(address_of(w.g->extra));

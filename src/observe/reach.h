@@ -43,7 +43,7 @@ public:
         std::int64_t since_ns;
         const void* object;             // what it waits for in the lot; null: nothing
         std::uintptr_t sp;              // 0: it runs another in place, and stands on that one's stack
-        std::uint32_t next_on_stack;    // of those that stand on the same one
+        std::uint32_t next_on_stack;    // of those that stand on the same one; the one on top comes first
         bool reached;
     };
     struct thread_place {
@@ -94,7 +94,7 @@ private:
     void look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept;
     void look_at_descriptor(const sched::goroutine& g, std::uintptr_t word) noexcept;
     bool note_ended(const sched::goroutine& g) noexcept;
-    void reach_one(std::uint32_t n) noexcept;
+    void look_from(const waiting& w) noexcept;
     void reach_stack(const stack::slot* s) noexcept;
     const stack::slot* slot_of(std::uintptr_t word) const noexcept;
     const sched::goroutine* descriptor_of(std::uintptr_t word) const noexcept;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <malloc.h>
 #include <poll.h>
 #include <sstream>
 #include <string>
@@ -202,6 +203,8 @@ std::size_t address_space_bytes() {
 // Every thread blocks, the only processor lies idle, and the goroutine that would release them waits for a thread:
 // there is room for one only later.
 int threads_come_back() {
+    // A thread's own arena is mapped twice as large as it stays: what is given back would be room for threads.
+    mallopt(M_ARENA_MAX, 1);
     static int ends[2];
     if (pipe(ends) != 0) return 1;
     const auto wait_for_byte = [] {
@@ -219,15 +222,13 @@ int threads_come_back() {
     dunlin::run({.max_procs = 1}, [&] {
         // The place learns that its calls last, and there are stacks for all that come.
         dunlin::wait_group first;
-        for (int i = 0; i < 40; ++i) first.go([] { dunlin::yield(); });
+        for (int i = 0; i < 200; ++i) first.go([] { dunlin::yield(); });
         for (int i = 0; i < 4; ++i) first.go(wait_for_byte);
         dunlin::sleep_for(20ms);
         release(4);
         first.wait();
         static std::atomic<bool> begun{false}, limited{false};
         std::thread later([] {
-            // Malloc maps twice what an arena takes, and gives a half back: not while the address space is measured.
-            std::free(std::malloc(64));
             begun = true;
             while (!limited.load()) usleep(1'000);
             usleep(1'000'000);
@@ -241,7 +242,8 @@ int threads_come_back() {
         if (mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) _exit(77);
         limited = true;
         // A channel: a waiter for a group runs what has not begun itself, the last one first.
-        constexpr int waiters = 20;
+        // More than the threads that there are: on a busy machine some were made for the calls above.
+        const int waiters = static_cast<int>(dunlin::runtime::stats().threads) + 15;
         dunlin::chan<int> done(waiters);
         for (int i = 0; i < waiters; ++i) {
             dunlin::go([&] {
