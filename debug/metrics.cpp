@@ -109,7 +109,7 @@ std::string metrics() {
     out.counter("yields_total", "Times that a goroutine gave up its turn.", yields);
     out.counter("steals_total", "Successful steals.", s.steals);
     out.counter("stolen_total", "Goroutines stolen.", s.stolen);
-    out.counter("in_place_joins_total", "Children run on the stack of who waited for them.", s.in_place_joins);
+    out.counter("in_place_joins_total", "Children run on the stack of their waiter.", s.in_place_joins);
     out.counter("queue_overflows_total", "Times that half of a queue went to the global one.", s.overflows);
     out.counter("polls_total", "Times that the kernel was asked what is ready.", s.poll.polls);
     out.counter("blocking_calls_total", "Calls of blocking().", s.hand_offs.blocking_calls);

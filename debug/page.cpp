@@ -239,7 +239,7 @@ function drawLocks(dump) {
   $("locks").replaceChildren(...rows.map(l => {
     const row = el("tr");
     row.append(el("td", number(l.count), "n"), el("td", time(l.longest), "n"), el("td", l.where || ""),
-      el("td", l.holder ? who(l.holder) : "nobody at the moment"));
+      el("td", l.holder ? who(l.holder) : "none at the moment"));
     return row;
   }));
 }

@@ -232,8 +232,8 @@ reply profile(const std::string& name, const request& asked) {
 
 constexpr std::string_view pprof_index =
     "/debug/pprof/\n\ngoroutine   all goroutines, by stack\nblock       where goroutines and threads have waited "
-    "(runtime::set_block_profile_rate)\nmutex       who held locks that others waited for "
-    "(runtime::set_mutex_profile_fraction)\nprofile     who burns the CPU, for ?seconds=N (30)\ntrace       what happened when, for ?seconds=N (1): "
+    "(runtime::set_block_profile_rate)\nmutex       which holders others waited for "
+    "(runtime::set_mutex_profile_fraction)\nprofile     what burns the CPU, for ?seconds=N (30)\ntrace       what happened when, for ?seconds=N (1): "
     "for dunlin-trace\n\n?debug=1: as text; goroutine?debug=2: a dump\n";
 
 // Stops the world: one at a time.

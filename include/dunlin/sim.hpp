@@ -105,7 +105,7 @@ struct result {
     /// The execution was run a second time from its seed, and made the same choices. Not tried where it did not end.
     bool replayed = false;
     std::string message;                     ///< one line
-    /// all there is to say: seed, how to replay it, who waits, the last choices
+    /// all there is to say: seed, how to replay it, the waiters, the last choices
     std::string report;
 
     bool ok() const noexcept { return kind == failure_kind::none; }

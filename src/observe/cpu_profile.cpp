@@ -1,4 +1,4 @@
-// cpu_profile.cpp - who burns the CPU: runtime::start_cpu_profile().
+// cpu_profile.cpp - which goroutines burn the CPU: runtime::start_cpu_profile().
 //
 // Timers     One for each thread, on its own CPU clock, which signals that thread: a process's timer (setitimer) would
 //            hit one thread for what all have used, and one that sleeps costs nothing so. The runtime's threads get

@@ -1,11 +1,12 @@
 // leaks.cpp - goroutines that can never go on (runtime::leaks()), and those that a test leaves behind
 // (testing::no_leaks).
 //
-// By itself  Stuck for good is, for certain: who waits for a nil channel, or in a select without any case that could
-//            come, without a limit; who waits for the end of one of these without a limit; and who runs one of these
-//            in place, on whose stack it stands. Not who waits for a mutex: any goroutine may unlock it.
-// Lost       who waits for something that nothing refers to any more: the search of lost.h. Where that cannot be done
-//            the others are told all the same.
+// By itself  Stuck for good is, for certain: a goroutine that waits for a nil channel, or in a select without any case
+//            that could come, without a limit; one that waits for the end of one of these without a limit; and one that
+//            runs one of these in place, on whose stack it stands. Not a waiter for a mutex: any goroutine may unlock
+//            it.
+// Lost       A goroutine that waits for something that nothing refers to any more: the search of lost.h. Where that
+//            cannot be done the others are told all the same.
 // Tests      tests/runtime/leaks_test.cpp
 #include <algorithm>
 #include <cstdlib>
@@ -57,7 +58,7 @@ const char* why_stuck_by_itself(const goroutine& g) noexcept {
     }
 }
 
-// f(g) for who goes on no sooner than `child` ends.
+// f(g) for each goroutine that goes on no sooner than `child` ends.
 template <class F>
 void for_each_held_up_by(const goroutine& child, F f) {
     if (const goroutine* joiner = park::joiner_of(&child)) f(*joiner);

@@ -3,7 +3,7 @@
 // Edges      From a goroutine to each one without which it cannot go on:
 //              the holder of the mutex that it waits for (recursive_mutex too)
 //              the goroutine whose end it waits for (task, jthread, async), also the one that it runs in place
-//              each member of the wait_group or task_group that it waits for: who was started by go() of that group
+//              each member of the wait_group or task_group that it waits for: those that go() of that group started
 //            There is none to the holders of a shared_mutex, which does not note them, to those that may release a
 //            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain
 //            thread, or from one.
@@ -34,7 +34,7 @@ public:
     enum class kind : std::uint8_t { none, mutex, join, in_place, group };
     struct node {
         const sched::goroutine* g;
-        std::int64_t since_ns;   // when it began to wait; of who runs another in place without meaning
+        std::int64_t since_ns;   // when it began to wait; without meaning while it runs another in place
         const void* object;      // what it waits for in the lot; null: nothing
         park::lot_kind lot;
         kind how;
@@ -78,7 +78,7 @@ private:
 
     mapped_array<node> nodes_;
     mapped_index by_id_;        // the goroutine's id
-    mapped_index tops_;         // a stack's address: who waits there, on the stack of those that run it in place
+    mapped_index tops_;         // a stack's address: which one waits there, on the stack of those that run it in place
     mapped_array<member> members_;  // by group
 };
 

@@ -5,8 +5,8 @@
 //            no waiter has nothing.
 // Waits      are measured around the park, on the stack of the waiter, and told of outside the runtime.
 // Unlocks    Each unlock that comes by under the lock of the mutex's bucket is charged with what all in the queue have
-//            waited since the unlock before it, or since they queued: so the holder who keeps the mutex for long is
-//            charged, and not the one whose unlock wakes who has waited longest. The moment of that unlock stands in
+//            waited since the unlock before it, or since they queued: so the holder that keeps the mutex for long is
+//            charged, and not the one whose unlock wakes the longest waiter. The moment of that unlock stands in
 //            the bucket (lot.h); two busy mutexes in one bucket spoil it for each other, and are then charged from the
 //            queueing on. Of more than `looked_at` waiters the others count as the mean of the last one looked at and
 //            the last one.
@@ -50,7 +50,7 @@ public:
         if (ns_ != 0) [[unlikely]] tell();
     }
 
-    // The bucket is locked, and those who wait for `address` are lock_nodes, still in the queue.
+    // The bucket is locked, and the waiters for `address` are lock_nodes, still in the queue.
     void add(lot_bucket& b, const void* address) noexcept {
         if (counts_unlocks()) [[unlikely]] look(b, address);
     }

@@ -11,8 +11,8 @@ namespace dunlin::inline v0_1::park {
 // parked. From a goroutine or a plain thread. Everything the child did happens before the return.
 void join(sched::goroutine* child, const std::source_location& where) noexcept;
 
-// For reports: who waits in join() for `child`; null: none, or a plain thread, or one with a limit. The world is
-// stopped.
+// For reports: the goroutine that waits in join() for `child`; null: none, or a plain thread, or one with a limit. The
+// world is stopped.
 const sched::goroutine* joiner_of(const sched::goroutine* child) noexcept;
 
 // True if it has ended.

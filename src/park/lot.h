@@ -108,7 +108,7 @@ public:
             for (const lot_node* n = first; n != nullptr; n = n->after()) f(*n);
         }
     }
-    // contention.h: what an unlock is charged with. Those who wait for `address` are lock_nodes.
+    // contention.h: what an unlock is charged with. The waiters for `address` are lock_nodes.
     std::int64_t charge(const void* address, std::int64_t now_ns) noexcept;
     // All such, in order, for wake_all().
     wait_node* take_all(const void* address) noexcept;

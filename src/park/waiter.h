@@ -169,7 +169,7 @@ private:
         }
         return true;
     }
-    // contention.cpp. From who has waited, outside the runtime.
+    // contention.cpp. By the waiter itself, outside the runtime.
     void wait_counted() noexcept;
     static void count_wait(sched::wait_reason reason, std::int64_t ns) noexcept;
 

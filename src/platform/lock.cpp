@@ -70,7 +70,7 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = looks(8) *
 }
 
 [[gnu::noinline, gnu::cold]] void futex_lock::not_held() noexcept {
-    fatal("a lock of the runtime was unlocked while nobody held it");
+    fatal("a lock of the runtime was unlocked while it was not held");
 }
 
 }  // namespace dunlin::platform

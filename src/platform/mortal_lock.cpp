@@ -36,7 +36,7 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
 }
 
 [[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept {
-    fatal("a lock of the runtime was unlocked while nobody held it");
+    fatal("a lock of the runtime was unlocked while it was not held");
 }
 
 }  // namespace dunlin::platform

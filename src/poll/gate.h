@@ -47,7 +47,7 @@ public:
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
-            if (!(w & inside(d))) platform::fatal("a descriptor's gate is left by somebody who is not in");
+            if (!(w & inside(d))) platform::fatal("a descriptor's gate is left by one that is not in");
             if (w & waiting(d)) return false;
         } while (!word_.compare_exchange_weak(w, (w & ~inside(d)) - one_use, std::memory_order_acq_rel, std::memory_order_relaxed));
         last = w < 2 * one_use;
@@ -65,7 +65,7 @@ public:
     // True: the caller closes the descriptor.
     bool end_use() noexcept {
         const std::uint32_t before = word_.fetch_sub(one_use, std::memory_order_acq_rel);
-        if (before < one_use) platform::fatal("a descriptor is given up by somebody who does not use it");
+        if (before < one_use) platform::fatal("a descriptor is given up by one that does not use it");
         return before < 2 * one_use;
     }
 

@@ -14,7 +14,8 @@ void choices::begin(std::uint64_t seed, unsigned depth, std::int64_t longest_del
     // Where the length of an execution is not known, a drawn power of two stands for it: of each length some seeds
     // have the right one.
     for (unsigned i = 1; i < depth; ++i) change_points_.push_back(1 + below(std::uint64_t{4} << below(12)));
-    // What finds one fault hides another: who is switched away at every second call never has two calls behind it.
+    // What finds one fault hides another: a goroutine that is switched away at every second call never has two calls
+    // behind it.
     constexpr unsigned switches[] = {0, 2, 8, 32, 64, 128};
     switch_odds_ = switches[below(std::size(switches))];
     constexpr unsigned delays[] = {0, 0, 4, 32};

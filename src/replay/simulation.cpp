@@ -267,7 +267,7 @@ goroutine* simulation::take(std::size_t at) noexcept {
     return g;
 }
 
-// Out of the queues of the runtime: who was put there first comes first.
+// Out of the queues of the runtime: what was put there first comes first.
 void simulation::fetch(processor* p, const goroutine* by) noexcept {
     sched::scheduler& s = the_scheduler;
     while (goroutine* g = p->queue.pop_and_prefetch()) add(g, by);

@@ -22,7 +22,7 @@ struct choice {
     sched::wait_reason reason = sched::wait_reason::none;
     std::int64_t jumped_ns = 0;         // nothing could run: so far did the time go on
     std::uint64_t next = 0;             // runs now
-    stack::trace frames;                // of who, if it is on its stack still
+    stack::trace frames;                // the goroutine's, if it is on its stack still
 };
 
 class story {

@@ -11,10 +11,11 @@ namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
 constexpr std::size_t steps_between_short_waits = 17;  // others get somewhere whatever the order prefers
-constexpr std::int64_t short_ns = 50'000;  // who waits in a loop, or computes, may be as much quicker than others
+// a thread that waits in a loop, or computes, may be as much quicker than others
+constexpr std::int64_t short_ns = 50'000;
 constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
-// Those who wait for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in
+// Waiters for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in
 // all.
 constexpr std::int64_t may_be_wrong_ns = 20'000'000;
 constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();

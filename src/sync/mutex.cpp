@@ -334,7 +334,7 @@ mutex::~mutex() {
 void recursive_mutex::unlock() {
     if (DUNLIN_UNLIKELY(!mutex_.is_held_by_caller())) {
         const bool held = (mutex_.word_.load(std::memory_order_relaxed) & mutex::locked) != 0;
-        sched::report_misuse(held ? "unlock of a recursive_mutex by somebody who does not hold it"
+        sched::report_misuse(held ? "unlock of a recursive_mutex that another goroutine or thread holds"
             : "unlock of unlocked mutex (recursive_mutex)");
     }
     if (--depth_ == 0) mutex_.unlock();

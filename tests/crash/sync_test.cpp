@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(TestMutexMisuse, Misuse, testing::Values(
 
 INSTANTIATE_TEST_SUITE_P(Holder, Misuse, testing::Values(
     misuse{"mutex_lock_twice", "recursive lock of a mutex by its own holder: "},
-    misuse{"recursive_mutex_unlock_by_another", "unlock of a recursive_mutex by somebody who does not hold it"}), name_of);
+    misuse{"recursive_mutex_unlock_by_another", "unlock of a recursive_mutex that another goroutine or thread holds"}), name_of);
 
 INSTANTIATE_TEST_SUITE_P(Destruction, Misuse, testing::Values(
     misuse{"destroy_locked_mutex", "a mutex is destroyed while it is locked"},

@@ -147,7 +147,7 @@ TEST(MortalLock, MayBeDestroyedByWhoeverHasJustHadIt) {
 
 TYPED_TEST(AnyLock, UnlockingAFreeOneEndsTheProcessWithAText) {
     TypeParam lock;
-    EXPECT_DEATH(lock.unlock(), "unlocked while nobody held it");
+    EXPECT_DEATH(lock.unlock(), "unlocked while it was not held");
 }
 
 }  // namespace

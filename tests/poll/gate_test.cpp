@@ -108,7 +108,7 @@ TEST_F(Gate, TestMutexPanic) {
             bool last;
             g.leave(direction::read, last);
         },
-        "left by somebody who is not in");
+        "left by one that is not in");
     EXPECT_DEATH(
         {
             gate g;
@@ -116,14 +116,14 @@ TEST_F(Gate, TestMutexPanic) {
             g.enter(direction::read);
             g.leave(direction::write, last);
         },
-        "left by somebody who is not in");
+        "left by one that is not in");
     EXPECT_DEATH(
         {
             gate g;
             g.end_use();
             g.end_use();
         },
-        "somebody who does not use it");
+        "one that does not use it");
 }
 
 // NET-15. So many uses cannot be made in the time of a test: they are written into the word.

@@ -234,7 +234,7 @@ TEST_F(MutexDeathTest, MisuseEndsTheProcess) {
         static dunlin::recursive_mutex m;
         m.lock();
         dunlin::spawn([] { m.unlock(); }).get();
-    }), "somebody who does not hold it");
+    }), "recursive_mutex that another goroutine or thread holds");
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ namespace dunlin::inline v0_1::sched {
 // Goroutine.  Columns: name, text in dumps, whose stack, linked in, may become
 #define DUNLIN_GOROUTINE_STATES(X)                                                                                       \
     X(dead,     "dead",     "the pool's",      "a free list, or held by its task",  bit(runnable))                       \
-    X(runnable, "runnable", "nobody's",        "exactly one run queue",             bit(running) | bit(dead) | bit(frozen)) \
+    X(runnable, "runnable", "none's",          "exactly one run queue",             bit(running) | bit(dead) | bit(frozen)) \
     X(running,  "running",  "the goroutine's", "nothing",                           bit(runnable) | bit(waiting) | bit(dead) | bit(preempted) | bit(frozen)) \
-    X(waiting,  "waiting",  "nobody's",        "what it waits on",                  bit(runnable) | bit(running) | bit(frozen)) \
+    X(waiting,  "waiting",  "none's",          "what it waits on",                  bit(runnable) | bit(running) | bit(frozen)) \
     X(preempted, "preempted", "its thread's, inside a signal handler", "the queue of the preempted", bit(running) | bit(frozen)) \
-    X(frozen,   "frozen",   "nobody's",        "nothing; its run() has returned",   0)
+    X(frozen,   "frozen",   "none's",          "nothing; its run() has returned",   0)
 
 enum class goroutine_state : std::uint8_t {
 #define DUNLIN_STATE(name, ...) name,

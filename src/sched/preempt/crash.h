@@ -33,7 +33,7 @@ bool reports_itself() noexcept;
 // the process.
 void let_reports_finish() noexcept;
 
-// The last act of who reports, before the process ends.
+// The last act of the thread that reports, before the process ends.
 void tell_of_death() noexcept;
 
 // `goroutine 7 "writer"`
