@@ -32,19 +32,21 @@ struct connection::answers final : sink {
 
 connection::connection(connect_options o) : options_(std::move(o)), unique_(unique_name()), loop_(std::make_shared<event_loop>()) {}
 
-std::shared_ptr<connection> connection::open(const std::string& addresses, const connect_options& o) {
+std::shared_ptr<connection> connection::open(const std::string& addresses, const connect_options& o, const context& ctx) {
+    check_not_done(ctx, "connect");
     const std::vector<std::string> urls = split_addresses(addresses);
     if (urls.empty()) throw error(errc::no_server, "connect", addresses, "no address is given");
     const auto c = std::make_shared<connection>(o);
     c->addresses_ = urls;
     const std::int64_t began = now_ns();
     std::uint64_t number = 0;
-    attempt first = undisturbed([&] { return c->dial_one(urls, number); });
+    attempt first = c->dial_first(urls, number, ctx);
     if (failure& fault = first.fault) {
         const auto took = (now_ns() - began) / millisecond;
         if (fault.is(errc::no_server) || fault.is(errc::not_confirmed) || fault.is(errc::connection_lost)) {
-            fault = {errc::no_server, said_by_each(urls, o.timeout) + "; " + fault.words + "; tried for " + std::to_string(took) + " ms"};
+            fault = {errc::no_server, said_by_each(urls, o.timeout, ctx) + "; " + fault.words + "; tried for " + std::to_string(took) + " ms"};
         }
+        check_not_done(ctx, "connect");
         fault.raise("connect", printable(urls));
     }
     c->interests_.insert(std::make_shared<interest>(c->inbox() + ".*", "", std::make_shared<answers>(c)));
@@ -231,7 +233,9 @@ void connection::drain(const std::shared_ptr<interest>& i) noexcept {
 
 // ---- the public face ------------------------------------------------------------------------------------------------
 
-cluster connect(const std::string& addresses, const connect_options& o) { return cluster(detail::connection::open(addresses, o)); }
+cluster connect(const std::string& addresses, const connect_options& o, const context& ctx) {
+    return cluster(detail::connection::open(addresses, o, ctx));
+}
 
 void cluster::publish(const std::string& subject, std::string_view data, const headers& h) const {
     connection_->publish(subject, "", data, h, false).check("publish", subject);

@@ -112,7 +112,7 @@ private:
 
 class connection : public std::enable_shared_from_this<connection> {
 public:
-    static std::shared_ptr<connection> open(const std::string& addresses, const connect_options& o);
+    static std::shared_ptr<connection> open(const std::string& addresses, const connect_options& o, const context& ctx);
     explicit connection(connect_options o);
     ~connection();
     connection(const connection&) = delete;
@@ -174,6 +174,7 @@ private:
     static void on_closed(natsConnection* nc, void* closure);
     static void on_error(natsConnection*, natsSubscription*, natsStatus s, void* closure);
     attempt dial_one(const std::vector<std::string>& urls, std::uint64_t& number);
+    attempt dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx);
     void closed_by_libnats(natsConnection* nc, std::uint64_t number);
     // False: it is closed already.
     bool show(const std::shared_ptr<wire>& w);

@@ -201,7 +201,8 @@ void puller::hand_back(held& h, std::chrono::nanoseconds delay) noexcept {
 }
 
 context puller::context_of(held& h) {
-    cancellable mine = with_cancel(options_.ctx);
+    const auto trace = h.job.header("Dunlin-Trace");
+    cancellable mine = with_cancel(trace ? with_value(options_.ctx, trace_id, *trace) : options_.ctx);
     const context result = locked(mutex_, [&]() -> context {
         if (!h.ctx) h.ctx.emplace(mine);
         return *h.ctx;
@@ -266,7 +267,7 @@ void puller::to_dead_letters(held& h, const std::string& reason, const context& 
     headers all;
     for (auto& [name, value] : h.job.all_headers()) {
         if (name == "Dunlin-History") all.emplace_back(name, value);
-        if (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id") all.emplace_back("Dunlin-Original-" + name, value);
+        if (name == "Dunlin-Trace" || (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id")) all.emplace_back("Dunlin-Original-" + name, value);
     }
     const std::string by = link_->options().name.empty() ? link_->inbox().substr(7) : link_->options().name;
     std::string line = reason;

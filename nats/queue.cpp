@@ -1,4 +1,5 @@
 // queue.cpp - streams and their consumers are made; jobs are sent.
+#include <algorithm>
 #include <unordered_map>
 
 #include <dunlin/nats/queue.hpp>
@@ -90,9 +91,13 @@ void make_consumer(connection& c, const std::string& name, const queue_options& 
         {{"ack_wait", std::to_string(wait)}}, ctx);
 }
 
-headers with_id(const std::string& id, const headers& h) {
+// The id, and the trace of the one who sends; a job that is sent again has one already.
+headers with_id(const std::string& id, const headers& h, const context& ctx) {
     headers all = h;
     all.emplace_back("Nats-Msg-Id", id);
+    const std::string* trace = ctx.value(trace_id);
+    const auto is_trace = [](const auto& one) { return one.first == "Dunlin-Trace"; };
+    if (trace != nullptr && std::none_of(h.begin(), h.end(), is_trace)) all.emplace_back("Dunlin-Trace", *trace);
     return all;
 }
 
@@ -114,7 +119,7 @@ public:
         c->jetstream = c->again = true;
         locked(mutex_, [&] { outstanding_.emplace(c.get(), c); });
         try {
-            connection_->start(c, stream, data, with_id(id, h), limit_of(ctx, connection_->options().confirm.count() * millisecond));
+            connection_->start(c, stream, data, with_id(id, h, ctx), limit_of(ctx, connection_->options().confirm.count() * millisecond));
         } catch (...) {
             give_back(locked(mutex_, [&] {
                 outstanding_.erase(c.get());
@@ -197,7 +202,7 @@ raw_queue::raw_queue(std::shared_ptr<connection> c, const std::string& name, con
 const std::string& raw_queue::name() const noexcept { return state_->name; }
 
 void raw_queue::send(std::string_view data, const std::string& id, const headers& h, const context& ctx) const {
-    send_confirmed(*state_->link, "send", state_->name, data, with_id(id.empty() ? unique_name() : id, h), ctx);
+    send_confirmed(*state_->link, "send", state_->name, data, with_id(id.empty() ? unique_name() : id, h, ctx), ctx);
 }
 
 std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx) {
@@ -243,11 +248,11 @@ void make_dead(connection& c, const std::string& queue, const queue_options& o, 
     make_stream(c, dead_name(queue), of_dead, ctx);
 }
 
-raw_queue raw_queue::dead() const {
+raw_queue raw_queue::dead(const context& ctx) const {
     queue_options o = state_->options;
     o.max_messages = o.max_bytes = -1;
     o.max_deliveries = 0;
-    return raw_queue(state_->link, dead_name(state_->name), o, {});
+    return raw_queue(state_->link, dead_name(state_->name), o, ctx);
 }
 
 }  // namespace dunlin::nats::detail

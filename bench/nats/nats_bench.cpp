@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <mutex>
@@ -40,6 +41,14 @@ double seconds(const std::function<void()>& f) {
     const auto began = std::chrono::steady_clock::now();
     f();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+// Processor time of a process, all its threads: what load beside it changes little.
+double cpu_seconds(pid_t pid) {
+    clockid_t its{};
+    timespec t{};
+    if (pid <= 0 || clock_getcpuclockid(pid, &its) != 0 || clock_gettime(its, &t) != 0) return 0;
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
 std::size_t from_proc(const char* key) {
@@ -201,6 +210,7 @@ public:
         if (std::fscanf(from_, "%lf", &s) != 1) throw std::runtime_error("the Go twin has ended");
         return s;
     }
+    pid_t pid() const noexcept { return pid_; }
 
 private:
     pid_t pid_ = -1;
@@ -227,17 +237,29 @@ struct figure {
     const char* what;
     const char* by;
     std::function<double()> measure;  // things per second
-    std::vector<double> rates;
-    double median() {
-        std::sort(rates.begin(), rates.end());
-        return rates[rates.size() / 2];
+    int things;
+    pid_t client;
+    struct round {
+        double rate, client_cpu, server_cpu;  // microseconds for each thing
+        double server_busy;                   // processors
+    };
+    std::vector<round> rounds = {};
+    void run(pid_t server) {
+        const double mine = cpu_seconds(client), its = cpu_seconds(server);
+        const double rate = measure(), took = cpu_seconds(server) - its;
+        rounds.push_back({rate, (cpu_seconds(client) - mine) / things * 1e6, took / things * 1e6, took * rate / things});
+    }
+    double median(double round::*of) {
+        std::sort(rounds.begin(), rounds.end(), [&](const round& a, const round& b) { return a.*of < b.*of; });
+        return rounds[rounds.size() / 2].*of;
     }
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    const char* url = std::getenv("NATS_URL");
+    const char *url = std::getenv("NATS_URL"), *server_pid = std::getenv("NATS_SERVER_PID");
+    const pid_t server = server_pid != nullptr ? std::atoi(server_pid) : 0;
     const int count = argc > 1 ? std::atoi(argv[1]) : 20'000, rounds = argc > 2 ? std::atoi(argv[2]) : 5, requests = count / 10;
     if (url == nullptr || count < 100 || rounds < 1) {
         std::fprintf(stderr, "NATS_URL must name a server: dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]\n");
@@ -264,9 +286,11 @@ int main(int argc, char** argv) {
         const char* asked = "requests one after the other";
         // What is published by one is consumed by the next.
         std::vector<figure> all;
-        const auto add = [&](const char* what, const char* by, std::function<double()> f) { all.push_back({what, by, std::move(f), {}}); };
+        const auto add = [&](const char* what, const char* by, std::function<double()> f, pid_t client = getpid()) {
+            all.push_back({what, by, std::move(f), what == asked ? requests : count, client});
+        };
         const auto add_go = [&](const char* what, const char* command, int n) {
-            if (go) add(what, "nats.go", [&go, command, n] { return n / go->seconds(command, n); });
+            if (go) add(what, "nats.go", [&go, command, n] { return n / go->seconds(command, n); }, go->pid());
         };
         add(published, "dunlin", [&] {
             return here(count, [&] {
@@ -299,17 +323,20 @@ int main(int argc, char** argv) {
         add_go(asked, "request", requests);
 
         for (int r = 0; r < rounds; ++r) {
-            for (figure& one : all) one.rates.push_back(one.measure());
+            for (figure& one : all) one.run(server);
         }
-        std::printf("things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n", rounds, count,
-            data.size(), window, workers, requests);
+        std::printf("things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n"
+                    "behind it the processor time of each thing, of the client and of the server in microseconds, and how many processors the server "
+                    "has used\n",
+            rounds, count, data.size(), window, workers, requests);
         for (const char* what : {published, confirmed, without, unconfirmed, asked}) {
             double mine = 0;
             for (figure& one : all) {
                 if (one.what != what) continue;
-                const double rate = one.median();
+                const double rate = one.median(&figure::round::rate);
                 if (one.by == std::string("dunlin")) mine = rate;
-                std::printf("%10.0f  %s, %s", rate, what, one.by);
+                std::printf("%10.0f %6.1f %6.1f %5.2f  %s, %s", rate, one.median(&figure::round::client_cpu), one.median(&figure::round::server_cpu),
+                    one.median(&figure::round::server_busy), what, one.by);
                 if (mine > 0 && mine != rate) std::printf(": dunlin is %.2f of it", mine / rate);
                 std::puts("");
             }

@@ -13,6 +13,18 @@ using support::nats_servers;
 using support::number;
 using nats_queue = support::nats_test;
 
+struct moody {};
+
+}  // namespace
+
+template <>
+struct dunlin::nats::codec<moody> {
+    static std::string encode(const moody&) { return ""; }
+    static moody decode(std::string_view) { throw 7; }
+};
+
+namespace {
+
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
     nats_servers servers;
     dunlin::run([&] {
@@ -162,6 +174,23 @@ TEST_F(nats_queue, WhatDoesNotDecodeGoesToTheDeadLetters) {
     });
 }
 
+// Whatever a codec throws.
+TEST_F(nats_queue, ACodecThatThrowsNoExceptionOfTheLibrarysIsADeadLetterToo) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<moody>("jobs");
+        jobs.send({});
+        auto consumer = jobs.consume();
+        EXPECT_FALSE(consumer.recv_for(1s));
+        EXPECT_EQ(cluster.stats().rejected, 1u);
+        auto letter = jobs.dead().consume().recv();
+        EXPECT_EQ((*letter)->reason, "does not decode: not an std::exception");
+        letter->done();
+        cluster.close();
+    });
+}
+
 TEST_F(nats_queue, WhatComesTooOftenGoesToTheDeadLetters) {
     nats_servers servers;
     dunlin::run([&] {
@@ -286,6 +315,37 @@ TEST_F(nats_queue, ACallWhoseContextIsDoneBeforeItBeginsSendsNothing) {
         ASSERT_TRUE(again);
         EXPECT_EQ(again->deliveries(), 2u);
         again->done();
+        cluster.close();
+    });
+}
+
+TEST_F(nats_queue, HeadersAndTheSendersTraceTravelWithAJobAndThroughTheDeadLetters) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<number>("jobs");
+        const auto traced = dunlin::with_value(dunlin::context(), nats::trace_id, std::string("t-1"));
+        jobs.send({1}, nats::once_by("one"), traced, {{"Lang", "de"}});
+        jobs.send_async({2}, nats::once_by("two"), {}, {{"Lang", "en"}});
+        EXPECT_TRUE(jobs.flush().empty());
+        auto consumer = jobs.consume();
+        const auto look = [](nats::delivery<number>& d) {
+            const std::string* trace = d.context().value(nats::trace_id);
+            return d.message().header("Lang").value_or("") + (trace != nullptr ? *trace : "");
+        };
+        auto d = consumer.recv();
+        EXPECT_EQ(look(*d), "det-1");
+        d->reject("not now");
+        d = consumer.recv();
+        EXPECT_EQ(look(*d), "en");
+        d->done();
+        auto dead = jobs.dead().consume();
+        auto letter = dead.recv();
+        jobs.send_again(**letter);
+        letter->done();
+        d = consumer.recv();
+        EXPECT_EQ(look(*d), "det-1");
+        d->done();
         cluster.close();
     });
 }
