@@ -1,5 +1,5 @@
-// nats_json.cpp - orders as JSON, by Boost.JSON. What is no JSON, or not an order, is among the dead letters afterwards,
-// with what Boost.JSON says of it; an operator mends one of them and sends it again.
+// nats_json.cpp - orders as JSON, by Boost.JSON. What is no JSON, or not an order, is among the dead letters
+// afterwards, with what Boost.JSON says of it; an operator mends one of them and sends it again.
 //
 // NATS_URL names the servers (nats://127.0.0.1:4222 otherwise). `dunlin_cluster --around example_nats_json` starts one
 // for it.

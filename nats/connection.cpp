@@ -30,7 +30,7 @@ struct connection::answers final : sink {
     std::weak_ptr<connection> owner;
 };
 
-connection::connection(connect_options o) : options_(std::move(o)), unique_(unique_name()), loop_(std::make_shared<event_loop>()) {}
+connection::connection(connect_options o) : options_(std::move(o)), unique_(unique_name()), answers_to_(inbox() + '.'), loop_(std::make_shared<event_loop>()) {}
 
 std::shared_ptr<connection> connection::open(const std::string& addresses, const connect_options& o, const context& ctx) {
     check_not_done(ctx, "connect");
@@ -71,15 +71,16 @@ void connection::leave() {
 }
 
 void connection::close(const failure& why) {
-    std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls;
+    std::vector<std::shared_ptr<call>> calls;
     const bool first = locked(mutex_, [&] {
         if (closed_) return false;
         closed_ = why;
-        calls.swap(calls_);
+        for (auto& [number, c] : calls_) calls.push_back(std::move(c));
+        calls_.clear();
         return true;
     });
     if (!first) return;
-    for (auto& [number, c] : calls) c->finished({{}, why});
+    for (const auto& c : calls) c->finished({{}, why});
     for (const auto& m : members()) m->ended(why);
     if (const auto last = line()) {
         // what was published before, and what ended() has handed back

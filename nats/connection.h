@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -190,13 +191,15 @@ private:
 
     connect_options options_;
     std::string unique_;
+    std::string answers_to_;  // "<inbox>."
     std::shared_ptr<event_loop> loop_;
     platform::atomic<std::int64_t> max_payload_{0};
     platform::atomic<unsigned> inboxes_{0};
     platform::atomic<std::uint64_t> next_number_{1};
 
     mutable std::mutex mutex_;
-    std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls_;
+    std::pmr::unsynchronized_pool_resource table_memory_;  // one thread adds to the table, another one takes out
+    std::pmr::unordered_map<std::uint64_t, std::shared_ptr<call>> calls_{&table_memory_};
     // streams from which "no responders" came, and whose existence is asked for
     std::unordered_set<std::string> looked_for_;
     std::vector<std::weak_ptr<member>> members_;

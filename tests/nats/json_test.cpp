@@ -49,7 +49,7 @@ TEST_F(nats_json, WhatIsNoneOrNotOfThisShapeIsADeadLetterWithTheError) {
             {"", "incomplete"},
             {R"({"number":1,"more":[)", "incomplete"},
             {R"({"number":1,"more":[]} and more)", "extra"},
-            {"{\"number\":1,\"more\":\"\xff\"}", "UTF"},
+            {"{\"number\":1,\"more\":\"\xff\"}", "syntax"},
             {R"({"number":1,"more":)" + nested(100) + "}", "deep"},
             {R"({"number":1})", ""},
             {R"({"number":"one","more":1})", ""},

@@ -28,7 +28,8 @@ TEST_F(nats_message, WhatIsPublishedReachesThoseWhoSubscribeWithItsHeaders) {
         dunlin::select(nats::on_message(all, [](std::optional<nats::message> got) { EXPECT_EQ(got->data(), "1"); }));
         all.close();
         EXPECT_FALSE(all.recv());
-        EXPECT_EQ(code_of([&] { cluster.publish("no subject", ""); }), nats::errc::refused);
+        for (const char* none : {"no subject", "", "a..b", ".a", "a."}) EXPECT_EQ(code_of([&] { cluster.publish(none, ""); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.publish("x", "", {{"A: 1\r\nB", "2"}}); }), nats::errc::refused);
         cluster.close();
     });
 }
@@ -75,6 +76,7 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
         } catch (const nats::error& e) {
             EXPECT_EQ(e.code(), nats::errc::handler_failed);
             EXPECT_EQ(e.words(), "not a number");
+        EXPECT_STREQ(e.what(), "nats request double: the handler has failed (not a number)");
         }
         server.close();
         cluster.close();
@@ -272,6 +274,7 @@ TEST_F(nats_message, ABucketKeepsValuesWithRevisionsAndItsChangesAreWatched) {
         bucket.create("colour", "white");
         EXPECT_EQ(watch.recv().value, "white");
         EXPECT_EQ(code_of([&] { bucket.put("a b", ""); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { bucket.put("a..b", ""); }), nats::errc::refused);
         EXPECT_EQ(code_of([&] { cluster.bucket<std::string>("settings", {.history = 5}); }), nats::errc::other_settings);
         cluster.close();
     });

@@ -249,6 +249,32 @@ TEST_F(nats_queue, InFlightBoundsWhatAProcessHasTakenAndNothingIsFetchedWithoutA
     });
 }
 
+// A receiver that has given up leaves no pull behind, which would bring jobs to where nobody waits for them.
+TEST_F(nats_queue, AConsumerInWhichNobodyWaitsTakesNothingFromOthers) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<number>("jobs");
+        auto idle = jobs.consume({.in_flight = 8}), busy = jobs.consume({.in_flight = 8});
+        for (int round = 0; round < 3; ++round) {
+            EXPECT_FALSE(idle.recv_for(50ms));
+            dunlin::sleep_for(700ms);
+            for (int i = 0; i < 4; ++i) jobs.send({i});
+            for (int i = 0; i < 4; ++i) {
+                auto d = busy.recv_for(10s);
+                ASSERT_TRUE(d) << "round " << round << ", job " << i;
+                EXPECT_EQ(d->deliveries(), 1u);
+                d->done();
+            }
+        }
+        jobs.send({7});
+        auto d = idle.recv_for(10s);
+        ASSERT_TRUE(d);
+        d->done();
+        cluster.close();
+    });
+}
+
 TEST_F(nats_queue, InSelect) {
     nats_servers servers;
     dunlin::run([&] {
@@ -366,6 +392,8 @@ TEST_F(nats_queue, OtherSettingsAreNamed) {
         EXPECT_EQ(code_of([&] { cluster.queue<number>("jobs", {.ack_wait = 6s, .max_messages = 7}); }), nats::errc::other_settings);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("other", {.replicas = 3}); }), nats::errc::too_few_servers);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("a.b"); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.queue<number>("odd", {.ack_wait = -1s}); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.queue<number>("odd", {.replicas = 0}); }), nats::errc::refused);
         cluster.close();
     });
 }

@@ -102,7 +102,8 @@ public:
 
     /// Messages for `subject` ("a.*.c", "a.>" too) from now on: the server it is connected to knows it when it returns;
     /// the others of a cluster soon after.
-    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is done.
+    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is
+    ///           done.
     subscription subscribe(const std::string& subject, const subscribe_options& o, const context& ctx = {}) const;
     subscription subscribe(const std::string& subject) const;
 
