@@ -108,7 +108,7 @@ public:
 private:
     natsConnection* const nc_;
     const std::uint64_t number_;  // from 1, in the order in which they are made
-    const std::shared_ptr<event_loop> loop_;
+    const std::shared_ptr<event_loop> loop_;  // lives until libnats has detached from it
 };
 
 class connection : public std::enable_shared_from_this<connection> {

@@ -6,8 +6,9 @@
 // Flow      A pull is sent when none is under way, a receiver waits, nothing is ready and taken_ < in_flight; it asks
 //           for in_flight - taken_, and no more than half of in_flight at once, so that the next one overlaps with the
 //           work. When no receiver has waited for 100 ms the pull is ended, by draining its inbox: else it would bring
-//           jobs that nobody waits for here, and another process might. Its answers are statuses: 100 it is alive, 404,
-//           408 and 409 it is over, 503 no server for it. Rule: what has a reply subject of JetStream's is a job, and
+//           jobs for which another process may have a receiver. Its answers are statuses: 100 it is alive, 404, 408 and
+//           409 it is over, 503 no server for it.
+//           Rule: what has a reply subject of JetStream's is a job, and
 //           every job that arrives is taken or handed back, also when the pull was given up and when the puller is
 //           gone; only one that is lost is left alone, because a word about it would be heard as one about its next
 //           delivery. Without a heartbeat for 2.5 s the pull is taken for lost (its server is gone) and another one is

@@ -12,10 +12,7 @@
 namespace dunlin::inline v0_1::nats::detail {
 
 wire::~wire() {
-    undisturbed([&] {
-        natsConnection_Close(nc_);
-        loop_->bury(nc_);
-    });
+    undisturbed([&] { natsConnection_Destroy(nc_); });  // and closes it
 }
 
 namespace {

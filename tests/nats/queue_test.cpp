@@ -267,6 +267,7 @@ TEST_F(nats_queue, AConsumerInWhichNobodyWaitsTakesNothingFromOthers) {
                 d->done();
             }
         }
+        dunlin::sleep_for(700ms);
         jobs.send({7});
         auto d = idle.recv_for(10s);
         ASSERT_TRUE(d);

@@ -249,8 +249,8 @@ TEST_F(nats_reconnect, WhatIsSubscribedEndedOrClosedMeanwhileIsSo) {
     });
 }
 
-// libnats closes a connection while it reads on in what came with the server's last word, and holds no reference to it:
-// it is not freed before libnats has left it. What is freed is overwritten here, so that a use of it shows.
+// libnats closes a connection while it reads on in what came with the server's last word, and tells that meanwhile:
+// what is freed then must not be what it reads on with. What is freed is overwritten here, so that a use of it shows.
 TEST_F(nats_reconnect, WhatComesBehindTheLastWordOfAServerMeetsAConnectionThatStillExists) {
     mallopt(M_PERTURB, 0xa5);
     behind_a_relay([](nats_servers&, relay& between) {
@@ -288,7 +288,7 @@ TEST_F(nats_reconnect, ConnectionsThatBreakLeaveNothingAllocated) {
         break_often(10);
         const std::size_t before = mallinfo2().uordblks;
         break_often(rounds);
-        support::eventually([&] { return mallinfo2().uordblks < before + rounds * 8'192; });  // at a tick
+        support::eventually([&] { return mallinfo2().uordblks < before + rounds * 8'192; });
         link.publish("news", "x");
         EXPECT_EQ(heard.recv()->data(), "x");
         link.close();
