@@ -20,7 +20,7 @@ constexpr std::int64_t heartbeat_ns = 1'000 * millisecond;
 void check_key(const std::string& key, bool pattern) {
     std::string_view allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=./*>";
     if (!pattern) allowed.remove_suffix(2);
-    const bool good = !key.empty() && key.front() != '.' && key.back() != '.' && key.find_first_not_of(allowed) == key.npos;
+    const bool good = !key.empty() && key.front() != '.' && key.back() != '.' && key.find("..") == key.npos && key.find_first_not_of(allowed) == key.npos;
     if (!good) throw error(errc::refused, "bucket", key, "not a key");
 }
 
@@ -31,6 +31,7 @@ bool says_erased(const message& m) { return m.header("KV-Operation").has_value()
 raw_bucket::raw_bucket(std::shared_ptr<connection> c, std::string name, const bucket_options& o, const context& ctx)
     : connection_(std::move(c)), name_(std::move(name)) {
     check_key(name_, false);
+    if (o.history < 1 || o.history > 64 || o.replicas < 1) throw error(errc::refused, "bucket", name_, "history is 1 to 64, replicas at least 1");
     const std::string stream = "KV_" + name_;
     failure f;
     const std::string body = "{\"name\":" + json_quoted(stream) + ",\"subjects\":[" + json_quoted("$KV." + name_ + ".>") +

@@ -1,6 +1,8 @@
 // calls.cpp - questions and answers: connection.h has the protocol.
 #include "connection.h"
 
+#include <algorithm>
+
 #include "text.h"
 
 namespace dunlin::inline v0_1::nats::detail {
@@ -16,10 +18,21 @@ void check_not_done(const context& ctx, const char* what) {
 }
 
 void check_subject(const char* what, const std::string& subject) {
-    if (subject.empty() || subject.find_first_of(std::string_view(" \t\r\n\0", 5)) != subject.npos) {
+    const bool token_missing = subject.empty() || subject.front() == '.' || subject.back() == '.' || subject.find("..") != subject.npos;
+    if (token_missing || subject.find_first_of(std::string_view(" \t\r\n\0", 5)) != subject.npos) {
         throw error(errc::refused, what, subject, "not a subject");
     }
 }
+
+namespace {
+
+// libnats writes them as they are; in values it makes blanks of line ends.
+void check_header(const std::string& subject, const std::string& name) {
+    const bool good = !name.empty() && std::none_of(name.begin(), name.end(), [](char c) { return c == ':' || c <= ' ' || c == 0x7f; });
+    if (!good) throw error(errc::refused, "publish", subject, "not a header's name: '" + name + "'");
+}
+
+}  // namespace
 
 nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
     check_subject("publish", subject);
@@ -28,13 +41,16 @@ nats::message make_message(const std::string& subject, const std::string& reply,
     const char* answer_to = reply.empty() ? nullptr : reply.c_str();
     failure_of(natsMsg_Create(&raw, subject.c_str(), answer_to, data.data(), static_cast<int>(data.size()))).check("publish", subject);
     nats::message m(raw);
-    for (const auto& [name, value] : h) failure_of(natsMsgHeader_Add(raw, name.c_str(), value.c_str())).check("publish", subject);
+    for (const auto& [name, value] : h) {
+        check_header(subject, name);
+        failure_of(natsMsgHeader_Add(raw, name.c_str(), value.c_str())).check("publish", subject);
+    }
     return m;
 }
 
 void connection::start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns) {
     const std::uint64_t number = next_number_.fetch_add(1, std::memory_order_relaxed);
-    const std::string reply = inbox() + '.' + base36(number);
+    const std::string reply = answers_to_ + base36(number);
     c->subject = subject.empty() ? reply : subject;  // none: it is its own answer
     c->request = make_message(c->subject, reply, data, h);
     c->deadline_ns = now_ns() + limit_ns;
@@ -241,7 +257,8 @@ nats::message connection::ask(const char* what, const std::string& subject, std:
     c->jetstream = jetstream;
     c->again = again;
     c->hurried = true;
-    start(c, subject, data, h, limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0));
+    const std::int64_t limit = limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0);
+    undisturbed([&] { start(c, subject, data, h, limit); });  // its parts, each of which is so, are cheaper inside
     try {
         c->done.recv(ctx);
     } catch (const context_cancelled&) {

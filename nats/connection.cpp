@@ -30,21 +30,23 @@ struct connection::answers final : sink {
     std::weak_ptr<connection> owner;
 };
 
-connection::connection(connect_options o) : options_(std::move(o)), unique_(unique_name()), loop_(std::make_shared<event_loop>()) {}
+connection::connection(connect_options o) : options_(std::move(o)), unique_(unique_name()), answers_to_(inbox() + '.'), loop_(std::make_shared<event_loop>()) {}
 
-std::shared_ptr<connection> connection::open(const std::string& addresses, const connect_options& o) {
+std::shared_ptr<connection> connection::open(const std::string& addresses, const connect_options& o, const context& ctx) {
+    check_not_done(ctx, "connect");
     const std::vector<std::string> urls = split_addresses(addresses);
     if (urls.empty()) throw error(errc::no_server, "connect", addresses, "no address is given");
     const auto c = std::make_shared<connection>(o);
     c->addresses_ = urls;
     const std::int64_t began = now_ns();
     std::uint64_t number = 0;
-    attempt first = undisturbed([&] { return c->dial_one(urls, number); });
+    attempt first = c->dial_first(urls, number, ctx);
     if (failure& fault = first.fault) {
         const auto took = (now_ns() - began) / millisecond;
         if (fault.is(errc::no_server) || fault.is(errc::not_confirmed) || fault.is(errc::connection_lost)) {
-            fault = {errc::no_server, said_by_each(urls, o.timeout) + "; " + fault.words + "; tried for " + std::to_string(took) + " ms"};
+            fault = {errc::no_server, said_by_each(urls, o.timeout, ctx) + "; " + fault.words + "; tried for " + std::to_string(took) + " ms"};
         }
+        check_not_done(ctx, "connect");
         fault.raise("connect", printable(urls));
     }
     c->interests_.insert(std::make_shared<interest>(c->inbox() + ".*", "", std::make_shared<answers>(c)));
@@ -69,15 +71,16 @@ void connection::leave() {
 }
 
 void connection::close(const failure& why) {
-    std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls;
+    std::vector<std::shared_ptr<call>> calls;
     const bool first = locked(mutex_, [&] {
         if (closed_) return false;
         closed_ = why;
-        calls.swap(calls_);
+        for (auto& [number, c] : calls_) calls.push_back(std::move(c));
+        calls_.clear();
         return true;
     });
     if (!first) return;
-    for (auto& [number, c] : calls) c->finished({{}, why});
+    for (const auto& c : calls) c->finished({{}, why});
     for (const auto& m : members()) m->ended(why);
     if (const auto last = line()) {
         // what was published before, and what ended() has handed back
@@ -231,7 +234,9 @@ void connection::drain(const std::shared_ptr<interest>& i) noexcept {
 
 // ---- the public face ------------------------------------------------------------------------------------------------
 
-cluster connect(const std::string& addresses, const connect_options& o) { return cluster(detail::connection::open(addresses, o)); }
+cluster connect(const std::string& addresses, const connect_options& o, const context& ctx) {
+    return cluster(detail::connection::open(addresses, o, ctx));
+}
 
 void cluster::publish(const std::string& subject, std::string_view data, const headers& h) const {
     connection_->publish(subject, "", data, h, false).check("publish", subject);

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -107,12 +108,12 @@ public:
 private:
     natsConnection* const nc_;
     const std::uint64_t number_;  // from 1, in the order in which they are made
-    const std::shared_ptr<event_loop> loop_;
+    const std::shared_ptr<event_loop> loop_;  // lives until libnats has detached from it
 };
 
 class connection : public std::enable_shared_from_this<connection> {
 public:
-    static std::shared_ptr<connection> open(const std::string& addresses, const connect_options& o);
+    static std::shared_ptr<connection> open(const std::string& addresses, const connect_options& o, const context& ctx);
     explicit connection(connect_options o);
     ~connection();
     connection(const connection&) = delete;
@@ -174,6 +175,7 @@ private:
     static void on_closed(natsConnection* nc, void* closure);
     static void on_error(natsConnection*, natsSubscription*, natsStatus s, void* closure);
     attempt dial_one(const std::vector<std::string>& urls, std::uint64_t& number);
+    attempt dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx);
     void closed_by_libnats(natsConnection* nc, std::uint64_t number);
     // False: it is closed already.
     bool show(const std::shared_ptr<wire>& w);
@@ -189,13 +191,15 @@ private:
 
     connect_options options_;
     std::string unique_;
+    std::string answers_to_;  // "<inbox>."
     std::shared_ptr<event_loop> loop_;
     platform::atomic<std::int64_t> max_payload_{0};
     platform::atomic<unsigned> inboxes_{0};
     platform::atomic<std::uint64_t> next_number_{1};
 
     mutable std::mutex mutex_;
-    std::unordered_map<std::uint64_t, std::shared_ptr<call>> calls_;
+    std::pmr::unsynchronized_pool_resource table_memory_;  // one thread adds to the table, another one takes out
+    std::pmr::unordered_map<std::uint64_t, std::shared_ptr<call>> calls_{&table_memory_};
     // streams from which "no responders" came, and whose existence is asked for
     std::unordered_set<std::string> looked_for_;
     std::vector<std::weak_ptr<member>> members_;

@@ -37,10 +37,10 @@ std::string dialled(const std::string& url) {
     return host.find(':', host.rfind(']') == host.npos ? 0 : host.rfind(']')) == host.npos ? host + ":4222" : host;
 }
 
-std::string said(const std::string& url, std::chrono::milliseconds timeout) {
+std::string said(const std::string& url, std::chrono::milliseconds timeout, const context& ctx) {
     std::error_code ec;
-    const auto [ctx, cancel] = with_timeout(context::background(), timeout);
-    auto s = net::dial("tcp", dialled(url), ctx, ec);
+    const auto [soon, cancel] = with_timeout(ctx, timeout);
+    auto s = net::dial("tcp", dialled(url), soon, ec);
     if (ec) return printable(url) + ": " + ec.message();
     return printable(url) + ": accepts connections";
 }
@@ -94,9 +94,9 @@ bool is_encrypted(const std::vector<std::string>& urls, const connect_options& o
     return o.tls || std::any_of(urls.begin(), urls.end(), [](const std::string& url) { return url.starts_with("tls://"); });
 }
 
-std::string said_by_each(const std::vector<std::string>& urls, std::chrono::milliseconds timeout) {
+std::string said_by_each(const std::vector<std::string>& urls, std::chrono::milliseconds timeout, const context& ctx) {
     std::string all;
-    for (const std::string& url : urls) all += (all.empty() ? "" : "; ") + said(url, timeout);
+    for (const std::string& url : urls) all += (all.empty() ? "" : "; ") + said(url, timeout, ctx);
     return all;
 }
 

@@ -29,7 +29,7 @@ std::vector<std::string> discovered(natsConnection* nc, const std::vector<std::s
 // The one among `urls` with the host and port of `url`; their number if there is none.
 std::size_t index_of(const std::vector<std::string>& urls, const std::string& url);
 // What each address says to a client that dials it: libnats tells one error for all of them.
-std::string said_by_each(const std::vector<std::string>& urls, std::chrono::milliseconds timeout);
+std::string said_by_each(const std::vector<std::string>& urls, std::chrono::milliseconds timeout, const context& ctx);
 
 // What libnats tells of a connection, on a thread of its own. `closed` is told last, and owns the closure.
 struct listeners {

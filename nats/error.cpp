@@ -61,9 +61,9 @@ const std::error_category& error_category() noexcept {
     return c;
 }
 
-// std::system_error would put the code's text at the end: what() is the sentence, and says it once.
+// std::system_error puts the code's text at the end: what() is a text of its own, and says it once.
 error::error(errc e, const std::string& call, std::string subject, std::string words)
-    : std::system_error(make_error_code(e), sentence(e, call, subject, words)), subject_(std::move(subject)), words_(std::move(words)) {}
+    : std::system_error(make_error_code(e)), subject_(std::move(subject)), words_(std::move(words)), text_(sentence(e, call, subject_, words_)) {}
 error::~error() = default;
 
 namespace detail {

@@ -128,24 +128,16 @@ void event_loop::bury(natsSubscription* s) noexcept {
     graves_.push_back(s);
 }
 
-void event_loop::bury(natsConnection* nc) noexcept {
-    std::lock_guard guard(graves_lock_);
-    connection_graves_.push_back(nc);
-}
-
 // On the thread or when there is none any more.
 void event_loop::empty_graves() noexcept {
     std::vector<natsSubscription*> subscriptions;
-    std::vector<natsConnection*> connections;
     {
         std::lock_guard guard(graves_lock_);
         subscriptions.swap(graves_);
-        connections.swap(connection_graves_);
     }
-    if (subscriptions.empty() && connections.empty()) return;
+    if (subscriptions.empty()) return;
     std::lock_guard guard(inside_);
     for (natsSubscription* s : subscriptions) natsSubscription_Destroy(s);
-    for (natsConnection* nc : connections) natsConnection_Destroy(nc);
 }
 
 void event_loop::take_back() noexcept {

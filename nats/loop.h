@@ -19,11 +19,11 @@
 //           a write that fails closes the socket from which the other one would go on reading. So both hold inside_; a
 //           sender only tries to take it, and when the thread has it says so (urgent_) and leaves the writing to it.
 //           Partner of urgent_: the thread looks at it after it has let inside_ go.
-// Graves    Rule: a subscription is not freed while the thread may be delivering to it, nor a connection while a thread
-//           is in one of its two calls. libnats looks a subscription up, and uses it without a reference of its own
-//           (mended after 3.4); and its event calls have none of the connection: one that the server ends is closed,
-//           and told as closed, in the midst of ProcessReadEvent. So what has ended is given to bury(), and freed by
-//           the thread under inside_, when no call can find it any more.
+// Graves    Rule: a subscription is not freed while the thread may be delivering to it. libnats looks it up, and uses
+//           it without a reference of its own (mended after 3.4). So one that has ended is given to bury(), and freed
+//           by the thread under inside_, when no call can find it any more. A connection needs no such care:
+//           ProcessReadEvent holds a reference to it, ProcessWriteEvent does not touch it after it is closed, and
+//           detach() waits for both.
 // TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes
 //           it.
 // Silence   libnats' own pings go by the wall clock: one that is set back keeps them away. So the time of the last read
@@ -66,9 +66,8 @@ public:
     // The server is silent: connect to another one. On the thread only.
     void give_up() noexcept;
 
-    // Takes an ended subscription's last reference, or a closed connection's.
+    // Takes an ended subscription's last reference.
     void bury(natsSubscription* s) noexcept;
-    void bury(natsConnection* nc) noexcept;
 
     // While it lives, what this thread publishes does not wake the loop; at its end it is written here.
     class hurry {
@@ -106,7 +105,6 @@ private:
     platform::atomic<bool> urgent_{false};        // what waits is to be written at once
     std::mutex graves_lock_;
     std::vector<natsSubscription*> graves_;
-    std::vector<natsConnection*> connection_graves_;
     platform::atomic<bool> encrypted_{false};
     int wake_fd_ = -1;
 };

@@ -7,12 +7,13 @@ namespace {
 constexpr std::int64_t heartbeat_ns = 1'000 * millisecond;
 constexpr std::int64_t expires_ns = 30'000 * millisecond;
 constexpr std::int64_t silent_ns = 2'500 * millisecond;
+constexpr std::int64_t idle_ns = 100 * millisecond;
 }  // namespace
 
 struct puller::intake final : sink {
     intake(std::weak_ptr<puller> p, std::weak_ptr<connection> c) : owner(std::move(p)), link(std::move(c)) {}
     void arrived(nats::message m) override {
-        if (const auto p = owner.lock()) return p->arrived(std::move(m));
+        if (const auto p = owner.lock()) return p->arrived(std::move(m), *this);
         const auto c = link.lock();
         if (!c || !read_ack_subject(m.reply())) return;
         try {
@@ -48,21 +49,50 @@ puller::puller(std::shared_ptr<connection> c, std::string queue, const queue_opt
       ready_(static_cast<std::ptrdiff_t>(std::max<std::size_t>(options_.in_flight, 1))) {}
 
 void puller::begin() {
-    inbox_ = link_->new_inbox();
-    intake_ = std::make_shared<intake>(weak_from_this(), link_);
-    subscription_ = link_->subscribe(inbox_, "", intake_);
+    listen();
     link_->join(shared_from_this());
+}
+
+// With an inbox of its own, from now on.
+std::string puller::listen() {
+    const std::string inbox = link_->new_inbox();
+    const auto to = std::make_shared<intake>(weak_from_this(), link_);
+    auto s = link_->subscribe(inbox, "", to);
+    locked(mutex_, [&] {
+        if (closed_) return;
+        intake_ = to;
+        inbox_ = inbox;
+        subscription_.swap(s);
+    });
+    link_->drain(s);
+    return inbox;
+}
+
+// What is under way arrives still.
+void puller::end_pull() noexcept {
+    std::shared_ptr<interest> mine;
+    locked(mutex_, [&] {
+        if (waiting_ > 0 || requested_ == 0 || closed_ || now_ns() - waited_ns_ < idle_ns) return;
+        requested_ = 0;
+        mine = std::exchange(subscription_, nullptr);
+    });
+    link_->drain(mine);
 }
 
 puller::~puller() { link_->drain(subscription_); }
 
 void puller::want(int receivers) noexcept {
-    locked(mutex_, [&] { waiting_ += receivers; });
+    locked(mutex_, [&] {
+        waiting_ += receivers;
+        if (receivers < 0) waited_ns_ = now_ns();
+    });
     if (receivers > 0) pull();
 }
 
 void puller::pull() noexcept {
     std::size_t batch = 0;
+    bool deaf = false;
+    std::string inbox;
     locked(mutex_, [&] {
         const std::size_t limit = std::max<std::size_t>(options_.in_flight, 1);
         const std::int64_t now = now_ns();
@@ -71,17 +101,27 @@ void puller::pull() noexcept {
         batch = std::min(limit - taken_.size(), std::max<std::size_t>(limit / 2, 1));
         requested_ = batch;
         heard_ns_ = now;
+        deaf = !subscription_;
+        inbox = inbox_;
     });
     if (batch == 0) return;
+    if (deaf) {
+        try {
+            inbox = listen();
+        } catch (const error&) {  // closed
+            return locked(mutex_, [&] { requested_ = 0; });
+        }
+    }
     const std::string body = "{\"batch\":" + std::to_string(batch) + ",\"expires\":" + std::to_string(expires_ns) +
         ",\"idle_heartbeat\":" + std::to_string(heartbeat_ns) + "}";
-    static_cast<void>(link_->publish("$JS.API.CONSUMER.MSG.NEXT." + queue_ + "." + std::string(consumer_name), inbox_, body, {}, true));
+    static_cast<void>(link_->publish("$JS.API.CONSUMER.MSG.NEXT." + queue_ + "." + std::string(consumer_name), inbox, body, {}, true));
 }
 
-void puller::arrived(nats::message m) {
+void puller::arrived(nats::message m, const intake& at) {
     auto about = read_ack_subject(m.reply());
     if (!about) {
-        if (const auto code = m.header("Status")) status(std::atoi(code->c_str()), m.header("Description").value_or(""));
+        const bool mine = locked(mutex_, [&] { return intake_.get() == &at; });
+        if (const auto code = m.header("Status"); code && mine) status(std::atoi(code->c_str()), m.header("Description").value_or(""));
         return;
     }
     const auto h = std::make_shared<held>();
@@ -94,7 +134,7 @@ void puller::arrived(nats::message m) {
     if (h->about.deliveries > 1) link_->redelivered.fetch_add(1);
     const bool room = locked(mutex_, [&] {
         heard_ns_ = now_ns();
-        if (requested_ > 0) --requested_;
+        if (requested_ > 0 && intake_.get() == &at) --requested_;
         if (closed_ || taken_.size() >= std::max<std::size_t>(options_.in_flight, 1)) return false;
         taken_.insert(h);
         return true;
@@ -153,7 +193,10 @@ void puller::came_back() {
     pull();
 }
 
-void puller::wait_left() { static_cast<void>(intake_->gone.recv_for(std::chrono::seconds(2))); }
+void puller::wait_left() {
+    const auto last = locked(mutex_, [&] { return intake_; });
+    static_cast<void>(last->gone.recv_for(std::chrono::seconds(2)));
+}
 
 void puller::stop(const failure& why) noexcept {
     const bool first = locked(mutex_, [&] {
@@ -201,7 +244,8 @@ void puller::hand_back(held& h, std::chrono::nanoseconds delay) noexcept {
 }
 
 context puller::context_of(held& h) {
-    cancellable mine = with_cancel(options_.ctx);
+    const auto trace = h.job.header("Dunlin-Trace");
+    cancellable mine = with_cancel(trace ? with_value(options_.ctx, trace_id, *trace) : options_.ctx);
     const context result = locked(mutex_, [&]() -> context {
         if (!h.ctx) h.ctx.emplace(mine);
         return *h.ctx;
@@ -232,6 +276,7 @@ void puller::tick(std::int64_t now) {
     });
     for (const auto& h : late) lose(h);
     for (const auto& h : due) prolong(h, now);
+    end_pull();
     if (silent) {
         inspect();
     } else {
@@ -266,7 +311,7 @@ void puller::to_dead_letters(held& h, const std::string& reason, const context& 
     headers all;
     for (auto& [name, value] : h.job.all_headers()) {
         if (name == "Dunlin-History") all.emplace_back(name, value);
-        if (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id") all.emplace_back("Dunlin-Original-" + name, value);
+        if (name == "Dunlin-Trace" || (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id")) all.emplace_back("Dunlin-Original-" + name, value);
     }
     const std::string by = link_->options().name.empty() ? link_->inbox().substr(7) : link_->options().name;
     std::string line = reason;

@@ -5,13 +5,16 @@
 //           waiting_     receivers that wait, and cases of select that exist.
 // Flow      A pull is sent when none is under way, a receiver waits, nothing is ready and taken_ < in_flight; it asks
 //           for in_flight - taken_, and no more than half of in_flight at once, so that the next one overlaps with the
-//           work. Its answers are statuses: 100 it is alive, 404, 408 and 409 it is over, 503 no server for it.
-//           Rule: what has a reply subject of JetStream's is a job, and every job that arrives is taken or handed back,
-//           also when the pull was given up and when the puller is gone; only one that is lost is left alone, because a
-//           word about it would be heard as one about its next delivery. Without a heartbeat for 2.5 s the pull is
-//           taken for lost (its server is gone) and another one is sent. Jobs that then come twice over are handed
-//           back. stop() drains the subscription: its pull ends at the server, and what that had sent before comes
-//           still; cluster::close() waits for it, or it would be undone until ack_wait has passed.
+//           work. When no receiver has waited for 100 ms the pull is ended, by draining its inbox: else it would bring
+//           jobs for which another process may have a receiver. Its answers are statuses: 100 it is alive, 404, 408 and
+//           409 it is over, 503 no server for it.
+//           Rule: what has a reply subject of JetStream's is a job, and
+//           every job that arrives is taken or handed back, also when the pull was given up and when the puller is
+//           gone; only one that is lost is left alone, because a word about it would be heard as one about its next
+//           delivery. Without a heartbeat for 2.5 s the pull is taken for lost (its server is gone) and another one is
+//           sent. Jobs that then come twice over are handed back. stop() drains the subscription: its pull ends at the
+//           server, and what that had sent before comes still; cluster::close() waits for it, or it would be undone
+//           until ack_wait has passed.
 // Prolong   Each held job is prolonged (+WPI, with an answer) after a quarter of ack_wait, again and again. The time
 //           from which the server counts is that of sending the last one that was answered: once ack_wait has passed
 //           since then, the job is lost.
@@ -80,9 +83,11 @@ private:
     struct intake;
     struct prolongation;
     struct inspection;
-    void arrived(nats::message m);
+    void arrived(nats::message m, const intake& at);
     void status(int code, const std::string& words);
     void pull() noexcept;
+    std::string listen();
+    void end_pull() noexcept;
     void inspect();
     void inspected(const message_and_failure& f) noexcept;
     void prolong(const std::shared_ptr<held>& h, std::int64_t now);
@@ -93,15 +98,14 @@ private:
     const queue_options settings_;
     const consume_options options_;
     const chan<std::shared_ptr<held>> ready_;
-    std::shared_ptr<interest> subscription_;
-    std::shared_ptr<intake> intake_;
-    std::string inbox_;
-
     mutable std::mutex mutex_;
+    std::shared_ptr<interest> subscription_;  // of the inbox; none: the next pull makes one
+    std::shared_ptr<intake> intake_;          // of the last one: what is said of pulls at others is of no interest
+    std::string inbox_;
     std::unordered_set<std::shared_ptr<held>> taken_;
     std::size_t requested_ = 0;
     int waiting_ = 0;
-    std::int64_t heard_ns_ = 0, not_before_ns_ = 0;
+    std::int64_t heard_ns_ = 0, not_before_ns_ = 0, waited_ns_ = 0;
     bool inspecting_ = false, closed_ = false, dead_made_ = false;
     failure ended_;
 };

@@ -1,5 +1,5 @@
 // queue.cpp - streams and their consumers are made; jobs are sent.
-#include <unordered_map>
+#include <algorithm>
 
 #include <dunlin/nats/queue.hpp>
 #include <dunlin/timer.hpp>
@@ -90,38 +90,33 @@ void make_consumer(connection& c, const std::string& name, const queue_options& 
         {{"ack_wait", std::to_string(wait)}}, ctx);
 }
 
-headers with_id(const std::string& id, const headers& h) {
-    headers all = h;
-    all.emplace_back("Nats-Msg-Id", id);
+// The id, and the trace of the one who sends; a job that is sent again has one already.
+headers with_id(std::string id, const headers& h, const context& ctx) {
+    headers all;
+    all.reserve(h.size() + 2);
+    all.insert(all.end(), h.begin(), h.end());
+    all.emplace_back("Nats-Msg-Id", std::move(id));
+    const std::string* trace = ctx.value(trace_id);
+    const auto is_trace = [](const auto& one) { return one.first == "Dunlin-Trace"; };
+    if (trace != nullptr && std::none_of(h.begin(), h.end(), is_trace)) all.emplace_back("Dunlin-Trace", *trace);
     return all;
 }
 
 }  // namespace
 
 // send_async(): a permit for each job that is not confirmed yet, which finished() gives back. Those that have failed
-// wait for flush().
+// wait for flush(). A job's id is in its headers only, and what is outstanding is linked through the items themselves:
+// each block that one thread allocates and another one frees costs more than all else here.
 class outbox : public std::enable_shared_from_this<outbox> {
 public:
     outbox(std::shared_ptr<connection> c, std::size_t window)
         : connection_(std::move(c)), window_(static_cast<std::ptrdiff_t>(std::max<std::size_t>(window, 1))), room_(window_) {}
 
-    void send(const std::string& stream, std::string_view data, const std::string& id, const headers& h, const context& ctx) {
+    void send(const std::string& stream, std::string_view data, const headers& h, const context& ctx) {
         check_not_done(ctx, "send_async");
         room_.acquire(ctx);
-        const auto c = std::make_shared<item>();
-        c->owner = shared_from_this();
-        c->id = id;
-        c->jetstream = c->again = true;
-        locked(mutex_, [&] { outstanding_.emplace(c.get(), c); });
-        try {
-            connection_->start(c, stream, data, with_id(id, h), limit_of(ctx, connection_->options().confirm.count() * millisecond));
-        } catch (...) {
-            give_back(locked(mutex_, [&] {
-                outstanding_.erase(c.get());
-                return permits();
-            }));
-            throw;
-        }
+        const std::int64_t limit = limit_of(ctx, connection_->options().confirm.count() * millisecond);
+        undisturbed([&] { begin(stream, data, h, limit); });
     }
 
     std::vector<unconfirmed> flush(const context& ctx) {
@@ -131,7 +126,9 @@ public:
             room_.release(window_);
         } catch (const context_cancelled&) {
             locked(mutex_, [&] {
-                for (const auto& [raw, c] : outstanding_) given_up.push_back(c);
+                for (item* i = first_; i != nullptr; i = i->next) {
+                    if (auto c = i->weak_from_this().lock()) given_up.push_back(std::move(c));
+                }
             });
         }
         for (const auto& c : given_up) {
@@ -142,29 +139,53 @@ public:
     }
 
 private:
-    struct item final : call {
+    struct item final : call, std::enable_shared_from_this<item> {
         void finished(message_and_failure&& f) noexcept override { owner->finished(*this, failure_of_confirmation(f)); }
         std::shared_ptr<outbox> owner;
-        std::string id;
+        // under the outbox' lock
+        item *next = nullptr, *before = nullptr;
+        bool outstanding = false;
     };
 
+    // In undisturbed().
+    void begin(const std::string& stream, std::string_view data, const headers& h, std::int64_t limit) {
+        const auto c = std::make_shared<item>();
+        c->owner = shared_from_this();
+        c->jetstream = c->again = true;
+        {
+            std::lock_guard guard(mutex_);
+            c->outstanding = true;
+            c->next = first_;
+            if (first_ != nullptr) first_->before = c.get();
+            first_ = c.get();
+        }
+        try {
+            connection_->start(c, stream, data, h, limit);
+        } catch (...) {
+            give_back(locked(mutex_, [&] { return taken_out(*c); }));
+            throw;
+        }
+    }
+
     void finished(item& c, const failure& f) noexcept {
-        std::shared_ptr<item> mine;
         give_back(locked(mutex_, [&]() -> std::ptrdiff_t {
-            const auto found = outstanding_.find(&c);
-            if (found == outstanding_.end()) return 0;  // flush() and an answer at the same time
-            mine = std::move(found->second);
-            outstanding_.erase(found);
-            if (f) failed_.push_back({c.id, make_error_code(static_cast<errc>(f.code)), f.words, std::string(c.request.data())});
-            return permits();
+            if (!c.outstanding) return 0;  // flush() and an answer at the same time
+            if (f) {
+                failed_.push_back({c.request.header("Nats-Msg-Id").value_or(""), make_error_code(static_cast<errc>(f.code)), f.words,
+                    std::string(c.request.data())});
+            }
+            return taken_out(c);
         }));
     }
 
-    // Of one that is no longer outstanding: with those of others, so that a sender that waits for room is not woken for
-    // each; all of them when nothing is outstanding, which flush() waits for.
-    std::ptrdiff_t permits() noexcept {
+    // The permits to be given back: with those of others, so that a sender that waits for room is not woken for each;
+    // all of them when nothing is outstanding, which flush() waits for.
+    std::ptrdiff_t taken_out(item& c) noexcept {
+        c.outstanding = false;
+        (c.before != nullptr ? c.before->next : first_) = c.next;
+        if (c.next != nullptr) c.next->before = c.before;
         ++kept_;
-        return kept_ >= window_ / 8 || outstanding_.empty() ? std::exchange(kept_, 0) : 0;
+        return kept_ >= window_ / 8 || first_ == nullptr ? std::exchange(kept_, 0) : 0;
     }
     void give_back(std::ptrdiff_t n) noexcept {
         if (n > 0) room_.release(n);
@@ -174,7 +195,7 @@ private:
     const std::ptrdiff_t window_;
     weighted_semaphore room_;
     std::mutex mutex_;
-    std::unordered_map<const item*, std::shared_ptr<item>> outstanding_;
+    item* first_ = nullptr;
     std::ptrdiff_t kept_ = 0;
     std::vector<unconfirmed> failed_;
 };
@@ -188,6 +209,9 @@ struct queue_state {
 
 raw_queue::raw_queue(std::shared_ptr<connection> c, const std::string& name, const queue_options& o, const context& ctx) {
     check_name(name);
+    if (o.replicas < 1 || o.ack_wait.count() < 1 || o.max_deliveries < 0 || o.remember.count() < 1) {
+        throw error(errc::refused, "queue", name, "replicas, ack_wait and remember are positive, max_deliveries is not negative");
+    }
     make_stream(*c, name, o, ctx);
     make_consumer(*c, name, o, ctx);
     auto out = std::make_shared<outbox>(c, o.window);
@@ -197,7 +221,7 @@ raw_queue::raw_queue(std::shared_ptr<connection> c, const std::string& name, con
 const std::string& raw_queue::name() const noexcept { return state_->name; }
 
 void raw_queue::send(std::string_view data, const std::string& id, const headers& h, const context& ctx) const {
-    send_confirmed(*state_->link, "send", state_->name, data, with_id(id.empty() ? unique_name() : id, h), ctx);
+    send_confirmed(*state_->link, "send", state_->name, data, with_id(id.empty() ? unique_name() : id, h, ctx), ctx);
 }
 
 std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx) {
@@ -215,7 +239,7 @@ std::uint64_t send_confirmed(connection& c, const char* what, const std::string&
 }
 
 void raw_queue::send_async(std::string_view data, const std::string& id, const headers& h, const context& ctx) const {
-    state_->out->send(state_->name, data, id.empty() ? unique_name() : id, h, ctx);
+    state_->out->send(state_->name, data, with_id(id.empty() ? unique_name() : id, h, ctx), ctx);
 }
 
 std::vector<unconfirmed> raw_queue::flush(const context& ctx) const { return state_->out->flush(ctx); }
@@ -243,11 +267,11 @@ void make_dead(connection& c, const std::string& queue, const queue_options& o, 
     make_stream(c, dead_name(queue), of_dead, ctx);
 }
 
-raw_queue raw_queue::dead() const {
+raw_queue raw_queue::dead(const context& ctx) const {
     queue_options o = state_->options;
     o.max_messages = o.max_bytes = -1;
     o.max_deliveries = 0;
-    return raw_queue(state_->link, dead_name(state_->name), o, {});
+    return raw_queue(state_->link, dead_name(state_->name), o, ctx);
 }
 
 }  // namespace dunlin::nats::detail

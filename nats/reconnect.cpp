@@ -1,20 +1,44 @@
 // reconnect.cpp - wires: how they are made, shown, lost and made again. connection.h has the protocol.
 #include <algorithm>
 #include <csignal>
+#include <optional>
 #include <pthread.h>
 #include <random>
 #include <thread>
+#include <variant>
 
 #include "connection.h"
 
 namespace dunlin::inline v0_1::nats::detail {
 
 wire::~wire() {
-    undisturbed([&] {
-        natsConnection_Close(nc_);
-        loop_->bury(nc_);
-    });
+    undisturbed([&] { natsConnection_Destroy(nc_); });  // and closes it
 }
+
+namespace {
+
+// f() on a thread of its own, which calls libnats. Throws std::system_error: there is none to be had.
+template <class F>
+void apart(const char* name, F f) {
+    // Signals are for the program's own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([name, own = std::optional<F>(std::move(f))]() mutable {
+            pthread_setname_np(pthread_self(), name);
+            (*own)();
+            own.reset();  // it may be the last that calls libnats
+            nats_ReleaseThreadMemory();
+        }).detach();
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace
 
 // From a dial to on_closed(), which frees it.
 struct connection::told {
@@ -29,6 +53,45 @@ attempt connection::dial_one(const std::vector<std::string>& urls, std::uint64_t
     attempt a = dial(urls, options_, *loop_, {on_closed, on_error, closure.get()});
     if (!a.fault) static_cast<void>(closure.release());
     return a;
+}
+
+// Until `ctx` is done: libnats' call cannot be ended, so a thread waits in it, and what it brings too late is closed.
+attempt connection::dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx) {
+    if (!ctx.done()) return undisturbed([&] { return dial_one(urls, number); });
+    struct dialling {
+        std::vector<std::string> urls;
+        std::mutex mutex;
+        bool late = false;
+        attempt made;
+        std::uint64_t number = 0;
+        chan<std::monostate> over{1};
+    };
+    const auto d = std::make_shared<dialling>();
+    d->urls = urls;
+    undisturbed([&] {
+        apart("dunlin-dial", [d, self = shared_from_this()] {
+            attempt a = self->dial_one(d->urls, d->number);
+            std::unique_lock guard(d->mutex);
+            d->made = a;
+            const bool late = d->late;
+            guard.unlock();
+            if (late && a.made != nullptr) static_cast<void>(wire(a.made, d->number, self->loop_));
+            d->over.try_send(std::monostate());
+        });
+    });
+    try {
+        d->over.recv(ctx);
+    } catch (const context_cancelled&) {
+        attempt mine;
+        locked(d->mutex, [&] {
+            d->late = true;
+            mine = d->made;
+        });
+        if (mine.made != nullptr) static_cast<void>(wire(mine.made, d->number, loop_));
+        throw;
+    }
+    number = d->number;
+    return d->made;
 }
 
 // ---- what libnats tells, on a thread of its own ---------------------------------------------------------------------
@@ -146,22 +209,14 @@ void connection::reconnect() noexcept {
         if (shut_ || wire_) return;
     }
     if (closed() || dialling_.exchange(true)) return;
-    // Signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-        std::thread([self = shared_from_this()]() mutable {
-            pthread_setname_np(pthread_self(), "dunlin-redial");
+        apart("dunlin-redial", [self = shared_from_this()] {
             self->redial();
             self->dialling_.store(false);
-            self.reset();
-            nats_ReleaseThreadMemory();
-        }).detach();
+        });
     } catch (const std::exception&) {
         dialling_.store(false);  // no thread can be had: tick() tries again
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // On a thread of its own, until there is a wire or the connection is closed. The server after the last one is tried

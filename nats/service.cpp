@@ -68,6 +68,8 @@ struct service final : std::enable_shared_from_this<service> {
                 if (static_cast<unsigned char>(c) < ' ') c = ' ';
             }
             h.emplace_back("Dunlin-Error", words.empty() ? "exception" : words);
+        } catch (...) {
+            h.emplace_back("Dunlin-Error", "not an std::exception");
         }
         locked(mutex, [&] { under_way.erase(reply); });
         ctx.cancel();
@@ -162,14 +164,14 @@ struct request_sink final : sink {
 
 }  // namespace detail
 
-server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o) {
+server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o, const context& ctx) {
     auto connection = c.native().shared_from_this();
     auto s = std::make_shared<detail::service>(connection, std::move(handler), o);
     s->cancels = connection->subscribe("_DUNLIN.CANCEL." + subject, "", std::make_shared<detail::request_sink>(s, true));
     s->intake = std::make_shared<detail::request_sink>(s, false);
     s->requests = connection->subscribe(subject, o.group, s->intake);
     server made(std::move(s));
-    connection->round_trip("serve", {});
+    connection->round_trip("serve", ctx);
     return made;
 }
 

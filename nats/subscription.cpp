@@ -69,7 +69,7 @@ void inflow_access::check(inflow& f) {
 
 }  // namespace detail
 
-subscription cluster::subscribe(const std::string& subject, const subscribe_options& o) const {
+subscription cluster::subscribe(const std::string& subject, const subscribe_options& o, const context& ctx) const {
     auto flow = std::make_shared<detail::inflow>(connection_, o);
     const auto s = connection_->subscribe(subject, o.group, flow);
     detail::locked(flow->mutex, [&] { flow->subscription = s; });
@@ -78,7 +78,7 @@ subscription cluster::subscribe(const std::string& subject, const subscribe_opti
     const auto owner = std::make_shared<both>(flow, std::make_shared<detail::inflow_member>(flow));
     connection_->join(owner->second);
     subscription made(std::shared_ptr<detail::inflow>(owner, flow.get()));
-    connection_->round_trip("subscribe", {});
+    connection_->round_trip("subscribe", ctx);
     return made;
 }
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <mutex>
@@ -40,6 +42,14 @@ double seconds(const std::function<void()>& f) {
     const auto began = std::chrono::steady_clock::now();
     f();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+// Processor time of a process, all its threads: what load beside it changes little.
+double cpu_seconds(pid_t pid) {
+    clockid_t its{};
+    timespec t{};
+    if (pid <= 0 || clock_getcpuclockid(pid, &its) != 0 || clock_gettime(its, &t) != 0) return 0;
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
 std::size_t from_proc(const char* key) {
@@ -201,6 +211,7 @@ public:
         if (std::fscanf(from_, "%lf", &s) != 1) throw std::runtime_error("the Go twin has ended");
         return s;
     }
+    pid_t pid() const noexcept { return pid_; }
 
 private:
     pid_t pid_ = -1;
@@ -222,22 +233,54 @@ void consume(const nats::queue<std::string>& jobs, int count) {
     all.wait();
 }
 
+// How late a goroutine comes that sleeps for a millisecond, again and again, while f() goes on: milliseconds, the worst
+// of 99 in a hundred.
+double lateness(const std::function<void()>& f) {
+    std::atomic<bool> over{false};
+    std::vector<double> late;
+    dunlin::wait_group others;
+    others.go([&] {
+        while (!over) {
+            const auto due = dunlin::clock::now() + 1ms;
+            dunlin::sleep_until(due);
+            late.push_back(std::chrono::duration<double, std::milli>(dunlin::clock::now() - due).count());
+        }
+    });
+    f();
+    over = true;
+    others.wait();
+    std::sort(late.begin(), late.end());
+    return late[late.size() * 99 / 100];
+}
+
 // One thing that is measured, in the words of the table.
 struct figure {
     const char* what;
     const char* by;
     std::function<double()> measure;  // things per second
-    std::vector<double> rates;
-    double median() {
-        std::sort(rates.begin(), rates.end());
-        return rates[rates.size() / 2];
+    int things;
+    pid_t client;
+    struct round {
+        double rate, client_cpu, server_cpu;  // microseconds for each thing
+        double server_busy;                   // processors
+    };
+    std::vector<round> rounds = {};
+    void run(pid_t server) {
+        const double mine = cpu_seconds(client), its = cpu_seconds(server);
+        const double rate = measure(), took = cpu_seconds(server) - its;
+        rounds.push_back({rate, (cpu_seconds(client) - mine) / things * 1e6, took / things * 1e6, took * rate / things});
+    }
+    double median(double round::*of) {
+        std::sort(rounds.begin(), rounds.end(), [&](const round& a, const round& b) { return a.*of < b.*of; });
+        return rounds[rounds.size() / 2].*of;
     }
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    const char* url = std::getenv("NATS_URL");
+    const char *url = std::getenv("NATS_URL"), *server_pid = std::getenv("NATS_SERVER_PID");
+    const pid_t server = server_pid != nullptr ? std::atoi(server_pid) : 0;
     const int count = argc > 1 ? std::atoi(argv[1]) : 20'000, rounds = argc > 2 ? std::atoi(argv[2]) : 5, requests = count / 10;
     if (url == nullptr || count < 100 || rounds < 1) {
         std::fprintf(stderr, "NATS_URL must name a server: dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]\n");
@@ -264,9 +307,11 @@ int main(int argc, char** argv) {
         const char* asked = "requests one after the other";
         // What is published by one is consumed by the next.
         std::vector<figure> all;
-        const auto add = [&](const char* what, const char* by, std::function<double()> f) { all.push_back({what, by, std::move(f), {}}); };
+        const auto add = [&](const char* what, const char* by, std::function<double()> f, pid_t client = getpid()) {
+            all.push_back({what, by, std::move(f), what == asked ? requests : count, client});
+        };
         const auto add_go = [&](const char* what, const char* command, int n) {
-            if (go) add(what, "nats.go", [&go, command, n] { return n / go->seconds(command, n); });
+            if (go) add(what, "nats.go", [&go, command, n] { return n / go->seconds(command, n); }, go->pid());
         };
         add(published, "dunlin", [&] {
             return here(count, [&] {
@@ -299,17 +344,20 @@ int main(int argc, char** argv) {
         add_go(asked, "request", requests);
 
         for (int r = 0; r < rounds; ++r) {
-            for (figure& one : all) one.rates.push_back(one.measure());
+            for (figure& one : all) one.run(server);
         }
-        std::printf("things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n", rounds, count,
-            data.size(), window, workers, requests);
+        std::printf("things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n"
+                    "behind it the processor time of each thing, of the client and of the server in microseconds, and how many processors the server "
+                    "has used\n",
+            rounds, count, data.size(), window, workers, requests);
         for (const char* what : {published, confirmed, without, unconfirmed, asked}) {
             double mine = 0;
             for (figure& one : all) {
                 if (one.what != what) continue;
-                const double rate = one.median();
+                const double rate = one.median(&figure::round::rate);
                 if (one.by == std::string("dunlin")) mine = rate;
-                std::printf("%10.0f  %s, %s", rate, what, one.by);
+                std::printf("%10.0f %6.1f %6.1f %5.2f  %s, %s", rate, one.median(&figure::round::client_cpu), one.median(&figure::round::server_cpu),
+                    one.median(&figure::round::server_busy), what, one.by);
                 if (mine > 0 && mine != rate) std::printf(": dunlin is %.2f of it", mine / rate);
                 std::puts("");
             }
@@ -333,6 +381,25 @@ int main(int argc, char** argv) {
             while (held.size() < held_jobs) held.push_back(std::move(*consumer.recv()));
             std::printf("%d deliveries held: %.2f KB each\n", held_jobs, static_cast<double>(from_proc("VmRSS:") - before) / held_jobs);
         }
+        if (server > 0) {
+            // Those that were handed back are taken first; then the server answers nothing while jobs are sent.
+            consume(jobs, held_jobs);
+            auto many_at_once = cluster.queue<std::string>("bench", {.window = held_jobs});
+            kill(server, SIGSTOP);
+            const std::size_t empty = from_proc("VmRSS:");
+            for (int i = 0; i < held_jobs; ++i) many_at_once.send_async(data);
+            std::printf("%d jobs sent and not confirmed: %.2f KB each\n", held_jobs, static_cast<double>(from_proc("VmRSS:") - empty) / held_jobs);
+            kill(server, SIGCONT);
+            if (!many_at_once.flush().empty()) throw std::runtime_error("not confirmed");
+            consume(jobs, held_jobs);
+        }
+        const double alone_late = lateness([] { dunlin::sleep_for(1s); });
+        const double late = lateness([&] {
+            for (int i = 0; i < count; ++i) jobs.send_async(data);
+            if (!jobs.flush().empty()) throw std::runtime_error("not confirmed");
+            consume(jobs, count);
+        });
+        std::printf("a goroutine that sleeps for 1 ms is late by %.2f ms (99 of 100) while jobs are sent and taken; by %.2f ms without\n", late, alone_late);
         cluster.close();
         return 0;
     });

@@ -28,7 +28,8 @@ TEST_F(nats_message, WhatIsPublishedReachesThoseWhoSubscribeWithItsHeaders) {
         dunlin::select(nats::on_message(all, [](std::optional<nats::message> got) { EXPECT_EQ(got->data(), "1"); }));
         all.close();
         EXPECT_FALSE(all.recv());
-        EXPECT_EQ(code_of([&] { cluster.publish("no subject", ""); }), nats::errc::refused);
+        for (const char* none : {"no subject", "", "a..b", ".a", "a."}) EXPECT_EQ(code_of([&] { cluster.publish(none, ""); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.publish("x", "", {{"A: 1\r\nB", "2"}}); }), nats::errc::refused);
         cluster.close();
     });
 }
@@ -75,6 +76,7 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
         } catch (const nats::error& e) {
             EXPECT_EQ(e.code(), nats::errc::handler_failed);
             EXPECT_EQ(e.words(), "not a number");
+        EXPECT_STREQ(e.what(), "nats request double: the handler has failed (not a number)");
         }
         server.close();
         cluster.close();
@@ -272,9 +274,62 @@ TEST_F(nats_message, ABucketKeepsValuesWithRevisionsAndItsChangesAreWatched) {
         bucket.create("colour", "white");
         EXPECT_EQ(watch.recv().value, "white");
         EXPECT_EQ(code_of([&] { bucket.put("a b", ""); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { bucket.put("a..b", ""); }), nats::errc::refused);
         EXPECT_EQ(code_of([&] { cluster.bucket<std::string>("settings", {.history = 5}); }), nats::errc::other_settings);
         cluster.close();
     });
+}
+
+TEST_F(nats_message, AValueOfABucketThatDoesNotDecodeIsSaidAndPassedOver) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto texts = cluster.bucket<std::string>("numbers");
+        auto numbers = cluster.bucket<support::number>("numbers");
+        auto watch = numbers.watch();
+        texts.put("a", "seven");
+        texts.put("b", "8");
+        EXPECT_EQ(code_of([&] { numbers.get("a"); }), nats::errc::undecodable);
+        EXPECT_EQ(code_of([&] { watch.recv(); }), nats::errc::undecodable);
+        EXPECT_EQ(watch.recv().value->value, 8);
+        cluster.close();
+    });
+}
+
+// Where a server that accepts connections, and says nothing, makes each of these wait.
+TEST_F(nats_message, AContextEndsEachCallThatWaitsForAServer) {
+    const int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int port = support::free_port();
+    const sockaddr_in at = fleet::on_loopback(port);
+    ASSERT_EQ(bind(silent, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+    ASSERT_EQ(listen(silent, 16), 0);
+    const auto soon = [] { return dunlin::with_timeout(dunlin::context::background(), 100ms); };
+    EXPECT_THROW(nats::connect("nats://127.0.0.1:" + std::to_string(port), {.timeout = 60s}, soon()), dunlin::context_cancelled);
+    nats_servers servers;
+    dunlin::run([&] {
+        EXPECT_THROW(nats::connect("nats://127.0.0.1:" + std::to_string(port), {.timeout = 60s}, soon()), dunlin::context_cancelled);
+        const auto never = dunlin::with_cancel(dunlin::context::background());
+        auto cluster = nats::connect(servers.urls(), {.confirm = 60s}, never);
+        auto jobs = cluster.queue<std::string>("jobs");
+        servers[0].signal(SIGSTOP);
+        const auto handler = [](const nats::message&, const dunlin::context&) -> std::string { return ""; };
+        EXPECT_THROW(cluster.queue<std::string>("jobs", {}, soon()), dunlin::context_cancelled);
+        EXPECT_THROW(cluster.bucket<std::string>("b", {}, soon()), dunlin::context_cancelled);
+        EXPECT_THROW(jobs.dead(soon()), dunlin::context_cancelled);
+        EXPECT_THROW(cluster.subscribe("s", {}, soon()), dunlin::context_cancelled);
+        EXPECT_THROW(nats::serve(cluster, "s", handler, {}, soon()), dunlin::context_cancelled);
+        EXPECT_THROW(cluster.request("s", "", soon()), dunlin::context_cancelled);
+        EXPECT_THROW(cluster.flush(soon()), dunlin::context_cancelled);
+        EXPECT_THROW(jobs.send("x", soon()), dunlin::context_cancelled);
+        EXPECT_THROW(jobs.size(soon()), dunlin::context_cancelled);
+        jobs.send_async("x", nats::once_by("named"));
+        const auto left = jobs.flush(soon());
+        EXPECT_EQ(left.size(), 1u);
+        EXPECT_EQ(left.empty() ? "" : left[0].id, "named");
+        servers[0].signal(SIGCONT);
+        cluster.close();
+    });
+    close(silent);
 }
 
 TEST_F(nats_message, NoServerIsSaidWithEachAddress) {

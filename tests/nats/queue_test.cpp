@@ -13,6 +13,18 @@ using support::nats_servers;
 using support::number;
 using nats_queue = support::nats_test;
 
+struct moody {};
+
+}  // namespace
+
+template <>
+struct dunlin::nats::codec<moody> {
+    static std::string encode(const moody&) { return ""; }
+    static moody decode(std::string_view) { throw 7; }
+};
+
+namespace {
+
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
     nats_servers servers;
     dunlin::run([&] {
@@ -162,6 +174,23 @@ TEST_F(nats_queue, WhatDoesNotDecodeGoesToTheDeadLetters) {
     });
 }
 
+// Whatever a codec throws.
+TEST_F(nats_queue, ACodecThatThrowsNoExceptionOfTheLibrarysIsADeadLetterToo) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<moody>("jobs");
+        jobs.send({});
+        auto consumer = jobs.consume();
+        EXPECT_FALSE(consumer.recv_for(1s));
+        EXPECT_EQ(cluster.stats().rejected, 1u);
+        auto letter = jobs.dead().consume().recv();
+        EXPECT_EQ((*letter)->reason, "does not decode: not an std::exception");
+        letter->done();
+        cluster.close();
+    });
+}
+
 TEST_F(nats_queue, WhatComesTooOftenGoesToTheDeadLetters) {
     nats_servers servers;
     dunlin::run([&] {
@@ -216,6 +245,33 @@ TEST_F(nats_queue, InFlightBoundsWhatAProcessHasTakenAndNothingIsFetchedWithoutA
         held.push_back(std::move(*consumer.recv()));
         EXPECT_EQ(jobs.size().in_flight, 6u);
         held.clear();
+        cluster.close();
+    });
+}
+
+// A receiver that has given up leaves no pull behind, which would bring jobs to where nobody waits for them.
+TEST_F(nats_queue, AConsumerInWhichNobodyWaitsTakesNothingFromOthers) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<number>("jobs");
+        auto idle = jobs.consume({.in_flight = 8}), busy = jobs.consume({.in_flight = 8});
+        for (int round = 0; round < 3; ++round) {
+            EXPECT_FALSE(idle.recv_for(50ms));
+            dunlin::sleep_for(700ms);
+            for (int i = 0; i < 4; ++i) jobs.send({i});
+            for (int i = 0; i < 4; ++i) {
+                auto d = busy.recv_for(10s);
+                ASSERT_TRUE(d) << "round " << round << ", job " << i;
+                EXPECT_EQ(d->deliveries(), 1u);
+                d->done();
+            }
+        }
+        dunlin::sleep_for(700ms);
+        jobs.send({7});
+        auto d = idle.recv_for(10s);
+        ASSERT_TRUE(d);
+        d->done();
         cluster.close();
     });
 }
@@ -290,6 +346,37 @@ TEST_F(nats_queue, ACallWhoseContextIsDoneBeforeItBeginsSendsNothing) {
     });
 }
 
+TEST_F(nats_queue, HeadersAndTheSendersTraceTravelWithAJobAndThroughTheDeadLetters) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<number>("jobs");
+        const auto traced = dunlin::with_value(dunlin::context(), nats::trace_id, std::string("t-1"));
+        jobs.send({1}, nats::once_by("one"), traced, {{"Lang", "de"}});
+        jobs.send_async({2}, nats::once_by("two"), {}, {{"Lang", "en"}});
+        EXPECT_TRUE(jobs.flush().empty());
+        auto consumer = jobs.consume();
+        const auto look = [](nats::delivery<number>& d) {
+            const std::string* trace = d.context().value(nats::trace_id);
+            return d.message().header("Lang").value_or("") + (trace != nullptr ? *trace : "");
+        };
+        auto d = consumer.recv();
+        EXPECT_EQ(look(*d), "det-1");
+        d->reject("not now");
+        d = consumer.recv();
+        EXPECT_EQ(look(*d), "en");
+        d->done();
+        auto dead = jobs.dead().consume();
+        auto letter = dead.recv();
+        jobs.send_again(**letter);
+        letter->done();
+        d = consumer.recv();
+        EXPECT_EQ(look(*d), "det-1");
+        d->done();
+        cluster.close();
+    });
+}
+
 TEST_F(nats_queue, OtherSettingsAreNamed) {
     nats_servers servers;
     dunlin::run([&] {
@@ -306,6 +393,8 @@ TEST_F(nats_queue, OtherSettingsAreNamed) {
         EXPECT_EQ(code_of([&] { cluster.queue<number>("jobs", {.ack_wait = 6s, .max_messages = 7}); }), nats::errc::other_settings);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("other", {.replicas = 3}); }), nats::errc::too_few_servers);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("a.b"); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.queue<number>("odd", {.ack_wait = -1s}); }), nats::errc::refused);
+        EXPECT_EQ(code_of([&] { cluster.queue<number>("odd", {.replicas = 0}); }), nats::errc::refused);
         cluster.close();
     });
 }

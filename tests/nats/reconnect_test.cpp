@@ -131,11 +131,24 @@ void wait_until(const auto& so) {
     while (!so()) dunlin::sleep_for(2ms);
 }
 
-// libnats' own reconnection goes on reading within the message at which the connection broke.
-TEST_F(nats_reconnect, AConnectionThatBreaksWithinAMessageLeavesNothingOfItToTheNext) {
+// test(servers, between), in a run().
+void behind_a_relay(const auto& test) {
     nats_servers servers;
     relay between(port_of(servers));
-    dunlin::run([&] {
+    dunlin::run([&] { test(servers, between); });
+}
+
+nats::cluster connect_through(const relay& between) { return nats::connect(between.url(), {.reconnect_wait = 1ms}); }
+
+// Returns when `link` knows it.
+void cut_off(const nats::cluster& link, relay& between) {
+    between.shut(true);
+    wait_until([&] { return !link.stats().connected; });
+}
+
+// libnats' own reconnection goes on reading within the message at which the connection broke.
+TEST_F(nats_reconnect, AConnectionThatBreaksWithinAMessageLeavesNothingOfItToTheNext) {
+    behind_a_relay([](nats_servers& servers, relay& between) {
         constexpr int count = 12;
         constexpr std::size_t size = 100'000;
         auto sender = nats::connect(servers.urls());
@@ -143,7 +156,7 @@ TEST_F(nats_reconnect, AConnectionThatBreaksWithinAMessageLeavesNothingOfItToThe
         auto filling = sender.queue<std::string>("jobs", settings);
         for (int i = 0; i < count; ++i) filling.send(filled(i, size));
         between.cut_after(250'000);
-        auto worker = nats::connect(between.url(), {.reconnect_wait = 5ms});
+        auto worker = connect_through(between);
         auto jobs = worker.queue<std::string>("jobs", settings);
         std::set<int> seen;
         auto consumer = jobs.consume({.in_flight = 4});
@@ -163,17 +176,14 @@ TEST_F(nats_reconnect, AConnectionThatBreaksWithinAMessageLeavesNothingOfItToThe
 }
 
 TEST_F(nats_reconnect, WhatIsPublishedMeanwhileIsSentInOrder) {
-    nats_servers servers;
-    relay between(port_of(servers));
-    dunlin::run([&] {
-        auto listener = nats::connect(servers.urls()), speaker = nats::connect(between.url(), {.reconnect_wait = 5ms});
+    behind_a_relay([](nats_servers& servers, relay& between) {
+        auto listener = nats::connect(servers.urls()), speaker = connect_through(between);
         auto heard = listener.subscribe("news", {.buffer = 10'000});
         for (int round = 0; round < 5; ++round) {
             int next = 0;
             for (; next < 200; ++next) speaker.publish("news", std::to_string(next));
             speaker.flush();
-            between.shut(true);
-            wait_until([&] { return !speaker.stats().connected; });
+            cut_off(speaker, between);
             for (; next < 400; ++next) speaker.publish("news", std::to_string(next));
             between.shut(false);
             for (; next < 600; ++next) speaker.publish("news", std::to_string(next));
@@ -196,12 +206,9 @@ TEST_F(nats_reconnect, WhatIsPublishedMeanwhileIsSentInOrder) {
 }
 
 TEST_F(nats_reconnect, EightMegabytesAreKeptAndNoMore) {
-    nats_servers servers;
-    relay between(port_of(servers));
-    dunlin::run([&] {
-        auto speaker = nats::connect(between.url(), {.reconnect_wait = 5ms});
-        between.shut(true);
-        wait_until([&] { return !speaker.stats().connected; });
+    behind_a_relay([](nats_servers&, relay& between) {
+        auto speaker = connect_through(between);
+        cut_off(speaker, between);
         const std::string megabyte(1'000'000, 'x');
         for (int i = 0; i < 8; ++i) speaker.publish("news", megabyte);
         EXPECT_EQ(code_of([&] { speaker.publish("news", megabyte); }), nats::errc::connection_lost);
@@ -214,14 +221,11 @@ TEST_F(nats_reconnect, EightMegabytesAreKeptAndNoMore) {
 }
 
 TEST_F(nats_reconnect, WhatIsSubscribedEndedOrClosedMeanwhileIsSo) {
-    nats_servers servers;
-    relay between(port_of(servers));
-    dunlin::run([&] {
-        auto other = nats::connect(servers.urls()), mine = nats::connect(between.url(), {.reconnect_wait = 5ms});
+    behind_a_relay([](nats_servers& servers, relay& between) {
+        auto other = nats::connect(servers.urls()), mine = connect_through(between);
         auto ended = mine.subscribe("ended");
         auto served = nats::serve(mine, "served", [](const nats::message&, const dunlin::context&) { return "yes"; });
-        between.shut(true);
-        wait_until([&] { return !mine.stats().connected; });
+        cut_off(mine, between);
         auto making = dunlin::spawn([&] { return mine.subscribe("fresh"); });
         auto asking = dunlin::spawn([&] { return std::string(other.request("served", "").data()); });
         EXPECT_EQ(code_of([&] { static_cast<void>(asking.get()); }), nats::errc::no_responders);
@@ -233,8 +237,7 @@ TEST_F(nats_reconnect, WhatIsSubscribedEndedOrClosedMeanwhileIsSo) {
         other.publish("fresh", "first");
         EXPECT_EQ(fresh.recv()->data(), "first");
         EXPECT_EQ(code_of([&] { other.request("served", ""); }), nats::errc::no_responders);
-        between.shut(true);
-        wait_until([&] { return !mine.stats().connected; });
+        cut_off(mine, between);
         auto waiting = dunlin::spawn([&] { return code_of([&] { mine.flush(); }); });
         dunlin::sleep_for(5ms);
         mine.close();
@@ -246,14 +249,12 @@ TEST_F(nats_reconnect, WhatIsSubscribedEndedOrClosedMeanwhileIsSo) {
     });
 }
 
-// libnats closes a connection while it reads on in what came with the server's last word, and holds no reference to it:
-// it is not freed before libnats has left it. What is freed is overwritten here, so that a use of it shows.
+// libnats closes a connection while it reads on in what came with the server's last word, and tells that meanwhile:
+// what is freed then must not be what it reads on with. What is freed is overwritten here, so that a use of it shows.
 TEST_F(nats_reconnect, WhatComesBehindTheLastWordOfAServerMeetsAConnectionThatStillExists) {
-    nats_servers servers;
-    relay between(port_of(servers));
     mallopt(M_PERTURB, 0xa5);
-    dunlin::run([&] {
-        auto link = nats::connect(between.url(), {.reconnect_wait = 1ms});
+    behind_a_relay([](nats_servers&, relay& between) {
+        auto link = connect_through(between);
         std::string last = "-ERR 'Slow Consumer'\r\n";
         while (last.size() < 31'000) last += "PING\r\n";  // libnats reads 32 KB at once
         const std::uint64_t rounds = support::sanitized ? 20 : 50;
@@ -268,18 +269,41 @@ TEST_F(nats_reconnect, WhatComesBehindTheLastWordOfAServerMeetsAConnectionThatSt
     mallopt(M_PERTURB, 0);
 }
 
+// Each natsConnection has buffers of some 64 KB, and is freed soon after it broke. (The sanitizers' allocators count
+// nothing here.)
+TEST_F(nats_reconnect, ConnectionsThatBreakLeaveNothingAllocated) {
+    behind_a_relay([](nats_servers&, relay& between) {
+        auto link = connect_through(between);
+        auto heard = link.subscribe("news");
+        const auto break_often = [&](std::uint64_t times) {
+            const std::uint64_t before = link.stats().reconnects;
+            while (link.stats().reconnects < before + times) {
+                cut_off(link, between);
+                between.shut(false);
+                wait_until([&] { return link.stats().connected; });
+                link.flush();
+            }
+        };
+        constexpr std::uint64_t rounds = 40;
+        break_often(10);
+        const std::size_t before = mallinfo2().uordblks;
+        break_often(rounds);
+        support::eventually([&] { return mallinfo2().uordblks < before + rounds * 8'192; });
+        link.publish("news", "x");
+        EXPECT_EQ(heard.recv()->data(), "x");
+        link.close();
+    });
+}
+
 // Cut anywhere, again and again, while jobs are sent and done, requests answered, and subscriptions come and go.
 TEST_F(nats_reconnect, CutAnywhereStress) {
-    nats_servers servers;
-    relay between(port_of(servers));
-    dunlin::run([&] {
+    behind_a_relay([](nats_servers&, relay& between) {
         constexpr int count = support::sanitized ? 150 : 600;
-        auto link = nats::connect(between.url(), {.reconnect_wait = 1ms});
+        auto link = connect_through(between);
         auto jobs = link.queue<std::string>("jobs", {.ack_wait = 500ms, .max_deliveries = 0});
         auto served = nats::serve(link, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
         between.cut_anywhere_below(20'000);
-        between.shut(true);
-        wait_until([&] { return !link.stats().connected; });
+        cut_off(link, between);
         between.shut(false);
         std::mutex mutex;
         std::set<int> seen;

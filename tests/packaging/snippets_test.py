@@ -88,6 +88,8 @@ FRAMES = {
         "using namespace dunlin; chan<int> a, b(1); const int v = 1;", "; check(b.recv() == 1);", {}),
     "ctx = group.context()": ("dunlin::task_group group; const auto ", "; group.cancel(); check(ctx.is_done());", {}),
 }
+# Of Boost.JSON, which a program may make itself: pieces that use it are left out where it is not.
+JSON = "boost/json/src.hpp"
 # Those that need dunlin::nats, and a server when they run.
 NATS = ("auto cluster = dunlin::nats::connect(", "struct order {", "const dunlin::signal_context ctx({SIGTERM, SIGINT});")
 # Not code: settings, calls that are only named; and what needs libraries that programs may have or not (examples/ has those).
@@ -188,6 +190,7 @@ def main():
     arguments = sys.argv[1:]
     around = arguments[1] if arguments[0] == "--around" else None
     source, scratch, compiler, launcher, *libraries = arguments[2:] if around else arguments
+    boost = next((p for p in ("/usr/include", os.path.join(source, "build/boost/usr/include")) if os.path.exists(os.path.join(p, JSON))), None)
     os.makedirs(scratch, exist_ok=True)
     includes, bodies, runs, printed, faults, used = [], [], [], [], 0, set()
     for number, (name, code, prints) in enumerate(pieces(source)):
@@ -205,7 +208,7 @@ def main():
             continue
         used.add(next(begin for begin in FRAMES if code.strip().startswith(begin)))
         needs_server = code.strip().startswith(NATS)
-        if needs_server and not around:
+        if (needs_server and not around) or ("boost::json" in code and not boost):
             continue
         before, after, replaced = frame
         for old, new in replaced.items():
@@ -228,8 +231,9 @@ def main():
 
     program = os.path.join(scratch, "snippets")
     with open(program + ".cpp", "w", encoding="utf-8") as file:
-        file.write("".join(includes) + ("#include <dunlin/nats.hpp>\n" if around else "") + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
+        file.write("".join(includes) + ("#include <dunlin/nats.hpp>\n" if around else "") + (f"#include <{JSON}>\n" if boost else "") + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
     command = ([launcher] if launcher else []) + [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused", "-I" + os.path.join(source, "include")]
+    command += ["-isystem", boost] if boost and boost != "/usr/include" else []
     subprocess.run(command + ["-c", program + ".cpp", "-o", program + ".o"], check=True)
     subprocess.run([compiler, program + ".o", "-o", program, *libraries, "-pthread", "-ldl"], check=True)
     done = subprocess.run([around, "--around", program] if around else [program], stdout=subprocess.PIPE, text=True, timeout=100)

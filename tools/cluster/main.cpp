@@ -13,7 +13,7 @@ void usage() {
     std::puts("dunlin_cluster [--jobs N] [--seed N] [--brief] [--purge]\n"
               "                                       three servers, four workers, N jobs (100000), and faults; --brief: only those\n"
               "                                       that take a second or two; --purge: jobs that are stored are deleted, too\n"
-              "dunlin_cluster --around COMMAND...     COMMAND with NATS_URL set, for which there is a server meanwhile");
+              "dunlin_cluster --around COMMAND...     COMMAND with NATS_URL set, for which there is a server meanwhile (NATS_SERVER_PID)");
 }
 
 // 77: there is no nats-server, which ctest takes for a test that was skipped.
@@ -22,6 +22,7 @@ constexpr int left_out = 77;
 int around(int argc, char** argv) {
     const fleet::nats_servers servers;
     setenv("NATS_URL", servers.urls().c_str(), 1);
+    setenv("NATS_SERVER_PID", std::to_string(servers.all.front()->pid()).c_str(), 1);
     const pid_t child = fleet::start_process(std::vector<std::string>(argv, argv + argc));
     servers.kept_by().add(child);
     siginfo_t ended{};

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +59,19 @@ private:
     std::string name_;
 };
 
+// What codec<T> throws is an error of the key's.
+template <class T>
+T decoded(const char* call, const std::string& key, std::string_view bytes) {
+    std::string words = "not an std::exception";
+    try {
+        return codec<T>::decode(bytes);
+    } catch (const std::exception& e) {
+        words = e.what();
+    } catch (...) {
+    }
+    throw error(errc::undecodable, call, key, words);
+}
+
 struct DUNLIN_API watching {
     static const chan<message>& ready(const watch_state& w) noexcept;
     static void taken(watch_state& w) noexcept;
@@ -83,7 +97,8 @@ public:
     ~watcher() {
         if (state_) detail::watching::stop(*state_);
     }
-    /// The next change; throws what has ended it, context_cancelled, what the codec throws.
+    /// The next change; throws what has ended it, context_cancelled; errc::undecodable where a value does not decode,
+    /// which is passed over then.
     entry<T> recv(const context& ctx = {}) const {
         auto m = detail::watching::ready(*state_).recv(ctx);
         if (!m) {
@@ -100,7 +115,7 @@ private:
         detail::watching::taken(s);
         const detail::raw_entry raw = detail::watching::read(s, std::move(m));
         entry<T> e{raw.key, std::nullopt, raw.revision};
-        if (!raw.erased) e.value.emplace(codec<T>::decode(raw.message.data()));
+        if (!raw.erased) e.value.emplace(detail::decoded<T>("watch", raw.key, raw.message.data()));
         return e;
     }
     std::shared_ptr<detail::watch_state> state_;
@@ -123,14 +138,15 @@ auto on_change(const watcher<T>& w, Handler&& handler, std::source_location wher
 template <class T>
 class bucket {
 public:
-    bucket(std::shared_ptr<detail::connection> c, const std::string& name, const bucket_options& o) : raw_(std::move(c), name, o, {}) {}
+    bucket(std::shared_ptr<detail::connection> c, const std::string& name, const bucket_options& o, const context& ctx)
+        : raw_(std::move(c), name, o, ctx) {}
 
     /// nullopt if there is none, or it was erased. Any replica may answer, so a value that was just put elsewhere may
-    /// not be seen yet.
+    /// not be seen yet. Throws errc::undecodable where it is not a T.
     std::optional<entry<T>> get(const std::string& key, const context& ctx = {}) const {
         detail::raw_entry raw = raw_.get(key, ctx);
         if (!raw.message || raw.erased) return std::nullopt;
-        return entry<T>{key, codec<T>::decode(raw.message.data()), raw.revision};
+        return entry<T>{key, detail::decoded<T>("get", key, raw.message.data()), raw.revision};
     }
     /// Returns the revision, when a majority has it.
     std::uint64_t put(const std::string& key, const T& value, const context& ctx = {}) const {
@@ -156,12 +172,12 @@ private:
 };
 
 template <class T>
-nats::bucket<T> cluster::bucket(const std::string& name, const bucket_options& o) const {
-    return nats::bucket<T>(connection_, name, o);
+nats::bucket<T> cluster::bucket(const std::string& name, const bucket_options& o, const context& ctx) const {
+    return nats::bucket<T>(connection_, name, o, ctx);
 }
 template <class T>
 nats::bucket<T> cluster::bucket(const std::string& name) const {
-    return nats::bucket<T>(connection_, name, bucket_options{});
+    return nats::bucket<T>(connection_, name, bucket_options{}, {});
 }
 
 }  // namespace dunlin::nats

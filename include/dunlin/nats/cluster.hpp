@@ -63,7 +63,8 @@ struct statistics {
     bool connected;                  ///< now
 };
 
-/// The trace id of a request: request() sends it along, serve() puts it into the handler's context.
+/// The trace id of a request or a job: request() and send() take it from their context and send it along, serve() puts
+/// it into the handler's context, and delivery::context() has it.
 DUNLIN_API extern const context_key<std::string> trace_id;
 
 /// A connection. A counted handle: copies are the same; the last one, and those of queues, subscriptions and so on,
@@ -89,7 +90,7 @@ public:
 
     /// The bucket `name`. Made if it is not there.
     template <class T>
-    nats::bucket<T> bucket(const std::string& name, const bucket_options& o) const;
+    nats::bucket<T> bucket(const std::string& name, const bucket_options& o, const context& ctx = {}) const;
     template <class T>
     nats::bucket<T> bucket(const std::string& name) const;
 
@@ -101,8 +102,9 @@ public:
 
     /// Messages for `subject` ("a.*.c", "a.>" too) from now on: the server it is connected to knows it when it returns;
     /// the others of a cluster soon after.
-    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm.
-    subscription subscribe(const std::string& subject, const subscribe_options& o) const;
+    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is
+    ///           done.
+    subscription subscribe(const std::string& subject, const subscribe_options& o, const context& ctx = {}) const;
     subscription subscribe(const std::string& subject) const;
 
     /// Asks the servers of `subject`, one of which answers. The deadline of `ctx` and its trace_id travel along; when
@@ -142,7 +144,8 @@ private:
 
 /// Connects to one of the servers at these addresses ("nats://a:4222,nats://b:4222"), and again to any of them, or of
 /// those they name, when it is lost.
-/// Throws    errc::no_server (each address with what it said, and how long that took), credentials, tls.
-DUNLIN_API cluster connect(const std::string& addresses, const connect_options& o = {});
+/// Throws    errc::no_server (each address with what it said, and how long that took), credentials, tls;
+///           context_cancelled: `ctx` was done first.
+DUNLIN_API cluster connect(const std::string& addresses, const connect_options& o = {}, const context& ctx = {});
 
 }  // namespace dunlin::nats

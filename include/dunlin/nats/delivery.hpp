@@ -46,6 +46,7 @@ public:
     /// Another one has it now, or will: the deadline has passed here without being prolonged.
     bool lost() const noexcept;
     /// Done when it is lost (cause: errc::not_confirmed) and when it has ended; derived from that of consume_options.
+    /// Has the sender's trace_id.
     dunlin::context context() const;
     /// It has not ended yet.
     explicit operator bool() const noexcept { return static_cast<bool>(held_); }

@@ -44,13 +44,14 @@ class DUNLIN_API error : public std::system_error {
 public:
     error(errc e, const std::string& call, std::string subject, std::string words);
     ~error() override;
+    const char* what() const noexcept override { return text_.c_str(); }
     /// The subject, stream or address that it is about.
     const std::string& subject() const noexcept { return subject_; }
     /// What the server said; empty if it said nothing.
     const std::string& words() const noexcept { return words_; }
 
 private:
-    std::string subject_, words_;
+    std::string subject_, words_, text_;
 };
 
 }  // namespace dunlin::nats

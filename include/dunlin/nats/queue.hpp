@@ -89,7 +89,7 @@ public:
     std::vector<unconfirmed> flush(const context& ctx) const;
     std::shared_ptr<puller> consume(const consume_options& o) const;
     queue_size size(const context& ctx) const;
-    raw_queue dead() const;
+    raw_queue dead(const context& ctx) const;
     const std::string& name() const noexcept;
 
 private:
@@ -244,11 +244,14 @@ public:
     /// Throws    errc::not_confirmed (it may be there or not), limits_reached, payload_too_large, ...;
     ///           context_cancelled.
     void send(const T& job, const context& ctx = {}) const { send(job, once_by({}), ctx); }
-    void send(const T& job, const once_by& id, const context& ctx = {}) const { raw_.send(codec<T>::encode(job), id.id, {}, ctx); }
+    /// With headers, which delivery::message() has; names that begin with "Dunlin-" or "Nats-" have meanings there.
+    void send(const T& job, const once_by& id, const context& ctx = {}, const headers& h = {}) const {
+        raw_.send(codec<T>::encode(job), id.id, h, ctx);
+    }
 
     /// Sends without waiting for the answer, but for room in the window. What becomes of it flush() tells.
-    void send_async(const T& job, const once_by& id = once_by({}), const context& ctx = {}) const {
-        raw_.send_async(codec<T>::encode(job), id.id, {}, ctx);
+    void send_async(const T& job, const once_by& id = once_by({}), const context& ctx = {}, const headers& h = {}) const {
+        raw_.send_async(codec<T>::encode(job), id.id, h, ctx);
     }
     /// Waits until all that was sent by send_async() is confirmed or has failed. Returns what has failed; and when
     /// `ctx` is done, what is still unconfirmed too, which is then given up.
@@ -257,7 +260,7 @@ public:
     [[nodiscard]] consumer<T> consume(const consume_options& o = {}) const { return consumer<T>(raw_.consume(o)); }
 
     /// Jobs that were rejected, came too often or did not decode: a queue itself, of dead_letter.
-    queue<dead_letter> dead() const { return queue<dead_letter>(raw_.dead()); }
+    queue<dead_letter> dead(const context& ctx = {}) const { return queue<dead_letter>(raw_.dead(ctx)); }
     /// Sends a dead letter's job again; what has happened to it travels along.
     void send_again(const dead_letter& d, const context& ctx = {}) const;
 
@@ -287,7 +290,7 @@ template <class T>
 std::optional<delivery<T>> consumer<T>::decode(detail::puller& p, std::shared_ptr<detail::held> h) {
     std::optional<delivery_base> d = detail::consuming::take(p, std::move(h));
     if (!d) return std::nullopt;
-    std::string fault;
+    std::string fault = "not an std::exception";
     try {
         if constexpr (std::is_same_v<T, dead_letter>) {
             return delivery<T>(std::move(*d), detail::read_dead_letter(d->message()));
@@ -299,6 +302,7 @@ std::optional<delivery<T>> consumer<T>::decode(detail::puller& p, std::shared_pt
         throw;
     } catch (const std::exception& e) {
         fault = e.what();
+    } catch (...) {
     }
     detail::consuming::undecodable(p, std::move(*d), fault.c_str());
     return std::nullopt;

@@ -50,7 +50,9 @@ private:
 
 /// Answers requests for `subject`, from now on: the server it is connected to knows it when it returns; the others of a
 /// cluster soon after.
-/// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm.
-DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o = {});
+/// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is done.
+///           `ctx` is only for this call: what is served goes on when it is done.
+DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o = {},
+    const context& ctx = {});
 
 }  // namespace dunlin::nats

@@ -121,6 +121,6 @@ auto on_message(const subscription& s, Handler&& handler, std::source_location w
     return on_recv(detail::inflow_access::ready(*s.flow_), std::move(run), where);
 }
 
-inline subscription cluster::subscribe(const std::string& subject) const { return subscribe(subject, subscribe_options{}); }
+inline subscription cluster::subscribe(const std::string& subject) const { return subscribe(subject, subscribe_options{}, {}); }
 
 }  // namespace dunlin::nats
