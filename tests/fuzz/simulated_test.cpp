@@ -1,5 +1,5 @@
-// The random programs, their plain threads as goroutines, in orders and virtual time of dunlin::sim: nothing is wrong in
-// any, and faults that are planted are found and played again.
+// The random programs, their plain threads as goroutines, in orders and virtual time of dunlin::sim: nothing is wrong
+// in any, and faults that are planted are found and played again.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -45,8 +45,12 @@ void show_report(const std::string& report) {
     std::size_t begin = 0;
     while (begin < report.size()) {
         const std::size_t end = std::min(report.find('\n', begin), report.size());
-        const std::string_view line(report.data() + begin, end - begin);
-        if (line.find(" #") == std::string_view::npos) say("%s", std::string(line.substr(0, 118)).c_str());
+        std::string line = report.substr(begin, end - begin);
+        for (const std::string_view word : {"tour::(anonymous namespace)::", "dunlin::sim: "}) {
+            if (const std::size_t at = line.find(word); at != std::string::npos) line.erase(at, word.size());
+        }
+        const bool is_frame = line.find(" #") != std::string::npos || line.find("  in g") == 0;
+        if (!is_frame) say("%s", line.substr(0, 118).c_str());
         begin = end + 1;
     }
 }
