@@ -224,6 +224,17 @@ TEST_F(sim_search, AProgramThatDependsOnWhatWasBeforeIsSaidTo) {
     EXPECT_NE(r.message.find("led elsewhere"), std::string::npos) << r.message;
 }
 
+// As many choices as before, but not the same ones.
+TEST_F(sim_search, AProgramThatComesToOtherChoicesIsSaidTo) {
+    int executions = 0;
+    const sim::result r = sim::explore({.strategy = sim::exhaustive(0)}, [&] {
+        if (executions++ % 2 == 1) dunlin::sleep_for(1us);
+        dunlin::task_group three;
+        for (int i = 0; i < 3; ++i) three.go([] {});
+    });
+    EXPECT_EQ(r.kind, kind::differs) << r.report;
+}
+
 TEST_F(sim_search, ALostAnswerIsOneFaultAway) {
     const auto program = [] {
         sim::network({.slow = 0, .loss = 0.1, .duplicates = 0, .partitions = 0});
