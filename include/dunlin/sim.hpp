@@ -26,23 +26,45 @@ namespace dunlin::inline v0_1::sim {
 /// pct{d}    each goroutine has a drawn priority, the highest that can run does, and at d - 1 drawn moments the one
 ///           that runs becomes the lowest (Burckhardt et al., 2010: a fault that needs d moments in the right order is
 ///           found with a probability that does not shrink with the number of steps between them).
+/// exhaustive, exhaustive(n)
+///           every order, each once, those with the fewest detours (at most n) first; `seeds` executions at most, and
+///           result::complete says whether these were all. No detour is who runs next where one waits or ends, which
+///           ready case a select takes, what draw() says. A detour is to be switched away where one could go on; a
+///           deadline, or what comes over the network, that comes first although another can run (within
+///           longest_delay); a call of blocking() that takes so long; a fault of the network. For small cases: what
+///           fails comes with the fewest detours.
 class search_strategy {
 public:
     constexpr search_strategy() noexcept = default;
-    /// "random", "pct" or "pct:3". Throws std::invalid_argument.
+    /// "random", "pct", "pct:3", "exhaustive" or "exhaustive:2". Throws std::invalid_argument.
     DUNLIN_API explicit search_strategy(std::string_view name);
 
-    /// 0: random.
-    constexpr unsigned depth() const noexcept { return depth_; }
+    /// Of pct; 0: it is not that.
+    constexpr unsigned depth() const noexcept { return is_exhaustive_ ? 0 : number_; }
+    constexpr bool is_exhaustive() const noexcept { return is_exhaustive_; }
+    /// Of exhaustive: at most so many; ~0u: there is no limit.
+    constexpr unsigned detours() const noexcept { return is_exhaustive_ ? number_ : 0; }
 
 protected:
-    constexpr explicit search_strategy(unsigned depth) noexcept : depth_(depth) {}
+    constexpr explicit search_strategy(unsigned number, bool is_exhaustive = false) noexcept
+        : number_(number), is_exhaustive_(is_exhaustive) {}
 
 private:
-    unsigned depth_ = 0;
+    unsigned number_ = 0;
+    bool is_exhaustive_ = false;
 };
 
 inline constexpr search_strategy random{};
+
+class exhaustive_search : public search_strategy {
+public:
+    constexpr exhaustive_search() noexcept : search_strategy(~0u, true) {}
+    constexpr search_strategy operator()(unsigned detours) const noexcept { return exhaustive_search(detours); }
+
+private:
+    constexpr explicit exhaustive_search(unsigned detours) noexcept : search_strategy(detours, true) {}
+};
+inline constexpr exhaustive_search exhaustive{};
 
 /// d from 1 to 64; check() throws std::invalid_argument for others.
 class pct : public search_strategy {
@@ -51,12 +73,15 @@ public:
 };
 
 /// What check() does. The environment goes before it: DUNLIN_SIM_SEED=N runs that seed alone, DUNLIN_SIM_STRATEGY=pct:3
-/// names the strategy.
+/// names the strategy, DUNLIN_SIM_CHOICES stands for `choices`.
 struct options {
-    /// So many executions, with the seeds first_seed, first_seed + 1, ...
+    /// So many executions, with the seeds first_seed, first_seed + 1, ... Of `exhaustive` at most so many, all of them
+    /// with the seed first_seed, which draws what is not tried one by one: latencies, draw() of more than 64.
     std::uint64_t seeds = 1000;
     std::uint64_t first_seed = 1;
     search_strategy strategy = random;
+    /// One execution of `exhaustive` alone, as result::choices names it: "12:1,30:2". Empty: all.
+    std::string choices = {};
     /// An execution that makes more choices than this is said not to end.
     std::uint64_t max_steps = 100'000;
     /// A goroutine that can run may have to wait so long, as on a busy machine; and a call of blocking() may last so
@@ -91,6 +116,7 @@ enum class failure_kind : std::uint8_t {
     memory,          // max_memory
     outside_thread,  // a plain thread has made a goroutine runnable, or waits for one
     outside_wait,    // for a pipe or a process of the kernel's, whose answer has no seed; with options::strict, its use
+    differs,         // exhaustive: the same choices have led elsewhere this time
 };
 
 /// Of an exploration.
@@ -104,8 +130,14 @@ struct result {
     std::uint64_t hash = 0;
     /// The execution was run a second time from its seed, and made the same choices. Not tried where it did not end.
     bool replayed = false;
+    /// exhaustive: every order with at most as many detours as asked for was run.
+    bool complete = false;
+    /// exhaustive: every order with at most so many detours was run; -1: not even all without.
+    int covered = -1;
+    std::string choices;                     ///< exhaustive: of the execution that failed, for options::choices
     std::string message;                     ///< one line
-    /// all there is to say: seed, how to replay it, the waiters, the last choices
+    /// all there is to say: seed, how to replay it, the waiters, the last choices; of an exhaustive search also where
+    /// nothing failed: how many orders were run, and whether those are all
     std::string report;
 
     bool ok() const noexcept { return kind == failure_kind::none; }

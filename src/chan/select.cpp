@@ -52,7 +52,10 @@ bool has_channel(const case_base& c) noexcept { return c.core != nullptr; }
 // A plain thread's, for draws.
 std::uint32_t draw_below(sched::machine* m, std::uint32_t bound) noexcept {
     if (bound == 1) return 0;
-    if (m != nullptr) return m->random.below(bound);
+    if (m != nullptr) {
+        sched::steering* const steering = sched::steered();
+        return DUNLIN_UNLIKELY(steering != nullptr) ? steering->choose_case(m, bound) : m->random.below(bound);
+    }
     thread_local platform::random_source source(static_cast<std::uint64_t>(platform::now_ns()) ^ reinterpret_cast<std::uintptr_t>(&source));
     return source.below(bound);
 }

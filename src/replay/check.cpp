@@ -1,9 +1,11 @@
 // check.cpp - <dunlin/sim.hpp>: one run() with all seeds, and one more for the seed that failed.
 #include <dunlin/sim.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,6 +14,7 @@
 
 #include "platform/clock.h"
 #include "platform/environment.h"
+#include "replay/search.h"
 #include "replay/simulation.h"
 #include "sched/data/current.h"
 #include "sched/machines/event_notice.h"
@@ -28,6 +31,7 @@ namespace {
 using sim::failure_kind;
 
 constexpr unsigned deepest = 64;
+constexpr unsigned most_detours = 1000;
 constexpr std::int64_t settle_ns = 2'000'000'000;  // what has said that it is done is given so long to be gone
 
 platform::atomic<bool> busy{false};
@@ -46,8 +50,9 @@ struct session {
     const sim::options& o;
     void (*f)(void*);
     void* with;
-    unsigned depth;
+    sim::search_strategy strategy;
     std::uint64_t first, count;
+    search* every_order = nullptr;
     bool tells = false;             // frames of the last choices are kept
     std::uint64_t story_from = 0;
     std::string refused = {};       // why nothing was run
@@ -77,21 +82,28 @@ void drive(session& s) {
     s.refused = what_is_in_the_way();
     if (!s.refused.empty()) return;
     simulation& one = the_simulation();
-    one.begin({s.o.max_steps, s.depth, at_least_zero(s.o.longest_delay), at_least_zero(s.o.grace),
-        at_least_zero(s.o.patience), s.o.max_memory, s.o.strict, !s.tells});
+    one.begin({s.o.max_steps, s.strategy.depth(), at_least_zero(s.o.longest_delay), at_least_zero(s.o.grace),
+        at_least_zero(s.o.patience), s.o.max_memory, s.o.strict, !s.tells, s.every_order});
     struct at_end {
         simulation& one;
         ~at_end() { one.end(); }
     } const guard{one};
-    for (std::uint64_t i = 0; i < s.count; ++i) {
-        s.seed = s.first + i;
+    search* const all = s.every_order;
+    for (std::uint64_t i = 0; all != nullptr ? all->begin() : i < s.count; ++i) {
+        s.seed = all != nullptr ? s.first : s.first + i;
         s.last = one.execute(s.seed, s.f, s.with, s.tells, s.story_from);
+        if (all != nullptr) all->end();
         ++s.executions;
         s.steps += s.last.steps;
         s.all.add(s.last.hash);
         if (s.last.kind == failure_kind::none && s.o.failed && s.o.failed()) {
             s.last.kind = failure_kind::assertion;
             s.last.message = "an assertion of the test has failed (options::failed)";
+        }
+        if (all != nullptr && all->differs() && s.last.kind != failure_kind::never_ends) {
+            s.last.kind = failure_kind::differs;
+            s.last.message = "the choices \"" + text_of(all->current()) + "\" led elsewhere this time: the program depends on something "
+                "that has no seed (threads, clocks of std, addresses), or on what an execution before it has left behind";
         }
         if (s.last.kind != failure_kind::none) return;
     }
@@ -111,23 +123,43 @@ void run_session(session& s) {
         ": a simulation begins with nothing (wait for them, or stop them)");
 }
 
-unsigned depth_from_name(std::string_view name, const std::string& where) {
-    if (name == "random") return 0;
-    if (name == "pct") return 3;
-    if (name.substr(0, 4) == "pct:") {
-        const auto d = platform::parse_number(name.substr(4));
-        if (d && *d >= 1 && *d <= deepest) return static_cast<unsigned>(*d);
-    }
+sim::search_strategy strategy_named(std::string_view name, const std::string& where) {
+    if (name == "random") return sim::random;
+    if (name == "pct") return sim::pct(3);
+    if (name == "exhaustive") return sim::exhaustive;
+    const std::size_t colon = std::min(name.find(':'), name.size());
+    const std::string_view kind = name.substr(0, colon);
+    constexpr std::uint64_t none = ~std::uint64_t{0};
+    const std::uint64_t number = colon < name.size() ? platform::parse_number(name.substr(colon + 1)).value_or(none) : none;
+    if (kind == "pct" && number >= 1 && number <= deepest) return sim::pct(static_cast<unsigned>(number));
+    if (kind == "exhaustive" && number <= most_detours) return sim::exhaustive(static_cast<unsigned>(number));
     throw std::invalid_argument(where + ": unknown strategy \"" + std::string(name) +
-        "\" (there are random, pct, and pct:D with D from 1 to 64)");
+        "\" (there are random, pct, pct:D with D from 1 to 64, exhaustive, and exhaustive:N with N from 0 to 1000)");
 }
 
-unsigned depth_for(const sim::options& o) {
+sim::search_strategy strategy_for(const sim::options& o) {
     const std::string_view text = platform::environment_text("DUNLIN_SIM_STRATEGY");
-    if (!text.empty()) return depth_from_name(text, "dunlin::sim: DUNLIN_SIM_STRATEGY");
-    const unsigned depth = o.strategy.depth();
-    if (depth > deepest) throw std::invalid_argument("dunlin::sim: the depth of pct is not between 1 and 64");
-    return depth;
+    if (!text.empty()) return strategy_named(text, "dunlin::sim: DUNLIN_SIM_STRATEGY");
+    if (o.strategy.depth() > deepest) throw std::invalid_argument("dunlin::sim: the depth of pct is not between 1 and 64");
+    const unsigned detours = o.strategy.detours();
+    if (detours > most_detours && detours != search::unlimited) {
+        throw std::invalid_argument("dunlin::sim: the detours of exhaustive are more than 1000");
+    }
+    return o.strategy;
+}
+
+// Null: not asked for.
+std::unique_ptr<search> search_for(const sim::options& o, const sim::search_strategy& strategy) {
+    const std::string_view named = platform::environment_text("DUNLIN_SIM_CHOICES");
+    const std::string_view text = named.empty() ? std::string_view(o.choices) : named;
+    if (text.empty()) return strategy.is_exhaustive() ? std::make_unique<search>(strategy.detours(), o.seeds) : nullptr;
+    const char* const where = named.empty() ? "options::choices" : "DUNLIN_SIM_CHOICES";
+    if (!strategy.is_exhaustive()) {
+        throw std::invalid_argument(std::string("dunlin::sim: ") + where + " is set, and the strategy is not exhaustive");
+    }
+    if (auto name = name_in(text)) return std::make_unique<search>(std::move(*name));
+    throw std::invalid_argument(std::string("dunlin::sim: ") + where + "=" + std::string(text) +
+        " is not a list of choices (as 12:1,30:2, by ascending numbers, or plain)");
 }
 
 std::optional<std::uint64_t> seed_from_environment() {
@@ -155,19 +187,38 @@ void check_options(const sim::options& o) {
     if (o.patience.count() <= 0) throw std::invalid_argument("dunlin::sim: options::patience is not positive");
 }
 
+std::string counted(std::uint64_t n, const std::string& what) {
+    return n == 0 ? "no " + what : std::to_string(n) + ' ' + what + (n == 1 ? "" : "s");
+}
+
+std::string report_of_search(const sim::result& r, const search& s) {
+    const std::string orders = counted(r.executions, "order");
+    if (r.complete) return "dunlin::sim: " + orders + ", which are all within the limit; none fails\n";
+    if (s.has_left_out()) return "dunlin::sim: " + orders + "; not all: some of what the program asks for is drawn, not tried\n";
+    return "dunlin::sim: " + orders + ", " + (r.covered < 0 ? "not even all without a detour" :
+        "among them all with at most " + std::to_string(r.covered) + (r.covered == 1 ? " detour" : " detours")) + "; none fails\n";
+}
+
 std::string report_of(const session& s, const sim::result& r, const std::string& second) {
     std::string text = "dunlin::sim: seed " + std::to_string(r.seed) + ": " + r.message + '\n';
     text += "  execution " + std::to_string(s.executions) + ", " + std::to_string(s.last.steps) + " choices, " +
         platform::duration_text(s.last.took_ns) +
             " of virtual time, hash " + hexadecimal(r.hash) + '\n';
-    text += "  to run it again: DUNLIN_SIM_SEED=" + std::to_string(r.seed) + ' ' + program_invocation_name + '\n';
+    text += "  to run it again: ";
+    if (s.every_order != nullptr) text += "DUNLIN_SIM_STRATEGY=exhaustive DUNLIN_SIM_CHOICES=" + r.choices + ' ';
+    text += "DUNLIN_SIM_SEED=" + std::to_string(r.seed) + ' ' + program_invocation_name + '\n';
+    if (s.every_order != nullptr && s.every_order->found_with_fewest()) {
+        text += "  with " + counted(s.every_order->detours(), "detour") + ": no order with fewer fails\n";
+    }
     if (!second.empty()) text += "  " + second + '\n';
     return text + s.last.details;
 }
 
 // Once more, with frames of the last choices; and is it the same at all?
 std::string run_again(session& s, sim::result& r) {
-    session again{s.o, s.f, s.with, s.depth, s.seed, 1};
+    session again{s.o, s.f, s.with, s.strategy, s.seed, 1};
+    std::optional<search> alone;
+    if (s.every_order != nullptr) again.every_order = &alone.emplace(s.every_order->current());
     again.tells = true;
     again.story_from = s.last.steps > 2 * story::kept ? s.last.steps - 2 * story::kept : 0;
     run_session(again);
@@ -187,7 +238,7 @@ std::string run_again(session& s, sim::result& r) {
 
 namespace sim {
 
-search_strategy::search_strategy(std::string_view name) : depth_(replay::depth_from_name(name,
+search_strategy::search_strategy(std::string_view name) : search_strategy(replay::strategy_named(name,
     "dunlin::sim::search_strategy")) {}
 
 failure::failure(sim::result r) : std::runtime_error(r.report), result_(std::make_shared<const sim::result>(r)) {}
@@ -197,7 +248,9 @@ namespace detail {
 result explore(const options& o, void (*f)(void*), void* with) {
     replay::check_options(o);
     const auto seed = replay::seed_from_environment();
-    replay::session s{o, f, with, replay::depth_for(o), seed.value_or(o.first_seed), seed ? 1 : o.seeds};
+    const search_strategy strategy = replay::strategy_for(o);
+    const auto every_order = replay::search_for(o, strategy);
+    replay::session s{o, f, with, strategy, seed.value_or(o.first_seed), seed ? 1 : o.seeds, every_order.get()};
     const replay::only_one guard;
     sched::start_runtime();
     replay::run_session(s);
@@ -208,9 +261,16 @@ result explore(const options& o, void (*f)(void*), void* with) {
     r.steps = s.steps;
     r.hash = r.ok() ? s.all.value() : s.last.hash;
     r.message = s.last.message;
+    if (every_order) {
+        r.complete = every_order->complete();
+        r.covered = every_order->covered();
+        if (r.ok()) r.report = replay::report_of_search(r, *every_order);
+        if (!r.ok()) r.choices = replay::text_of(every_order->current());
+    }
     if (r.ok()) return r;
     std::string second;
-    if (r.kind != failure_kind::never_ends && r.kind != failure_kind::memory) second = replay::run_again(s, r);
+    const bool may_again = r.kind != failure_kind::never_ends && r.kind != failure_kind::memory && r.kind != failure_kind::differs;
+    if (may_again) second = replay::run_again(s, r);
     r.report = replay::report_of(s, r, second);
     return r;
 }

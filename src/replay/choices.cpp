@@ -5,7 +5,8 @@
 
 namespace dunlin::inline v0_1::replay {
 
-void choices::begin(std::uint64_t seed, unsigned depth, std::int64_t longest_delay_ns) {
+void choices::begin(std::uint64_t seed, unsigned depth, std::int64_t longest_delay_ns, search* s) {
+    search_ = s;
     source_ = platform::random_source(seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u);
     depth_ = depth;
     longest_delay_ns_ = longest_delay_ns;

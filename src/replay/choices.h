@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "platform/random.h"
+#include "replay/search.h"
 #include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::replay {
@@ -29,13 +30,14 @@ struct candidate {
     sched::goroutine* g = nullptr;
     std::uint32_t host = 0;      // network.h
     bool queued = false;         // it is among those that can run
+    bool yielded = false;        // when it ran last
     bool off = false;            // its host is: it never runs again
 };
 
 class choices {
 public:
-    // depth: of pct; 0: random.
-    void begin(std::uint64_t seed, unsigned depth, std::int64_t longest_delay_ns);
+    // depth: of pct; 0: random. s: is asked instead, where it is not null.
+    void begin(std::uint64_t seed, unsigned depth, std::int64_t longest_delay_ns, search* s);
 
     std::uint64_t below(std::uint64_t bound) noexcept;  // bound > 0
     bool uses_priorities() const noexcept { return depth_ != 0; }
@@ -53,15 +55,19 @@ public:
     // How long all that can run have to wait before the next does; mostly 0.
     std::int64_t delay_ns() noexcept;
     // How long a call of blocking() lasts, on one side of what it calls.
-    std::int64_t call_ns() noexcept { return drawn_time(); }
+    std::int64_t drawn_time() noexcept;
+
+    // Null, or what is asked instead of all these. Numbers that it cannot try one by one are drawn all the same.
+    search* every_order() const noexcept { return search_; }
+    std::int64_t longest_delay_ns() const noexcept { return longest_delay_ns_; }
 
 private:
     static constexpr std::uint64_t high = std::uint64_t{1} << 63;
 
     bool of_256(unsigned odds) noexcept { return odds != 0 && (source_.next() >> 56) < odds; }
-    std::int64_t drawn_time() noexcept;
 
     platform::random_source source_;
+    search* search_ = nullptr;
     unsigned depth_ = 0;
     std::vector<std::uint64_t> change_points_;  // steps
     std::uint64_t lowest_ = high;

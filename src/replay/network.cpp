@@ -74,7 +74,7 @@ void network::configure(const sim::network_options& o) noexcept {
     sim::network_options& f = world_->faults;
     f = o;
     for (double* odds : {&f.slow, &f.loss, &f.duplicates, &f.resets, &f.partitions}) {
-        if (*odds > 0 && *odds < 1 && simulation_.draw(2) == 0) *odds = 0;
+        if (!simulation_.tries_every_order() && *odds > 0 && *odds < 1 && simulation_.drawn(2) == 0) *odds = 0;
     }
 }
 
@@ -84,7 +84,7 @@ host_number network::add_host(std::string name, std::function<void()> main) {
     h->main = std::move(main);
     h->next_port = first_port;
     const auto most = world_->faults.longest_skew.count();
-    if (most > 0) h->skew_ns = static_cast<std::int64_t>(simulation_.draw(2 * static_cast<std::uint64_t>(most) + 1)) - most;
+    if (most > 0) h->skew_ns = static_cast<std::int64_t>(simulation_.drawn(2 * static_cast<std::uint64_t>(most) + 1)) - most;
     world_->hosts.push_back(std::move(h));
     return host_count() - 1;
 }
@@ -134,18 +134,15 @@ network::record& network::make(int& fd, int family, int type, host_number h) {
 
 std::int64_t network::now() const noexcept { return simulation_.virtual_now_ns(); }
 
-bool network::happens_now(double odds) noexcept {
-    constexpr std::uint64_t parts = 1 << 20;
-    return odds > 0 && simulation_.draw(parts) < static_cast<std::uint64_t>(odds * parts);
-}
+bool network::happens_now(double odds) noexcept { return simulation_.happens(odds); }
 
 // Any order of magnitude is as likely as any other.
 std::int64_t network::time_between(std::chrono::nanoseconds least, std::chrono::nanoseconds most) noexcept {
     const std::int64_t low = std::max<std::int64_t>(least.count(), 1000);
     if (most.count() <= low) return low;
     const auto magnitudes = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(most.count() / low)));
-    const auto base = static_cast<std::uint64_t>(low) << simulation_.draw(magnitudes);
-    return std::min<std::int64_t>(most.count(), static_cast<std::int64_t>(base + simulation_.draw(base)));
+    const auto base = static_cast<std::uint64_t>(low) << simulation_.drawn(magnitudes);
+    return std::min<std::int64_t>(most.count(), static_cast<std::int64_t>(base + simulation_.drawn(base)));
 }
 
 std::int64_t network::travel_ns(bool slow) noexcept {
@@ -460,7 +457,7 @@ long network::send(int fd, const iovec* parts, std::size_t count, const void* na
             return static_cast<long>(n);
         }
         // A stream has no boundaries: what was written at once may come in parts.
-        const std::size_t first = n > 1 && simulation_.draw(4) == 0 ? 1 + simulation_.draw(n - 1) : n;
+        const std::size_t first = n > 1 && simulation_.happens(0.25, 4) ? 1 + simulation_.drawn(n - 1) : n;
         s->under_way += n;
         put_on_wire(fd, *s, {bytes.substr(0, first)});
         if (first != n) put_on_wire(fd, *s, {bytes.substr(first)});
@@ -543,7 +540,7 @@ void network::drop(int fd) {
 
 void network::switch_off(host_number h) {
     host(h).up = false;
-    const bool resets = simulation_.draw(2) == 0;
+    const bool resets = simulation_.draw(2) == 0;  // each is tried
     std::vector<int> all;
     std::vector<std::uint64_t> tags;
     for (auto& [fd, s] : world_->sockets) {

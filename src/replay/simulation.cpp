@@ -140,7 +140,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     seed_ = seed;
     f_ = f;
     with_ = with;
-    choices_.begin(seed, plan_.depth, plan_.longest_delay_ns);
+    choices_.begin(seed, plan_.depth, plan_.longest_delay_ns, plan_.every_order);
     hash_ = {};
     story_.begin(story_from, tell_it);
     known_.clear();
@@ -315,32 +315,6 @@ bool simulation::count_step() noexcept {
     return false;
 }
 
-std::size_t simulation::pick(const goroutine* yields) noexcept {
-    const std::size_t count = runnable_.size() + (yields != nullptr);
-    if (!choices_.uses_priorities()) return choices_.which(count);
-    std::size_t best = 0;
-    std::uint64_t most = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t priority = known(i < runnable_.size() ? runnable_[i] : yields).priority;
-        if (priority < most) continue;
-        most = priority;
-        best = i;
-    }
-    return best;
-}
-
-// Does another one run now, at a call of self's? There is one.
-bool simulation::leaves_for(goroutine* self, std::size_t& next) noexcept {
-    if (!choices_.uses_priorities()) {
-        if (!choices_.switches_away()) return false;
-        next = choices_.which(runnable_.size());
-        return true;
-    }
-    if (choices_.is_change_point(steps_)) known(self).priority = choices_.lowest_priority();
-    next = pick(nullptr);
-    return known(runnable_[next]).priority > known(self).priority;
-}
-
 void simulation::tell(const goroutine* who, leaving how, const goroutine* next, std::int64_t jumped_ns) noexcept {
     if (!story_.wants(steps_)) return;
     choice& c = story_.add();
@@ -394,6 +368,7 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
     } else if (self != nullptr) {
         how = state == goroutine_state::dead ? leaving::ended : leaving::waits;
     }
+    if (self != nullptr && number_of(self) != 0) known(self).yielded = yields != nullptr;
     yields_ = yields != nullptr ? yields_ + 1 : 0;
     const std::int64_t before_ns = now_ns_;
     bool over = kind_ != failure_kind::none;
@@ -411,11 +386,7 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
     }
     const std::int64_t jumped_ns = now_ns_ - before_ns;
     if (!over && count_step()) {
-        if (const std::int64_t delay = choices_.delay_ns()) {
-            now_ns_ += delay;
-            fire_due();
-            fetch(p, nullptr);
-        }
+        be_delayed(p);
         const std::size_t at = pick(yields);
         goroutine* next = at == runnable_.size() ? self : take(at);
         hash_.add(number_of(next));
@@ -477,12 +448,6 @@ std::int64_t simulation::now_ns(const machine* m) noexcept {
     return now_ns_;
 }
 
-std::uint64_t simulation::draw(std::uint64_t bound) noexcept {
-    const std::uint64_t drawn = choices_.below(bound);
-    hash_.add(drawn);
-    return drawn;
-}
-
 host_number simulation::current_host() const noexcept {
     const goroutine* self = sched::current_goroutine();
     return self != nullptr && number_of(self) != 0 ? known_[self->id - first_id_].host : test_host;
@@ -529,7 +494,9 @@ void simulation::switch_off(host_number h) {
 void simulation::sleep_in_call() noexcept {
     const goroutine* self = sched::current_goroutine();
     if (self == driver_ || phase_.load(std::memory_order_relaxed) != phase::running) return;
-    const std::int64_t ns = choices_.call_ns();
+    search* const s = choices_.every_order();
+    const std::int64_t ns = s == nullptr ? choices_.drawn_time() :
+        s->among(2, 1, hash_.value()) != 0 ? choices_.longest_delay_ns() : 0;
     if (ns == 0) return sched::pass_point();
     try {
         timers::sleep_until_ns(now_ns_ + ns, std::source_location::current());

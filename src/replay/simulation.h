@@ -43,6 +43,7 @@ public:
         std::int64_t longest_delay_ns = 0, grace_ns = 0, patience_ns = 0;
         std::uint64_t max_memory = 0;  // bytes
         bool strict = false, warns = false;
+        search* every_order = nullptr;
     };
 
     // By the driver, around its executions.
@@ -52,8 +53,12 @@ public:
     outcome execute(std::uint64_t seed, void (*f)(void*), void* with, bool tell, std::uint64_t story_from);
 
     std::uint64_t seed() const noexcept { return seed_; }
-    // By the goroutine that runs.
+    // By the goroutine that runs: each number below `bound` is tried, if every order is and they are few.
     std::uint64_t draw(std::uint64_t bound) noexcept;
+    // Of the network: always drawn; and what is an accident, of which every order has none but as a detour.
+    std::uint64_t drawn(std::uint64_t bound) noexcept;
+    bool happens(double odds, std::uint64_t parts = 1 << 20) noexcept;
+    bool tries_every_order() const noexcept { return choices_.every_order() != nullptr; }
     void stop_here(sim::failure_kind kind, std::string_view what) noexcept;
     network& net() noexcept { return network_; }
     host_number current_host() const noexcept;
@@ -69,6 +74,7 @@ public:
 
     sched::goroutine* choose(sched::machine* m, sched::processor* p) noexcept override;
     sched::machine* point(sched::machine* m) noexcept override;
+    std::uint32_t choose_case(sched::machine* m, std::uint32_t count) noexcept override;
     void begin_call() noexcept override { sleep_in_call(); }
     void end_call() noexcept override { sleep_in_call(); }
     std::int64_t now_ns(const sched::machine* m) noexcept override;
@@ -100,6 +106,8 @@ private:
     bool count_step() noexcept;
     void look_at_memory() noexcept;
     std::size_t pick(const sched::goroutine* yields) noexcept;
+    std::size_t pick_any(const sched::goroutine* yields) noexcept;
+    void be_delayed(sched::processor* p) noexcept;
     bool leaves_for(sched::goroutine* self, std::size_t& next) noexcept;
     sched::goroutine* finish() noexcept;
     void fail(sim::failure_kind kind, std::string_view what) noexcept;
@@ -119,6 +127,7 @@ private:
     story story_;
     std::vector<candidate> known_;        // by the goroutine's id
     std::vector<sched::goroutine*> runnable_;
+    std::vector<std::size_t> in_turn_;    // of pick_any()
     sched::goroutine* forced_ = nullptr;  // what point() has chosen
     const sched::machine* machine_ = nullptr;
     std::uint64_t first_id_ = 0;          // of f's goroutine

@@ -111,10 +111,14 @@ unsigned delayed_order::pick_value(unsigned count) { return random_.below(4) == 
 
 // ---- pct -----------------------------------------------------------------------------------------------------------
 
+void pct_order::draw_priorities() noexcept {
+    for (std::uint32_t& p : priority_) p = depth_ + static_cast<std::uint32_t>(random_.next() >> 40);
+}
+
 bool pct_order::begin() {
     random_ = source_of(seed_, execution_++);
     step_ = 0;
-    for (std::uint32_t& p : priority_) p = depth_ + static_cast<std::uint32_t>(random_.next() >> 40);
+    draw_priorities();
     changes_.clear();
     for (unsigned i = 1; i < depth_; ++i) changes_.push_back(random_.below(static_cast<std::uint32_t>(longest_)));
     lowest_ = depth_;
@@ -127,6 +131,7 @@ std::size_t pct_order::pick(const std::vector<transition>& possible, unsigned) {
         const auto less = [&](const transition& a, const transition& b) { return priority_[index(a.what)] < priority_[index(b.what)]; };
         return static_cast<std::size_t>(std::max_element(possible.begin(), possible.end(), less) - possible.begin());
     };
+    if (step_ >= strict_steps && step_ % steps_of_others == 0) draw_priorities();
     std::size_t picked = highest();
     if (std::count(changes_.begin(), changes_.end(), step_++) != 0) {
         priority_[index(possible[picked].what)] = --lowest_;

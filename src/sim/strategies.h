@@ -64,8 +64,12 @@ private:
     unsigned delayed_ = 0;     // whose
 };
 
+// Threads that look again and again would keep the one that they look for from its CPU for ever (two machines that
+// search while the monitor, below them, is about to hand a processor on). So an execution that is long has drawn
+// priorities again from time to time.
 class pct_order final : public strategy {
 public:
+    static constexpr std::size_t strict_steps = 30'000, steps_of_others = 1'000;
     pct_order(std::uint64_t seed, unsigned depth) noexcept : seed_(seed), depth_(depth) {}
     bool begin() override;
     std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
@@ -74,6 +78,8 @@ public:
     void ended(std::size_t steps) override { longest_ = longest_ < steps ? steps : longest_; }
 
 private:
+    void draw_priorities() noexcept;
+
     std::uint64_t seed_;
     unsigned depth_;
     std::uint64_t execution_ = 0;

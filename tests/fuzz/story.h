@@ -111,6 +111,7 @@ struct story {
     std::uint64_t seed = 0;
     std::vector<line_of> lines;
     std::vector<guard_of> guards;
+    bool simulated = false;  // no plain threads, and no real time
     std::vector<context_of> contexts;
     std::vector<actor_of> actors;
     unsigned flags = 2;

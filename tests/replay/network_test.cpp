@@ -201,6 +201,40 @@ TEST_F(sim_network, AHostsOwnNameIsAnAddressOfItsOwn) {
     });
 }
 
+// A deadline each second, of every kind, for an hour; each comes when it is due, and none late.
+TEST_F(sim_network, AnHourOfDeadlinesOfEachKind) {
+    const sim::result r = sim::check({.seeds = 10}, [] {
+        const auto begin = dunlin::clock::now();
+        int came = 0;
+        dunlin::task_group all;
+        for (int i = 1; i <= 3600; ++i) {
+            const auto due = begin + 1s * i;
+            all.go([&, i, due] {
+                dunlin::chan<int> never;
+                switch (i % 4) {
+                case 0: dunlin::sleep_until(due); break;
+                case 1: dunlin::select(dunlin::on_recv(never, [](std::optional<int>) {}), dunlin::on_timeout(due - dunlin::clock::now(), [] {})); break;
+                case 2: dunlin::with_deadline({}, due).done().recv(); break;
+                default: {
+                    std::error_code ec;
+                    auto p = net::listen_packet("udp", ':' + std::to_string(1000 + i));
+                    p.set_read_deadline(due);
+                    char byte;
+                    p.read_some(&byte, 1, ec);
+                    require(ec == std::errc::timed_out);
+                }
+                }
+                const auto late = dunlin::clock::now() - due;
+                require(late >= 0s && late < 100ms);
+                ++came;
+            });
+        }
+        all.wait();
+        require(came == 3600);
+    });
+    EXPECT_GT(r.steps, 3600u);
+}
+
 TEST_F(sim_network, UnixSocketsAndPairs) {
     sim::check({.seeds = 50}, [] {
         auto l = net::listen("unix", "/nowhere/socket");

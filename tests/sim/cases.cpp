@@ -1,6 +1,6 @@
-// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..." --model sequential|tso|cxx] NAME...: explores the cases whose
-// names begin so. Prints a line for each way of exploring one, and the story of the first failure. 0: all hold; 1: one
-// fails; 2: misuse.
+// sim_cases [--seed N] [--quiet] [--replay "r0 f1 ..."|@FILE --model sequential|tso|cxx] NAME...: explores the cases
+// whose names begin so. Prints a line for each way of exploring one, and the story of the first failure. 0: all hold;
+// 1: one fails; 2: misuse.
 #include "sim/cases.h"
 
 #include <algorithm>
@@ -8,6 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <string_view>
 #include <sys/personality.h>
 #include <unistd.h>
@@ -50,14 +53,24 @@ const char* const models[] = {"sequential", "tso", "cxx"};
 struct arguments {
     std::uint64_t seed = 1;
     bool quiet = false;
-    const char* replay = nullptr;
+    std::string replay;  // empty: none
     sim::memory model = sim::memory::tso;
     std::vector<std::string_view> names;
 };
 
 [[noreturn]] void misuse(const char* what) {
-    std::fprintf(stderr, "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES --model sequential|tso|cxx] NAME...\n", what);
+    std::fprintf(stderr, "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n", what);
     std::exit(2);
+}
+
+// Of a long execution they are too many for a command line.
+std::string choices_from(std::string_view text) {
+    if (text.empty()) misuse("no choices to replay");
+    if (text.front() != '@') return std::string(text);
+    std::ifstream file(std::string(text.substr(1)));
+    std::string read(std::istreambuf_iterator<char>(file), {});
+    if (read.empty()) misuse("the file of choices cannot be read, or is empty");
+    return read;
 }
 
 arguments read_arguments(int argc, char** argv) {
@@ -76,7 +89,7 @@ arguments read_arguments(int argc, char** argv) {
         } else if (word == "--quiet") {
             a.quiet = true;
         } else if (word == "--replay") {
-            a.replay = value();
+            a.replay = choices_from(value());
         } else if (word == "--model") {
             const std::string_view model = value();
             const auto* const found = std::find(std::begin(models), std::end(models), model);
@@ -134,7 +147,7 @@ int main_of(const arguments& a) {
     for (const protocol_case& c : all()) {
         if (!wanted(a, c)) continue;
         found = true;
-        if (a.replay != nullptr) {
+        if (!a.replay.empty()) {
             sim::options o = c.runs.front();
             o.model = a.model;
             const sim::result r = sim::replay(o, sim::choices_in(a.replay), c.build);

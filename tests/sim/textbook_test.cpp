@@ -46,6 +46,23 @@ testing::AssertionResult breaks(const sim::options& o, const std::string& how, c
     return testing::AssertionSuccess();
 }
 
+// ---- the strategies themselves --------------------------------------------------------------------------------------
+
+// Two look for what a third is about to say. It never would, if those of higher priority always went first.
+TEST(Textbook, PriorityKeepsNobodyFromItsCpuForEver) {
+    const auto build = [](scenario& s) {
+        auto& said = s.make<atomic<int>>("said", 0);
+        for (const char* name : {"a", "b"}) {
+            s.thread(name, [&said] {
+                while (said.load(relaxed) == 0) {
+                }
+            });
+        }
+        s.thread("c", [&said] { said.store(1, relaxed); });
+    };
+    EXPECT_TRUE(holds({.order = order::pct, .model = memory::tso, .executions = 20, .max_steps = 100'000}, build));
+}
+
 // ---- store buffering: Dekker, Peterson -----------------------------------------------------------------------------
 
 // Each raises its flag and looks at the other's.

@@ -49,6 +49,7 @@ part parts[] = {
     {"A library that blocks without a word", "src/sched/monitor/hand_off.cpp", tour::unannounced},
     {"What can go wrong is reported", "dunlin/go.hpp", tour::failures},
     {"Sight: faults that end no program are found", "docs/debugging.md", tour::sight},
+    {"What fails once in thousands of runs, found and replayed", "dunlin/sim.hpp, docs/sim-for-users.md", tour::replay},
 };
 constexpr int part_count = static_cast<int>(std::size(parts));
 

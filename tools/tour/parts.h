@@ -26,6 +26,7 @@ void blocking_calls(const options&);
 void unannounced(const options&);
 void failures(const options&);
 void sight(const options&);
+void replay(const options&);
 
 /// Dies in the way that is named, as a child of failures(). Returns only if it did not die.
 int die(std::string_view how);

@@ -11,6 +11,7 @@
 //              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
 //              acquire()     of a semaphore, lock() of a shared_mutex: dunlin/detail/simulated_point.hpp;
 //              now_ns()      calls clock_gettime() through a pointer, which is another one then.
+//            A select that draws one of several ready cases looks here before.
 //            `taken` keeps its meaning for takers (handshake.h): they store 1 over it, and the machine sees that;
 //            it is made steered_taken again from 0 only, by compare-and-swap.
 // Others     The monitor does nothing but watch(): no hand-off, no preemption, no look at timers. There is one
@@ -39,6 +40,8 @@ struct steering {
     virtual goroutine* choose(machine* m, processor* p) noexcept = 0;
     // By a goroutine that has just entered the runtime. The machine that it is on then.
     virtual machine* point(machine* m) noexcept = 0;
+    // By a select, inside the runtime: which of so many cases that are ready; more than one.
+    virtual std::uint32_t choose_case(machine* m, std::uint32_t count) noexcept = 0;
     // Around a call of blocking(); outside the runtime.
     virtual void begin_call() noexcept = 0;
     virtual void end_call() noexcept = 0;

@@ -1,0 +1,20 @@
+# The tests of a framework (PROGRAM): the right one holds, and each of the others fails with a seed that plays it again.
+# ONE is the option that names a test: "--gtest_filter=account.", "-tc=" or nothing.
+function(run test expected text)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ARGN} ${PROGRAM} "${ONE}${test}" RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+    if(expected AND NOT result EQUAL 0)
+        message(FATAL_ERROR "${test} fails:\n${said}")
+    elseif(NOT expected AND result EQUAL 0)
+        message(FATAL_ERROR "${test} finds nothing:\n${said}")
+    elseif(NOT said MATCHES "${text}")
+        message(FATAL_ERROR "${test} does not say ${text}:\n${said}")
+    endif()
+    set(seed "${CMAKE_MATCH_1}" PARENT_SCOPE)
+endfunction()
+
+run(holds TRUE "")
+foreach(test check require)
+    run(${test} FALSE "DUNLIN_SIM_SEED=([0-9]+)")
+    set(found ${seed})
+    run(${test} FALSE "seed ${found}: " DUNLIN_SIM_SEED=${found})
+endforeach()
