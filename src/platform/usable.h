@@ -8,7 +8,7 @@
 //            lost. So a process has one copy that works, and a second one ends it with a line that names both.
 // Reached    A copy does no harm where its module's calls are bound to another's functions: a plug-in's beside an
 //            executable that exports its own (-rdynamic), or beside the shared library. The linker says which it is:
-//            a call of the exported symbol dunlin_copy_<version> reaches this copy, or another one.
+//            a call of the exported symbol with the version, dunlin_copy_v0_1, reaches this copy or another.
 // Found      by an ELF note in each copy, which leads to its descriptor (`copy`). dl_iterate_phdr() shows the notes of
 //            all that is loaded, whatever the visibility of their symbols, and of whatever version.
 // Protocol   loading:  forbid is set; then a look at all others: if this one and another are reached, the process ends;
@@ -53,7 +53,7 @@ struct copy {
     std::uint32_t version;
     platform::atomic<std::uint32_t> in_use{0};
     platform::atomic<void (*)(const copy* by) noexcept> forbid{nullptr};
-    void (*reached)() noexcept = nullptr;  // what a call of dunlin_copy_<version> in this module reaches
+    void (*reached)() noexcept = nullptr;  // what a call of dunlin_copy_v0_1 in this module reaches
     void (*own)() noexcept = nullptr;      // this copy's: the same where it is reached
 };
 
