@@ -85,7 +85,7 @@ TEST_P(Hostile, FewThreadsAreEnoughOrSaid) {
     if (support::sanitized || getuid() != 0) GTEST_SKIP() << "another user is needed, who has no other thread";
     for (const rlim_t threads : {1, 2, 3, 4, 5, 6, 8, 10, 15, 20}) {
         SCOPED_TRACE(threads);
-        // One that only computes keeps its thread, which may be the only one: crash/shortage has that.
+        // One that never calls the runtime keeps its thread, which may be the only one: crash/shortage has that.
         const auto r = run(threads < 15 ? "work_that_calls" : "work", [=] {
             limit(RLIMIT_NPROC, threads);
             constexpr unsigned nobody = 64321;
