@@ -54,7 +54,10 @@ int work(bool computes) try {
             }
         });
         all.go([&] {
-            for (; !stop; ++blocked) dunlin::blocking([] { usleep(1000); });
+            for (; !stop; ++blocked) {
+                dunlin::blocking([] { usleep(1000); });
+                dunlin::yield();  // as below, where there are no more threads: docs/limits.md
+            }
         });
         all.go([&] {
             for (; !stop; ++called) {
