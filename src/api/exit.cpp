@@ -2,6 +2,8 @@
 
 #include <dunlin/detail/atomic.hpp>
 
+#include <cstdlib>
+
 #include "observe/report.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
@@ -28,6 +30,16 @@ struct stopper {
     }
 };
 thread_local stopper thread_stopper;
+thread_local constinit bool has_stopper = false;
+
+// libc registers the destructor of a thread_local in memory that it allocates, and aborts where there is none. So a
+// thread that begins when there is none has no stopper: its exit() gets as far as the handler, too. More than libc
+// needs, and more than the thread would keep for itself.
+bool can_register() noexcept {
+    void* volatile room = std::malloc(4096);  // else the compiler believes that there is
+    std::free(room);
+    return room != nullptr;
+}
 
 }  // namespace
 
@@ -36,7 +48,8 @@ void arm_stopper() noexcept {
 }
 
 void machine_thread(bool begins) noexcept {
-    thread_stopper.armed = begins;
+    if (begins && !has_stopper) has_stopper = can_register();
+    if (has_stopper) thread_stopper.armed = begins;
     observe::profile_machine_thread(begins);
 }
 

@@ -5,21 +5,25 @@
 //            A close of a descriptor in this process is not waited for longer than that, and one elsewhere (ENFILE)
 //            would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection that is accepted
 //            already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the
-//            listener is closed, or its limit comes, before.
+//            listener is closed, or its limit comes, before. It is said once on stderr.
 // Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2)
 //            says to treat so.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include <dunlin/detail/atomic.hpp>
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
 #include "net/socket.h"
 #include "platform/clock.h"
+#include "platform/text.h"
 
 namespace dunlin::inline v0_1::net {
 
@@ -52,6 +56,14 @@ private:
     std::int64_t ns_ = first_pause_ns;
 };
 
+// Once in a process: what waits for it looks like a peer that does not answer.
+void say_shortage(int error) noexcept {
+    static platform::atomic<bool> said{false};
+    if (said.exchange(true, std::memory_order_relaxed)) return;
+    platform::text_writer(STDERR_FILENO) << "dunlin: accept: " << std::strerror(error)
+        << ": connections wait until there is room (limits: ulimit -n, memory)\n";
+}
+
 // Sleeps, unless the listener is closed, its deadline comes, or the context is done before: the caller's next look
 // finds that out.
 void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
@@ -78,6 +90,7 @@ int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std:
         if (was_given_up(ec.value())) {
             ec.clear();
         } else if (is_shortage(ec.value())) {
+            say_shortage(ec.value());
             ec.clear();
             if (!io::may_wait(limit, ec)) return -1;
             wait_out_shortage(d, limit, shortage.next_ns(), where);
@@ -93,6 +106,7 @@ io_descriptor* watch_accepted(int fd, io_descriptor* d, const wait_limit* limit,
         io_descriptor* accepted = try_open_descriptor(fd, io::kind_of(d), ec);
         if (accepted != nullptr) return accepted;
         if (!is_shortage(ec.value())) break;
+        say_shortage(ec.value());
         if (!io::may_go_on(d, direction::read, limit, ec) || !io::may_wait(limit, ec)) break;
         wait_out_shortage(d, limit, shortage.next_ns(), where);
     }

@@ -16,8 +16,8 @@ namespace dunlin::inline v0_1::platform {
 
 unsigned affinity_cpus() noexcept {
     if (simulation* s = simulation_here()) return s->cpus();
-    // The kernel refuses a mask smaller than its own; 65,536 CPUs are eight times what it can be built for.
-    std::array<unsigned long, 1024> mask;
+    // The kernel refuses a mask smaller than its own; 16,384 CPUs are twice what it can be built for.
+    std::array<unsigned long, 256> mask;
     const long bytes = raw_syscall(SYS_sched_getaffinity, 0, sizeof(mask), syscall_arg(mask.data()));
     unsigned cpus = 0;
     for (long i = 0; i < bytes / static_cast<long>(sizeof(unsigned long)); ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <dlfcn.h>
 #include <link.h>
 #include <string_view>
 #include <unistd.h>
@@ -12,12 +13,33 @@
 #include "platform/check.h"
 #include "platform/text.h"
 
+#pragma weak dlopen
+
 extern "C" {
-[[gnu::visibility("hidden"), gnu::used]] constinit dunlin::platform::copy dunlin_this_copy{dunlin::version};
+// Both name one place, in assembly, so that no compiler knows that they do.
+void dunlin_copy_v0_1() noexcept;
+[[gnu::visibility("hidden")]] void dunlin_own_copy() noexcept;
+
+[[gnu::visibility("hidden"), gnu::used]] constinit dunlin::platform::copy dunlin_this_copy{
+    .version = dunlin::version, .reached = dunlin_copy_v0_1, .own = dunlin_own_copy};
 }
 
-// Name "dunlin", type 1; the distance from here to the descriptor, which needs no relocation.
+// The symbol; then name "dunlin", type 1, and the distance from here to the descriptor, which needs no relocation.
 asm(R"(
+    .pushsection .text.dunlin_copy, "ax", %progbits
+    .balign 16
+    .globl dunlin_copy_v0_1
+    .type dunlin_copy_v0_1, %function
+    .globl dunlin_own_copy
+    .hidden dunlin_own_copy
+    .type dunlin_own_copy, %function
+dunlin_copy_v0_1:
+dunlin_own_copy:
+    ret
+    .size dunlin_copy_v0_1, . - dunlin_copy_v0_1
+    .size dunlin_own_copy, . - dunlin_own_copy
+    .popsection
+
     .pushsection .note.dunlin, "a", %note
     .balign 4
     .long 7, 4, 1
@@ -96,32 +118,57 @@ void print_copy(text_writer& out, const copy& c, const char* file) noexcept {
 char refusal[1024];
 platform::atomic<bool> refusal_written{false};
 
-void forbid_this(const copy* by) noexcept {
+// `what` stands between the names of this copy and of the other.
+void write_refusal(const copy& other, std::string_view what) noexcept {
     if (refusal_written.exchange(true)) return;
     text_writer out(-1);
     out << "two copies of dunlin in one process: that in ";
     for_each_copy([&](const copy& c, const char* file) {
         if (&c == &dunlin_this_copy) print_copy(out, c, file);
     });
-    out << " is used, while that in ";
+    out << what;
     for_each_copy([&](const copy& c, const char* file) {
-        if (&c == by) print_copy(out, c, file);
+        if (&c == &other) print_copy(out, c, file);
     });
-    out << " is at work (link both with the shared library, libdunlin.so)";
+    out << " (link both with the shared library, libdunlin.so)";
     const std::string_view text = out.view().substr(0, sizeof refusal - 1);
     std::memcpy(refusal, text.data(), text.size());
     not_in_this_process.store(refusal, std::memory_order_release);
+}
+
+void forbid_this(const copy* by) noexcept {
+    write_refusal(*by, " is used beside that in ");
     close_fast_paths();
 }
 
+bool is_reached(const copy& c) noexcept { return c.reached != nullptr && c.reached == c.own; }
+bool both_are_reached(const copy& other) noexcept { return is_reached(dunlin_this_copy) && is_reached(other); }
+
 // Before the constructors of the program's own objects.
-[[gnu::constructor(101)]] void look_for_one_at_work() noexcept {
+[[gnu::constructor(101)]] void look_for_others() noexcept {
     dunlin_this_copy.forbid.store(forbid_this);
     const copy* at_work = nullptr;
+    const copy* reached = nullptr;
     for_each_copy([&](const copy& c, const char*) {
-        if (&c != &dunlin_this_copy && c.in_use.load() != 0) at_work = &c;
+        if (&c == &dunlin_this_copy) return;
+        if (both_are_reached(c)) reached = &c;
+        if (c.in_use.load() != 0) at_work = &c;
     });
+    if (reached != nullptr) {
+        write_refusal(*reached, " is loaded beside that in ");
+        check_alone();
+    }
     if (at_work != nullptr) forbid_this(at_work);
+}
+
+// The runtime's threads never end: the code that they run must stay. dlopen() is looked up, because a program that is
+// linked statically has none, and needs none.
+void stay_loaded() noexcept {
+    const char* file = nullptr;  // the loader's own text, which stays as long as the file does
+    for_each_copy([&](const copy& c, const char* name) {
+        if (&c == &dunlin_this_copy) file = name;
+    });
+    if (dlopen != nullptr && file != nullptr && *file != '\0') dlopen(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 }  // namespace
@@ -129,15 +176,19 @@ void forbid_this(const copy* by) noexcept {
 void be_the_one_that_works() noexcept {
     check_alone();
     dunlin_this_copy.in_use.store(1);
-    for_each_copy([](copy& c, const char*) {
+    const copy* reached = nullptr;
+    for_each_copy([&](copy& c, const char*) {
         if (&c == &dunlin_this_copy) return;
+        if (both_are_reached(c)) reached = &c;
         if (c.in_use.load() != 0) {
             forbid_this(&c);
         } else if (const auto forbid = c.forbid.load()) {
             forbid(&dunlin_this_copy);
         }
     });
+    if (reached != nullptr) write_refusal(*reached, " is used beside that in ");
     check_alone();
+    stay_loaded();
 }
 
 }  // namespace dunlin::platform

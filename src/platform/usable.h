@@ -4,16 +4,21 @@
 // Asking     costs a load, and is done only where a plain thread comes, where a wait begins, and where something is
 //            started. Goroutines, and thereby all fast paths, never ask: a copy that must not work has none.
 // Copies     A static library in the executable and in a plug-in is there twice, each with a scheduler, a lot and an
-//            idea of "this machine" of its own. An object of one, used by the other, is a crash. So the first copy that
-//            starts its runtime is the one that works, and every other copy refuses every call. A copy that is merely
-//            there does no harm, and says nothing. Where the dynamic linker has bound a plug-in's calls to the
-//            executable's functions, the plug-in's own copy is one of those.
+//            idea of "this machine" of its own. An object of one, used by the other, is a crash, or a wake-up that is
+//            lost. So a process has one copy that works, and a second one ends it with a line that names both.
+// Reached    A copy does no harm where its module's calls are bound to another's functions: a plug-in's beside an
+//            executable that exports its own (-rdynamic), or beside the shared library. The linker says which it is:
+//            a call of the exported symbol with the version, dunlin_copy_v0_1, reaches this copy or another.
 // Found      by an ELF note in each copy, which leads to its descriptor (`copy`). dl_iterate_phdr() shows the notes of
-//            all that is loaded, whatever the visibility of their symbols.
-// Protocol   starting: in_use = 1; then a look at all others: is one in use? refused; else call its forbid()
-//            loading:  forbid is set; then a look at all others: is one in use? refused
+//            all that is loaded, whatever the visibility of their symbols, and of whatever version.
+// Protocol   loading:  forbid is set; then a look at all others: if this one and another are reached, the process ends;
+//                      if another is in use, this one refuses whatever is asked of it
+//            starting: in_use = 1; then a look at all others: if another is reached, or in use, this one refuses; else
+//                      each other is told to, by its forbid()
 //            Both are sequentially consistent, and the loader's lock orders the list of what is loaded. Two that start
-//            at once both refuse: the program uses two.
+//            at once both refuse: the program uses two. What is not reached may be used all the same where only some
+//            of its functions are bound to another's: so it has to refuse, too.
+// Stays      A copy that works is never unloaded: its threads run in it (RTLD_NODELETE).
 // Rejected   docs/decisions/029-several-copies.md
 #pragma once
 
@@ -48,6 +53,8 @@ struct copy {
     std::uint32_t version;
     platform::atomic<std::uint32_t> in_use{0};
     platform::atomic<void (*)(const copy* by) noexcept> forbid{nullptr};
+    void (*reached)() noexcept = nullptr;  // what a call of dunlin_copy_v0_1 in this module reaches
+    void (*own)() noexcept = nullptr;      // this copy's: the same where it is reached
 };
 
 // The runtime of this copy starts. Does not return if another's has.

@@ -112,9 +112,11 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
     for (;;) {
         const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room)
             : sleep_in_kernel(events, room, deadline_ns);
-        // A descriptor of ours was closed by the program, with closefrom(3) say: nothing would ever be ready again.
+        // A descriptor of ours was closed by the program, with closefrom(3) say, or the call is forbidden (seccomp):
+        // nothing would ever be ready again.
         if (n < 0 && n != -EINTR) {
-            platform::fatal("epoll_wait fails: the runtime's own descriptor was closed by the program");
+            platform::fatal(n == -EBADF || n == -EINVAL ? "epoll_wait fails: the runtime's own descriptor was closed by the program"
+                                                        : "epoll_wait fails: the kernel, or a filter of system calls, refuses it");
         }
         published_.load(std::memory_order_acquire);
         unsigned got = 0;

@@ -1,11 +1,19 @@
 #include "copies/plugin.h"
 
+#include <atomic>
+#include <thread>
+
+#include <dunlin/fs.hpp>
+#include <dunlin/weighted_semaphore.hpp>
+
 namespace {
 
 // Made when it is loaded, destroyed when the program ends: that is no use.
 dunlin::mutex idle_mutex;
 dunlin::counting_semaphore<> idle_semaphore(1);
 dunlin::chan<int> idle_channel(3);
+
+std::atomic<long> ticks{0};
 
 }  // namespace
 
@@ -47,4 +55,38 @@ int copies_release(copies::objects& o) {
 
 int copies_run(copies::objects&) {
     return dunlin::run([] { return dunlin::spawn([] { return 1; }).get(); });
+}
+
+int copies_other_parts(copies::objects&) {
+    dunlin::weighted_semaphore weight(1);
+    weight.acquire(1);
+    auto [reader, writer] = dunlin::fs::pipe();
+    dunlin::go([&w = writer] { w.write_all("x", 1); });
+    char c = 0;
+    reader.read_some(&c, 1);
+    weight.release(1);
+    return 1;
+}
+
+int copies_wait_in_other_parts(copies::objects&) {
+    dunlin::weighted_semaphore weight(1);
+    weight.acquire(1);
+    return weight.try_acquire_for(1, std::chrono::milliseconds(10)) ? 2 : 1;
+}
+
+int copies_alone() {
+    dunlin::go([] {
+        for (;;) {
+            dunlin::sleep_for(std::chrono::milliseconds(1));
+            ++ticks;
+        }
+    });
+    while (ticks == 0) std::this_thread::yield();
+    return 1;
+}
+
+int copies_still_ticks() {
+    const long before = ticks;
+    while (ticks < before + 10) std::this_thread::yield();
+    return 1;
 }

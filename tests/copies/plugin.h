@@ -15,6 +15,7 @@ struct objects {
 
 }  // namespace copies
 
+#pragma GCC visibility push(default)  // of a plug-in that hides all else, too
 extern "C" {
 using copies_action = int(copies::objects&);
 
@@ -31,4 +32,12 @@ copies_action copies_lock;
 copies_action copies_release;
 // run() of its own.
 copies_action copies_run;
+// What the program does not use, and may therefore not have.
+copies_action copies_other_parts;
+// The same, without what starts a runtime: a wait.
+copies_action copies_wait_in_other_parts;
+// The same as run, for a program that has no dunlin and gives no objects; and a goroutine that goes on after it.
+int copies_alone();
+int copies_still_ticks();
 }
+#pragma GCC visibility pop
