@@ -176,6 +176,19 @@ TEST_P(Leaks, TheGuardSaysNothingOfWhatEnds) {
     });
 }
 
+TEST_P(Leaks, TheGuardWithoutPatienceLooksOnce) {
+    run([] {
+        no_leaks nothing_left({.grace = 0s});
+        EXPECT_EQ(nothing_left.check(), "");
+        const dunlin::chan<int> silent;
+        no_leaks one_left({.grace = 0s});
+        dunlin::task<void> t = dunlin::spawn([=] { silent.recv(); });
+        EXPECT_NE(one_left.check(), "");
+        silent.close();
+        t.get();
+    });
+}
+
 TEST_P(Leaks, TheGuardSaysNothingOfWhatWasThereBefore) {
     run([] {
         const dunlin::chan<int> silent;
