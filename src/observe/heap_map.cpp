@@ -4,6 +4,7 @@
 #include <bit>
 #include <unistd.h>
 
+#include "platform/clock.h"
 #include "platform/syscall.h"
 #include "stack/sanitizer.h"
 #include "stack/shadow.h"
@@ -17,6 +18,7 @@ constexpr std::uintptr_t unit = 16;
 // word of the next chunk.
 constexpr std::uintptr_t header = 16, size_at = 8, least_chunk = 32;
 constexpr std::uintptr_t previous_in_use = 1, own_mapping = 2, not_main = 4, flags_mask = 7;
+constexpr std::size_t chunks_between_looks = 4096;  // at the clock
 constexpr std::uintptr_t other_heaps_align = std::uintptr_t{64} << 20;
 
 std::uintptr_t word_at(std::uintptr_t address) noexcept { return *reinterpret_cast<const std::uintptr_t*>(address); }
@@ -31,7 +33,8 @@ address_range shadowed_block(std::uintptr_t a, std::uintptr_t begin, std::uintpt
 
 }  // namespace
 
-heap_map::heap_map(std::span<const platform::mapped_region> regions) noexcept : heaps_(max_heaps) {
+heap_map::heap_map(std::span<const platform::mapped_region> regions, std::int64_t until_ns) noexcept
+    : heaps_(max_heaps), until_ns_(until_ns) {
     if (!heaps_.usable()) return;
     for (const platform::mapped_region& r : regions) {
         if (!r.writable || !r.anonymous) continue;
@@ -70,7 +73,7 @@ std::size_t heap_map::chunks_between(std::uintptr_t begin, std::uintptr_t& end, 
         }
         if ((raw & own_mapping) != 0 || size < least_chunk || size % unit != 0 || size > end - at) return 0;
         at += size;
-        ++count;
+        if (++count % chunks_between_looks == 0 && platform::now_ns() > until_ns_) return 0;
     }
     if (at + header == end && (word_at(at + size_at) & ~flags_mask) == 0) end = at;
     return at == end ? count : 0;

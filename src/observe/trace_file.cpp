@@ -484,11 +484,18 @@ void write_trace_of_death() noexcept {
         return;
     }
     s.file.fd = open_file(s.path.c_str());
-    if (s.file.fd < 0) return;
-    s.last_writer->begin(s.info);
-    write_recorded(*s.last_writer, *s.room, why);
-    ::close(s.file.fd);
-    if (s.last_writer->good()) platform::text_writer(2) << "dunlin: the flight recorder is in " << s.path << '\n';
+    s.file.error = s.file.fd < 0 ? errno : 0;
+    if (s.file.fd >= 0) {
+        s.last_writer->begin(s.info);
+        write_recorded(*s.last_writer, *s.room, why);
+        ::close(s.file.fd);
+    }
+    platform::text_writer out(2);
+    if (s.file.error == 0) {
+        out << "dunlin: the flight recorder is in " << s.path << '\n';
+    } else {  // by its number: libc may allocate for the words
+        out << "dunlin: the flight recorder could not be written to " << s.path << ": errno " << s.file.error << '\n';
+    }
 }
 
 void write_trace_of_slow_region() noexcept {

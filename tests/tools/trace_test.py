@@ -145,6 +145,13 @@ class TraceTest(unittest.TestCase):
         if os.path.exists("/dev/full"):
             text = self.run_scene("chaos", 2, trace="/dev/full")
             self.assertIn("the trace /dev/full ends here: No space left on device", text)
+        for scene, status, why in (("slow", 0, ": No space left on device"), ("crash", -signal.SIGABRT, ": errno 28"), ("deadlock", 2, ": errno 28")):
+            if os.path.exists("/dev/full"):
+                with self.subTest(recorder=scene):
+                    text = self.run_scene(scene, 2, trace="recorder:/dev/full", status=status)
+                    self.assertIn("the flight recorder could not be written to /dev/full" + why, text)
+        text = self.run_scene("crash", 2, trace="recorder:/nonexistent/trace", status=-signal.SIGABRT)
+        self.assertIn("/nonexistent/trace: errno 2", text)
 
     def test_a_file_that_may_not_become_so_large(self):
         """The kernel sends SIGXFSZ for it, which ends a process: the trace ends, the program does not."""
