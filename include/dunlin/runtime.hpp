@@ -188,7 +188,8 @@ struct leak {
 /// may refer to a channel still; so may memory that is not malloc's of glibc. See docs/limits.md.
 /// Stops the world, and then every thread of the process, as a debugger does, for one or two nanoseconds for each eight
 /// bytes of memory in use, three seconds at most; twice, if there is one. Calls of other threads that sleep in the
-/// kernel go on afterwards; epoll_wait() may return EINTR. From goroutines and plain threads. Throws std::bad_alloc.
+/// kernel go on afterwards; epoll_wait() and few others return EINTR (docs/limits.md). From goroutines and plain
+/// threads. Throws std::bad_alloc.
 DUNLIN_API std::vector<leak> leaks();
 /// The same. `incomplete` says why only the first kind was looked for: "" if both were. ptrace is not allowed (a
 /// container may forbid it, a debugger may be attached), ThreadSanitizer is there, there is too much memory.

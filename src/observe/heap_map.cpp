@@ -4,6 +4,7 @@
 #include <bit>
 #include <unistd.h>
 
+#include "platform/clock.h"
 #include "platform/syscall.h"
 #include "stack/sanitizer.h"
 #include "stack/shadow.h"
@@ -17,6 +18,7 @@ constexpr std::uintptr_t unit = 16;
 // word of the next chunk.
 constexpr std::uintptr_t header = 16, size_at = 8, least_chunk = 32;
 constexpr std::uintptr_t previous_in_use = 1, own_mapping = 2, not_main = 4, flags_mask = 7;
+constexpr std::size_t chunks_between_looks = 4096;  // at the clock
 constexpr std::uintptr_t other_heaps_align = std::uintptr_t{64} << 20;
 
 std::uintptr_t word_at(std::uintptr_t address) noexcept { return *reinterpret_cast<const std::uintptr_t*>(address); }
@@ -31,7 +33,8 @@ address_range shadowed_block(std::uintptr_t a, std::uintptr_t begin, std::uintpt
 
 }  // namespace
 
-heap_map::heap_map(std::span<const platform::mapped_region> regions) noexcept : heaps_(max_heaps) {
+heap_map::heap_map(std::span<const platform::mapped_region> regions, std::int64_t until_ns) noexcept
+    : heaps_(max_heaps), until_ns_(until_ns) {
     if (!heaps_.usable()) return;
     for (const platform::mapped_region& r : regions) {
         if (!r.writable || !r.anonymous) continue;
@@ -70,7 +73,7 @@ std::size_t heap_map::chunks_between(std::uintptr_t begin, std::uintptr_t& end, 
         }
         if ((raw & own_mapping) != 0 || size < least_chunk || size % unit != 0 || size > end - at) return 0;
         at += size;
-        ++count;
+        if (++count % chunks_between_looks == 0 && platform::now_ns() > until_ns_) return 0;
     }
     if (at + header == end && (word_at(at + size_at) & ~flags_mask) == 0) end = at;
     return at == end ? count : 0;
@@ -96,14 +99,21 @@ void heap_map::add_glibc_main(const platform::mapped_region& r) noexcept {
     }
 }
 
-// At a multiple of 64 MiB: {arena, heap before this one, size, ...}. Behind that, in the first heap of an
-// arena, the arena, whose size differs between versions: the first chunk is where the chunks lead to the end.
+// At a multiple of 64 MiB: {arena, heap before this one, size, size that can be written, ...}. Behind that, in the
+// first heap of an arena, the arena, whose size differs between versions: the first chunk is where the chunks lead to
+// the end. Until it is known to be a heap it may be anything, a guard among others: it is copied, not read.
 void heap_map::add_glibc_others(const platform::mapped_region& r) noexcept {
     constexpr std::uintptr_t arena_bytes_at_most = 8192;
     for (std::uintptr_t at = (r.begin + other_heaps_align - 1) & ~(other_heaps_align - 1); at < r.end; at += other_heaps_align) {
         if (r.end - at < 4096) return;
-        const std::uintptr_t size = word_at(at + 16);
-        if (size < 4096 || size % 4096 != 0 || size > r.end - at || word_at(at) == 0) continue;
+        struct {
+            std::uintptr_t arena, previous, size, writable;
+        } head;
+        if (platform::read_own_memory(at, &head, sizeof head) != sizeof head) continue;
+        const std::uintptr_t size = head.size;
+        if (size < 4096 || size % 4096 != 0 || size > r.end - at || head.writable < size || head.writable % 4096 != 0) continue;
+        // it stands at the beginning of a heap, too
+        if (head.arena % other_heaps_align - sizeof head >= 4096) continue;
         for (std::uintptr_t first = at + 32; first < at + std::min(size, arena_bytes_at_most); first += unit) {
             std::uintptr_t end = at + size;
             const std::size_t n = chunks_between(first, end, not_main);
@@ -136,15 +146,17 @@ const heap_map::heap* heap_map::find_heap(std::uintptr_t a) const noexcept {
 }
 
 // An arena: ... the last chunk, another one, 127 bins of two words. Those of an empty bin hold the address two words
-// before them.
+// before them. What refers to the last chunk may be something else, with a guard behind it: it is copied, not read.
 std::size_t heap_map::bytes_of_record(std::uintptr_t place) const noexcept {
-    constexpr std::uintptr_t large = 64;
+    constexpr std::uintptr_t large = 64, enough = 16;
     std::size_t empty = 0;
-    for (std::uintptr_t i = large; i < bins; ++i) {
+    for (std::uintptr_t i = large; i < bins && empty < enough; ++i) {
         const std::uintptr_t bin = place + bins_at + i * bin_bytes;
-        empty += word_at(bin) == bin - bins_at && word_at(bin + 8) == bin - bins_at;
+        std::uintptr_t links[2];
+        if (platform::read_own_memory(bin, links, sizeof links) != sizeof links) return 0;
+        empty += links[0] == bin - bins_at && links[1] == bin - bins_at;
     }
-    return empty >= 16 ? record_bytes : 0;
+    return empty >= enough ? record_bytes : 0;
 }
 
 // The last chunk that begins at `a` or before.

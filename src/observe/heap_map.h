@@ -28,8 +28,8 @@ struct address_range {
 
 class heap_map {
 public:
-    // Looks through the regions for heaps.
-    explicit heap_map(std::span<const platform::mapped_region> regions) noexcept;
+    // Looks through the regions for heaps, until then at most: what was not looked through is none.
+    heap_map(std::span<const platform::mapped_region> regions, std::int64_t until_ns) noexcept;
     heap_map(const heap_map&) = delete;
     heap_map& operator=(const heap_map&) = delete;
 
@@ -76,6 +76,7 @@ private:
     std::uintptr_t chunk_begin(const heap& h, std::uintptr_t a) const noexcept;
 
     mapped_array<heap> heaps_;
+    const std::int64_t until_ns_;
     std::size_t bits_ = 0, blocks_ = 0;
     std::uintptr_t lowest_ = ~std::uintptr_t{0}, highest_ = 0;
     std::uintptr_t top_of_main_ = 0;  // its last chunk: what was not handed out yet

@@ -122,7 +122,7 @@ left_over look_for_new(const std::vector<std::uint64_t>& before, const lost_goro
     return left;
 }
 
-// Empty: they have ended after all.
+// Empty: there is none.
 std::string report_of_new(const std::vector<std::uint64_t>& before, const std::source_location& where) {
     page page;
     page.reserve(sched::live_goroutines());
@@ -236,10 +236,11 @@ constexpr std::int64_t first_search_after_ns = 10'000'000, at_most_between_searc
     observe::lost_goroutines lost;
     std::int64_t search_at_ns = began_ns + first_search_after_ns;
     for (std::int64_t pause_ns = 100'000;; pause_ns = std::min<std::int64_t>(2 * pause_ns, 20'000'000)) {
+        const std::int64_t now_ns = platform::now_ns();
+        if (now_ns >= until_ns) return observe::report_of_new(before, where);
         const observe::left_over left = observe::look_for_new(before, lost);
         if (left.count == 0) return {};
-        const std::int64_t now_ns = platform::now_ns();
-        if (left.all_stuck || now_ns >= until_ns) return observe::report_of_new(before, where);
+        if (left.all_stuck) return observe::report_of_new(before, where);
         if (now_ns >= search_at_ns) {
             lost.find(from);
             search_at_ns = now_ns + std::min(now_ns - began_ns, at_most_between_searches_ns);

@@ -14,6 +14,7 @@
 #include "platform/environment.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
@@ -151,7 +152,10 @@ void report_lost_at_end() noexcept {
 
 void watch_lost(std::int64_t period_ms) noexcept {
     the_watch.period_ns = period_ms * 1'000'000;
-    if (platform::start_thread<watch_thread>(nullptr) != 0) platform::complain("DUNLIN_DEBUG", "leaks", "there is no thread for it");
+    sched::watching_threads.fetch_add(1);
+    if (platform::start_thread<watch_thread>(nullptr) == 0) return;
+    sched::watching_threads.fetch_sub(1);
+    platform::complain("DUNLIN_DEBUG", "leaks", "there is no thread for it");
 }
 
 }  // namespace dunlin::observe

@@ -62,14 +62,16 @@ reach::reach(std::size_t count) noexcept
       by_id_(count),
       by_stack_(count),
       by_descriptor_(count),
-      ended_room_((sched::all_descriptors().count.load(std::memory_order_acquire) + 1) * sched::descriptors_in_a_chunk()),
+      chunk_room_(sched::all_descriptors().count.load(std::memory_order_acquire) + 1),  // plain threads may make more
+      chunks_(chunk_room_),
+      ended_room_(chunk_room_ * sched::descriptors_in_a_chunk()),
       ended_(ended_room_),
       regions_(max_regions),
       holes_(max_regions),
       stack_pointers_(max_stack_pointers),
       to_do_(4 * count + (1 << 16)),
       reader_room_(sizeof(platform::memory_reader) + alignof(platform::memory_reader)) {
-    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_descriptor_.usable() || !ended_.usable() ||
+    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_descriptor_.usable() || !chunks_.usable() || !ended_.usable() ||
         !regions_.usable() || !holes_.usable() || !stack_pointers_.usable() || !to_do_.usable() ||
         !reader_room_.usable()) {
         give_up("there is no memory for it");
@@ -119,10 +121,12 @@ const char* reach::search_standing(std::uintptr_t from, const platform::standsti
     if (found == 0 || found > max_regions) return "the memory of the process cannot be listed";
     for (std::size_t i = 0; i < found; ++i) regions_.add(regions_.begin()[i]);
     // From here on no memory is mapped that could be taken for the program's: it is not in that list.
-    heap_.emplace(std::span<const platform::mapped_region>(regions_.begin(), regions_.size()));
+    heap_.emplace(std::span<const platform::mapped_region>(regions_.begin(), regions_.size()), until_ns_);
+    if (!in_time()) return refused_;
     if (!heap_->usable()) return "there is no memory for it";
     blocks_to_do_.emplace(heap_->blocks() + 1);
-    if (!blocks_to_do_->usable() || !list_holes()) return "there is no memory for it";
+    if (!blocks_to_do_->usable()) return "there is no memory for it";
+    if (!list_holes()) return refused_;
     // One that a plain thread has woken since goes on.
     for (const waiting& w : waiting_) {
         if (!is_kept_apart(*w.g)) reach_stack(w.g->stack);
@@ -149,7 +153,7 @@ void reach::hole(std::uintptr_t begin, std::size_t bytes) noexcept {
 
 bool reach::list_holes() noexcept {
     const auto own = [&](const auto& array) { hole(address_of(array.range().begin), array.range().bytes); };
-    own(waiting_), own(by_id_), own(by_stack_), own(by_descriptor_), own(ended_);
+    own(waiting_), own(by_id_), own(by_stack_), own(by_descriptor_), own(chunks_), own(ended_);
     own(regions_), own(holes_), own(stack_pointers_), own(to_do_), own(reader_room_);
     hole(address_of(park::the_lot), sizeof park::the_lot);
     stack::stacks.for_each_range([&](platform::memory_range r) {
@@ -157,9 +161,12 @@ bool reach::list_holes() noexcept {
         stacks_ = {std::min(stacks_.begin, address_of(r.begin)), std::max(stacks_.end, address_of(r.end()))};
     });
     const sched::descriptor_chunks& chunks = sched::all_descriptors();
-    for (std::size_t i = 0; i < chunks.count.load(std::memory_order_acquire); ++i) {
+    const std::size_t count = chunks.count.load(std::memory_order_acquire);
+    if (count > chunk_room_) return give_up("goroutines are made too fast"), false;
+    for (std::size_t i = 0; i < count; ++i) {
         const std::uintptr_t chunk = address_of(chunks.at[i].load(std::memory_order_relaxed));
         hole(chunk, sched::descriptor_chunks::chunk_bytes);
+        chunks_.set(chunk / sched::descriptor_chunks::chunk_bytes, static_cast<std::uint32_t>(i));
         descriptors_ = {std::min(descriptors_.begin, chunk), std::max(descriptors_.end, chunk + sched::descriptor_chunks::chunk_bytes)};
     }
     heap_->for_each_heap([&](address_range r) { hole(r.begin, r.end - r.begin); });
@@ -292,13 +299,12 @@ const stack::slot* reach::slot_of(std::uintptr_t word) const noexcept {
 
 const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
     if (!descriptors_.contains(word)) return nullptr;
-    const sched::descriptor_chunks& chunks = sched::all_descriptors();
-    for (std::size_t i = 0; i < chunks.count.load(std::memory_order_relaxed); ++i) {
-        const goroutine* const first = chunks.at[i].load(std::memory_order_relaxed);
-        const std::uintptr_t offset = word - address_of(first);
-        if (offset < sched::descriptors_in_a_chunk() * sizeof(goroutine)) return first + offset / sizeof(goroutine);
-    }
-    return nullptr;
+    // where they are aligned to
+    const std::uint32_t chunk = chunks_.find(word / sched::descriptor_chunks::chunk_bytes);
+    if (chunk == none) return nullptr;
+    const goroutine* const first = sched::all_descriptors().at[chunk].load(std::memory_order_relaxed);
+    const std::uintptr_t offset = word - address_of(first);
+    return offset < sched::descriptors_in_a_chunk() * sizeof(goroutine) ? first + offset / sizeof(goroutine) : nullptr;
 }
 
 // In the frames of those that wait there. `top` itself belongs to none.
@@ -381,7 +387,7 @@ bool reach::object_reached(const void* object) const noexcept {
 
 // An object of the lot may be reached after another one's waiter has been.
 void reach::follow_objects() noexcept {
-    for (bool changed = true; changed && refused_ == nullptr;) {
+    for (bool changed = true; changed && in_time();) {
         changed = false;
         for (std::uint32_t n = 0; n < waiting_.size(); ++n) {
             const waiting& w = waiting_[n];

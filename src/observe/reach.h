@@ -112,6 +112,8 @@ private:
 
     mapped_array<waiting> waiting_;
     mapped_index by_id_, by_stack_, by_descriptor_;
+    std::size_t chunk_room_;
+    mapped_index chunks_;                         // of descriptors, by their addresses in units of their size
     std::size_t ended_room_;
     mapped_index ended_;                          // descriptors of ended goroutines that were looked at, or are free
     std::size_t ended_count_ = 0;

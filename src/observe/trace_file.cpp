@@ -41,6 +41,7 @@
 #include "platform/environment.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
+#include "sched/data/bells.h"
 #include "sched/data/hooks.h"
 #include "sched/data/trace.h"
 #include "sched/goroutines/descriptors.h"
@@ -357,7 +358,7 @@ void write_main(void*) {
     }
     s.stopped.store(1, std::memory_order_release);
     platform::futex_wake(s.stopped);
-    tracing::writer_threads.fetch_sub(1);
+    sched::watching_threads.fetch_sub(1);
 }
 
 constexpr platform::thread_kind writer_thread{write_main, "dunlin-trace"};
@@ -449,9 +450,9 @@ void start_file(const std::string& path) {
         s.stopped.store(0);
         // The thread writes nothing before the head of the file, and no chunks of an earlier trace.
         take_busy(s, platform::time_max / 2);
-        tracing::writer_threads.fetch_add(1);
+        sched::watching_threads.fetch_add(1);
         if (const int error = platform::start_thread<writer_thread>(nullptr); error != 0) {
-            tracing::writer_threads.fetch_sub(1);
+            sched::watching_threads.fetch_sub(1);
             s.busy.store(0, std::memory_order_release);
             throw std::system_error(error, std::generic_category(), "dunlin::trace::start");
         }
@@ -483,11 +484,18 @@ void write_trace_of_death() noexcept {
         return;
     }
     s.file.fd = open_file(s.path.c_str());
-    if (s.file.fd < 0) return;
-    s.last_writer->begin(s.info);
-    write_recorded(*s.last_writer, *s.room, why);
-    ::close(s.file.fd);
-    if (s.last_writer->good()) platform::text_writer(2) << "dunlin: the flight recorder is in " << s.path << '\n';
+    s.file.error = s.file.fd < 0 ? errno : 0;
+    if (s.file.fd >= 0) {
+        s.last_writer->begin(s.info);
+        write_recorded(*s.last_writer, *s.room, why);
+        ::close(s.file.fd);
+    }
+    platform::text_writer out(2);
+    if (s.file.error == 0) {
+        out << "dunlin: the flight recorder is in " << s.path << '\n';
+    } else {  // by its number: libc may allocate for the words
+        out << "dunlin: the flight recorder could not be written to " << s.path << ": errno " << s.file.error << '\n';
+    }
 }
 
 void write_trace_of_slow_region() noexcept {

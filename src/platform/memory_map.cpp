@@ -63,6 +63,12 @@ std::size_t read_memory_map(std::span<mapped_region> into) noexcept {
     return count;
 }
 
+long read_own_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept {
+    const iovec mine{to, bytes};
+    const iovec theirs{reinterpret_cast<void*>(from), bytes};
+    return raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&mine), 1, syscall_arg(&theirs), 1, 0);
+}
+
 memory_reader::memory_reader() noexcept
     : page_(page_size()),
       pages_file_(static_cast<int>(raw_syscall(SYS_openat, AT_FDCWD, syscall_arg("/proc/self/pagemap"), O_RDONLY | O_CLOEXEC, 0))) {}
@@ -91,9 +97,7 @@ std::uintptr_t memory_reader::next_present(std::uintptr_t from, std::uintptr_t e
 std::size_t memory_reader::copy(std::uintptr_t from, std::uintptr_t end) noexcept {
     std::uintptr_t to = std::min(end, (from / page_ + 1) * page_);
     while (to < end && to - from + page_ <= sizeof piece_ && present(to / page_)) to = std::min(end, to + page_);
-    const iovec mine{piece_, to - from};
-    const iovec theirs{reinterpret_cast<void*>(from), to - from};
-    const long bytes = raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&mine), 1, syscall_arg(&theirs), 1, 0);
+    const long bytes = read_own_memory(from, piece_, to - from);
     if (bytes < 0 && bytes != -EFAULT) works_ = false;
     return bytes > 0 ? static_cast<std::size_t>(bytes) / sizeof(std::uintptr_t) * sizeof(std::uintptr_t) : 0;
 }

@@ -21,6 +21,10 @@ struct mapped_region {
 // there are; more than fit: the rest is left out, and 0 if they cannot be told.
 std::size_t read_memory_map(std::span<mapped_region> into) noexcept;
 
+// Copies what stands at `from`, as much of it as can be read: up to a guard (of MADV_GUARD_INSTALL, which the map does
+// not show) or the end of a file. Returns how many bytes; less than 0, as the kernel says it: none.
+long read_own_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept;
+
 // Memory of which nothing is known but that it is mapped, a piece at a time: pages that were never touched are left
 // out, and what cannot be read (a guard, a file that has become shorter) is skipped.
 class memory_reader {

@@ -4,8 +4,10 @@
 //            nowhere else. Threads of the program do not stop when they are asked, and a signal would end their calls.
 // How        As a debugger does it, and LeakSanitizer: a helper, which is a process of its own in the same memory,
 //            attaches to each thread (PTRACE_SEIZE, PTRACE_INTERRUPT), until the list of threads has no new one. A call
-//            that sleeps in the kernel goes on afterwards; epoll_wait() and few others return EINTR, as after any stop
-//            (signal(7)).
+//            that sleeps in the kernel goes on afterwards, with what is left of its time; but these return EINTR, as
+//            after any stop (signal(7)): epoll_wait(), semop(), sigwaitinfo(), sigtimedwait(), those on a socket with
+//            SO_RCVTIMEO or SO_SNDTIMEO, io_getevents(). To make them again in their place would lose a signal that
+//            ends epoll_pwait(), and make a time limit begin anew with each search.
 // Protocol   caller                                        helper
 //            1  makes the helper, allows it to trace,      1  waits for `go`
 //               go = stop; waits for `state`               2  attaches, reads registers; state = stands or refused

@@ -64,6 +64,14 @@ TEST_F(Deadlock, IsReportedAtOnce) {
     EXPECT_LT(best_ms, limit_ms);
 }
 
+// Threads of the runtime that only watch are none of the program's.
+TEST_F(Deadlock, IsReportedWhileLostGoroutinesAreLookedForAndATraceIsWritten) {
+    for (const char* scenario : {"after_a_sleep", "two_wait_for_each_other", "with_many_processors"}) {
+        expect_report(support::run_child("deadlock", {scenario}, {.environment = {{"DUNLIN_DEBUG", "leaks=20"}}}), {});
+        expect_report(support::run_child("deadlock", {scenario}, {.environment = {{"DUNLIN_TRACE", "/dev/null"}}}), {});
+    }
+}
+
 TEST_F(Deadlock, OfAThousandThatAreAlikeCountsAThousand) {
     const auto r = deadlock("many_goroutines");
     expect_report(r, {"    and 999 like it: "});

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <ctime>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -100,6 +101,31 @@ TEST(Standstill, CallsThatSleepGoOn) {
     reader.join();
     EXPECT_EQ(got, 1) << error;
     close(fds[0]), close(fds[1]);
+}
+
+// And with what is left of their time.
+TEST(Standstill, CallsWithALimitGoOnUntilIt) {
+    if (!possible()) GTEST_SKIP();
+    std::atomic<pid_t> sleeper{0}, poller{0};
+    int slept = -1, polled = -1;
+    std::thread sleeps([&] {
+        sleeper = platform::thread_id();
+        const timespec pause{0, 300'000'000};
+        slept = nanosleep(&pause, nullptr);
+    });
+    std::thread polls([&] {
+        poller = platform::thread_id();
+        polled = poll(nullptr, 0, 300);
+    });
+    for (const auto* tid : {&sleeper, &poller}) eventually([&] { return *tid != 0 && !platform::thread_is_running(*tid); });
+    for (int round = 0; round < 5; ++round) {
+        const platform::standstill still;
+        ASSERT_EQ(still.refused(), nullptr);
+    }
+    sleeps.join();
+    polls.join();
+    EXPECT_EQ(slept, 0);
+    EXPECT_EQ(polled, 0);
 }
 
 // The one that is only in a register of a thread is found there.

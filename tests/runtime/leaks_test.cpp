@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -142,6 +143,22 @@ TEST_P(Leaks, SaysWhetherAllWasLookedFor) {
     });
 }
 
+// Where glibc would have a heap, at a multiple of 64 MiB, there may be a guard that the list of mappings does not show:
+// that of a stack of 256 KiB, or one of the program's.
+TEST_P(Leaks, LooksForHeapsWithoutTouchingGuards) {
+    constexpr std::uintptr_t heaps_at = std::uintptr_t{64} << 20;
+    constexpr int guard_install = 102;  // MADV_GUARD_INSTALL of Linux 6.13
+    void* const memory = mmap(nullptr, 2 * heaps_at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    const std::uintptr_t place = (reinterpret_cast<std::uintptr_t>(memory) + heaps_at - 1) & ~(heaps_at - 1);
+    if (madvise(reinterpret_cast<void*>(place), 4096, guard_install) == 0) {
+        run([] { EXPECT_EQ(stuck_names(), std::vector<std::string>{}); });
+    } else {
+        std::puts("this kernel has no such guards");
+    }
+    munmap(memory, 2 * heaps_at);
+}
+
 // ---- the guard
 // --------------------------------------------------------------------------------------------------------
 
@@ -156,6 +173,19 @@ TEST_P(Leaks, TheGuardSaysNothingOfWhatEnds) {
         dunlin::spawn([] {}).get();
         dunlin::go([] { dunlin::sleep_for(30ms); });  // on its way out when the scope ends
         dunlin::after_func(1ms, [] { dunlin::sleep_for(5ms); });
+    });
+}
+
+TEST_P(Leaks, TheGuardWithoutPatienceLooksOnce) {
+    run([] {
+        no_leaks nothing_left({.grace = 0s});
+        EXPECT_EQ(nothing_left.check(), "");
+        const dunlin::chan<int> silent;
+        no_leaks one_left({.grace = 0s});
+        dunlin::task<void> t = dunlin::spawn([=] { silent.recv(); });
+        EXPECT_NE(one_left.check(), "");
+        silent.close();
+        t.get();
     });
 }
 

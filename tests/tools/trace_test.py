@@ -1,12 +1,16 @@
-"""Traces: what a chaotic program does is in order (OBS-03), files that are cut off, the recorder, and Perfetto's format, decoded here by the numbers of its schema.
+"""Traces: what a chaotic program does is in order (OBS-03), files that are cut off, the recorder, and Perfetto's format: decoded here by the numbers of its
+schema, and by protoc with perfetto_subset.proto, which lets no unknown field pass.
 Run by ctest as tools/trace.
 
 Usage: trace_test.py SCENE TOOLS, which are tests/tools/trace_scene.cpp and tools/trace.
 """
 
 import collections
+import io
 import os
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +22,7 @@ SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
 sys.path.insert(0, TOOLS or ".")
 import dunlin_trace as dt  # noqa: E402
+import dunlin_trace_perfetto as perfetto  # noqa: E402
 from protobuf import fields  # noqa: E402, beside this file
 
 
@@ -140,6 +145,13 @@ class TraceTest(unittest.TestCase):
         if os.path.exists("/dev/full"):
             text = self.run_scene("chaos", 2, trace="/dev/full")
             self.assertIn("the trace /dev/full ends here: No space left on device", text)
+        for scene, status, why in (("slow", 0, ": No space left on device"), ("crash", -signal.SIGABRT, ": errno 28"), ("deadlock", 2, ": errno 28")):
+            if os.path.exists("/dev/full"):
+                with self.subTest(recorder=scene):
+                    text = self.run_scene(scene, 2, trace="recorder:/dev/full", status=status)
+                    self.assertIn("the flight recorder could not be written to /dev/full" + why, text)
+        text = self.run_scene("crash", 2, trace="recorder:/nonexistent/trace", status=-signal.SIGABRT)
+        self.assertIn("/nonexistent/trace: errno 2", text)
 
     def test_a_file_that_may_not_become_so_large(self):
         """The kernel sends SIGXFSZ for it, which ends a process: the trace ends, the program does not."""
@@ -219,6 +231,42 @@ class TraceTest(unittest.TestCase):
         for kind in (1, 2, 3, 4):
             self.assertLess(100, seen[kind])
         self.assertLess(1000, len(flows & ends))
+
+    @unittest.skipIf(shutil.which("protoc") is None, "no protoc in PATH (Debian: apt-get install protobuf-compiler)")
+    def test_perfetto_is_decoded_by_its_published_schema(self):
+        def decoded(content):
+            here = os.path.dirname(os.path.abspath(__file__))
+            result = subprocess.run(["protoc", "--decode=perfetto.protos.Trace", "-I", here, os.path.join(here, "perfetto_subset.proto")], input=content,
+                                    capture_output=True, timeout=300, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return result.stdout.decode().splitlines()
+
+        def unknown(lines):  # protoc prints by its number what the schema does not have, or not with this type, or no such value
+            return [line for line in lines if re.match(r" *[0-9]+(:| \{)", line)]
+
+        self.run_scene("chaos", 2)
+        self.tool("convert", self.file)
+        with open(self.file + ".pftrace", "rb") as f:
+            content = f.read()
+        lines = decoded(content)
+        self.assertEqual(unknown(lines), [])
+        count = collections.Counter(line.strip().split(":")[0] for line in lines)
+        self.assertEqual(count["packet {"], len(fields(content)))
+        self.assertEqual(count["packet {"], count["track_event {"] + count["track_descriptor {"])
+        self.assertEqual(count["track_event {"], count["timestamp"])
+        types = collections.Counter(line.strip() for line in lines if line.startswith("    type: "))
+        self.assertEqual(sum(types.values()), count["track_event {"])
+        for kind in ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER"):
+            self.assertLess(100, types["type: TYPE_" + kind])
+        self.assertEqual(types["type: TYPE_SLICE_BEGIN"], types["type: TYPE_SLICE_END"])
+        for name in ('name: "processors"', "counter {", "counter_value", "flow_ids", "terminating_flow_ids", "categories", "parent_uuid", "process_name"):
+            self.assertTrue(count[name] or any(line.strip() == name for line in lines), name)
+        # It would say so.
+        for wrong in (perfetto.number(99, 1), perfetto.fixed(perfetto.TIMESTAMP, 1), perfetto.data(perfetto.TRACK_EVENT, perfetto.number(perfetto.TYPE, 9)),
+                      perfetto.data(perfetto.TRACK, perfetto.data(7, b""))):
+            out = io.BytesIO()
+            perfetto.Writer(out).packet(wrong)
+            self.assertEqual(len(unknown(decoded(out.getvalue()))), 1, wrong)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ namespace dunlin::inline v0_1::sched {
 
 constinit platform::atomic<std::uint32_t> monitor_asleep{0};
 constinit monitor_words monitor_bell;
+constinit platform::atomic<unsigned> watching_threads{0};
 
 unsigned monitor_threads() noexcept { return monitor_bell.threads.load(std::memory_order_relaxed); }
 

@@ -55,6 +55,12 @@ void call_monitor_for_lost() noexcept;
 // In a signal handler, too. errno stays as it is.
 void call_monitor_to_dump() noexcept;
 
+// ---- who only watches -----------------------------------------------------------------------------------------------
+
+// Threads of the runtime that bring no work (the writer of traces, the watch for lost goroutines): the deadlock check
+// counts them among its own. Counted before the thread begins.
+DUNLIN_HIDDEN extern platform::atomic<unsigned> watching_threads;
+
 // ---- the thread maker -----------------------------------------------------------------------------------------------
 
 struct wish {

@@ -171,7 +171,4 @@ std::uint64_t complete_from() noexcept;
 // The process dies: locks are no longer waited for.
 void ignore_locks() noexcept;
 
-// Threads that write traces: they are the runtime's, for the deadlock check.
-DUNLIN_HIDDEN extern platform::atomic<unsigned> writer_threads;
-
 }  // namespace dunlin::sched::tracing

@@ -22,7 +22,6 @@
 namespace dunlin::inline v0_1::sched::tracing {
 
 constinit platform::atomic<std::uint8_t> wanted{0};
-constinit platform::atomic<unsigned> writer_threads{0};
 
 // ---- the clock ------------------------------------------------------------------------------------------------------
 

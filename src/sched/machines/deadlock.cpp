@@ -13,7 +13,6 @@
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
-#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/processor.h"
 
@@ -25,7 +24,7 @@ unsigned our_threads() noexcept {
     const scheduler& s = the_scheduler;
     s.lock.assert_held();
     unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
-    count += tracing::writer_threads.load(std::memory_order_relaxed);
+    count += watching_threads.load(std::memory_order_relaxed);
     if (s.inside_run) ++count;
     if (stack::thread_sanitizing) ++count;  // TSan has one of its own
     return count;
