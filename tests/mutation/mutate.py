@@ -23,6 +23,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -69,6 +70,29 @@ def changed(source, mutation):
     if count != 1:
         raise Fault(f"{mutation['at']}: stands {count} times in {mutation['file']}: {mutation['old']}")
     return text.replace(mutation["old"], mutation["new"])
+
+
+def files_included(source, path, seen):
+    """`path` and all of the project's that it includes, into `seen`."""
+    if path in seen or not os.path.isfile(os.path.join(source, path)):
+        return
+    seen.add(path)
+    with open(os.path.join(source, path), encoding="utf-8") as file:
+        names = re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', file.read(), re.MULTILINE)
+    for name in names:
+        for folder in ("src", "include", "tests", os.path.dirname(path)):
+            files_included(source, os.path.normpath(os.path.join(folder, name)), seen)
+
+
+def check_takes_effect(source, mutation):
+    """A header that nothing compiled again includes would be changed in vain."""
+    if mutation["file"].endswith(".cpp"):
+        return
+    seen = set()
+    for unit in mutation["with"].split() + case_files(mutation):
+        files_included(source, unit, seen)
+    if mutation["file"] not in seen:
+        raise Fault(f"{mutation['at']}: no case includes {mutation['file']}: `with` must name files that do")
 
 
 def case_files(mutation):
@@ -163,6 +187,7 @@ def main():
     mutations = read_mutations(os.path.join(arguments.source, "tests/mutation"))
     for m in mutations:
         changed(build.source, m)  # all can be made, whichever are tried
+        check_takes_effect(build.source, m)
     if arguments.only:
         mutations = [m for m in mutations if any(arguments.only in m[key] for key in ("name", "file", "at"))]
     if arguments.sample:

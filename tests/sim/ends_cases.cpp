@@ -41,6 +41,23 @@ const add blocked{"ends/some_block", drawn(400), whole({.prepares_itself = true,
     yield();
 }, .afterwards = run_again})};
 
+// One that is left waiting, and then gets what it has waited for: it is gone.
+const add woken_later{"ends/woken_later", drawn(200), [](sim::scenario& s) {
+    auto& c = s.make<chan<int>>("channel");
+    auto& got = s.make<platform::atomic<int>>("what it has got", 0);
+    whole({.prepares_itself = true, .main = [&] {
+        sim::prepared();
+        go([&] { got.store(c.recv().value_or(0)); });
+        sleep_for(std::chrono::microseconds(50));
+    }, .afterwards = [&] {
+        dunlin::run({.max_procs = 2}, [&] {
+            c.try_send(1);
+            sleep_for(std::chrono::microseconds(50));
+        });
+        sim::require(got.load() == 0, "a goroutine of an earlier run() goes on");
+    }})(s);
+}};
+
 const add waited_for{"ends/waited_for", drawn(300), whole({.prepares_itself = true, .at_end = leftovers::wait, .main = [] {
     sim::prepared();
     go([] { sleep_for(std::chrono::microseconds(300)); });

@@ -27,10 +27,14 @@ class Mutations(unittest.TestCase):
             for path in [*m["with"].split(), *mutate.case_files(m)]:
                 self.assertTrue(os.path.isfile(os.path.join(ROOT, path)), f"{m['at']}: there is no {path}")
 
-    def test_a_header_that_no_case_compiles_names_the_files_that_do(self):
+    def test_a_header_that_is_changed_is_part_of_what_is_compiled_again(self):
         for m in self.mutations:
-            if m["file"].startswith("src/sched/goroutines/") and m["file"].endswith(".h"):
-                self.assertTrue(m["with"], f"{m['at']}: {m['file']} is changed, and nothing that includes it is compiled again")
+            with self.subTest(m["at"]):
+                mutate.check_takes_effect(ROOT, m)
+
+    def test_a_header_that_nothing_includes_is_refused(self):
+        with self.assertRaisesRegex(mutate.Fault, "no case includes"):
+            mutate.check_takes_effect(ROOT, {"at": "x:1", "file": "src/nats/hand.h", "with": "", "case": "lock/two"})
 
 
 if __name__ == "__main__":
