@@ -68,12 +68,6 @@ int copies_other_parts(copies::objects&) {
     return 1;
 }
 
-int copies_wait_in_other_parts(copies::objects&) {
-    dunlin::weighted_semaphore weight(1);
-    weight.acquire(1);
-    return weight.try_acquire_for(1, std::chrono::milliseconds(10)) ? 2 : 1;
-}
-
 int copies_alone() {
     dunlin::go([] {
         for (;;) {

@@ -34,8 +34,6 @@ copies_action copies_release;
 copies_action copies_run;
 // What the program does not use, and may therefore not have.
 copies_action copies_other_parts;
-// The same, without what starts a runtime: a wait.
-copies_action copies_wait_in_other_parts;
 // The same as run, for a program that has no dunlin and gives no objects; and a goroutine that goes on after it.
 int copies_alone();
 int copies_still_ticks();

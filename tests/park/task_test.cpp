@@ -314,6 +314,18 @@ TEST_P(Task, AChildThatHasBegunIsNotBegunAgainByItsJoiner) {
     });
 }
 
+TEST_P(Task, AJoinerWithALimitIsWokenByTheEndAndNotByItsLimit) {
+    run([] {
+        dunlin::chan<int> gate;
+        auto child = dunlin::spawn([&] { gate.recv(); });
+        dunlin::go([&] {
+            dunlin::sleep_for(20ms);  // the joiner waits
+            gate.send(1);
+        });
+        EXPECT_TRUE(child.wait_for(1h));
+    });
+}
+
 TEST_P(Task, TheParentSeesWhatTheChildWrote) {
     run([] {
         for (int i = 0; i < support::rounds(20'000); ++i) {

@@ -88,6 +88,29 @@ TEST_P(ConditionVariable, NoNotifyIsLost) {
     });
 }
 
+// A lock whose unlock() notifies: between W2 and W3, always.
+struct notifies_when_unlocked {
+    dunlin::mutex& mutex;
+    dunlin::condition_variable_any& condition;
+    void lock() { mutex.lock(); }
+    void unlock() {
+        mutex.unlock();
+        condition.notify_one();
+    }
+};
+
+TEST_P(ConditionVariable, ANotifyBetweenTheUnlockAndTheParkIsNotLost) {
+    run([] {
+        dunlin::mutex m;
+        dunlin::condition_variable_any c;
+        notifies_when_unlocked lock{m, c};
+        lock.lock();
+        c.wait(lock);
+        EXPECT_FALSE(m.try_lock());
+        m.unlock();
+    });
+}
+
 TEST_P(ConditionVariable, NotifyAllWakesEachOnceInARound) {
     run([] {
         dunlin::mutex m;
