@@ -120,7 +120,8 @@ void unannotated_pipe(const settings& s, results& r) {
             wg.go([there, back, &stop] {
                 char byte = 0;
                 while (!stop) {
-                    if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) fail("unannotated-pipe: a byte is lost");
+                    if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
+                        fail("unannotated-pipe: a byte is lost");
                 }
                 close(there[1]);
             });
@@ -152,9 +153,12 @@ void unannotated_mutex(const settings& s, results& r) {
 const registered all[] = {
     registered({"blocking-trivial", "what blocking() adds to the shortest system call", blocking_trivial}),
     registered({"blocking-1ms", "a thousand goroutines block for 1 ms", blocking_1ms}),
-    registered({"unannotated-sleep", "a ticker beside goroutines that sleep in the kernel without blocking()", unannotated_sleep}),
-    registered({"unannotated-pipe", "a ticker beside goroutines that read from pipes without blocking()", unannotated_pipe}),
-    registered({"unannotated-mutex", "a ticker beside goroutines that lock a std::mutex without blocking()", unannotated_mutex}),
+    registered({"unannotated-sleep", "a ticker beside goroutines that sleep in the kernel without blocking()",
+        unannotated_sleep}),
+    registered(
+        {"unannotated-pipe", "a ticker beside goroutines that read from pipes without blocking()", unannotated_pipe}),
+    registered({"unannotated-mutex", "a ticker beside goroutines that lock a std::mutex without blocking()",
+        unannotated_mutex}),
 };
 
 }  // namespace

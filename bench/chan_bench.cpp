@@ -85,7 +85,8 @@ void select_of_4(const settings& s, results& r, std::ptrdiff_t capacity) {
             long sum = 0;
             const auto count = [&sum](std::optional<long> n) { sum += *n; };
             for (long n = 0; n < 4 * each; ++n)
-                dunlin::select(dunlin::on_recv(a, count), dunlin::on_recv(b, count), dunlin::on_recv(c, count), dunlin::on_recv(d, count));
+                dunlin::select(dunlin::on_recv(a, count), dunlin::on_recv(b, count), dunlin::on_recv(c, count),
+                    dunlin::on_recv(d, count));
             expect("select4", sum, 4 * sum_below(each));
         });
         r.add("time", ns, "ns");
@@ -194,7 +195,8 @@ const registered all[] = {
     registered({"ping-pong", "a value to another goroutine and back over unbuffered channels", ping_pong}),
     registered({"buffered-1-1", "one sender, one receiver, a channel of capacity 128", buffered_1_1}),
     registered({"buffered-4-4", "four senders, four receivers, a channel of capacity 128", buffered_4_4}),
-    registered({"select4", "one goroutine selects over four unbuffered channels with a sender each", select_unbuffered}),
+    registered(
+        {"select4", "one goroutine selects over four unbuffered channels with a sender each", select_unbuffered}),
     registered({"select4-buffered", "the same with channels of capacity 128", select_buffered}),
     registered({"ring", "a value goes round 503 goroutines over unbuffered channels", ring}),
     registered({"skynet", "a tree with a million leaves over unbuffered channels", skynet_channels}),

@@ -29,7 +29,8 @@ public:
     template <class Send>
     void produce(Send&& send) const {
         splitmix64 random(1);
-        for (long i = 0; i < values_; ++i) send(value(pattern_.begin(), pattern_.begin() + static_cast<std::ptrdiff_t>(next_size(random))));
+        for (long i = 0; i < values_; ++i)
+            send(value(pattern_.begin(), pattern_.begin() + static_cast<std::ptrdiff_t>(next_size(random))));
     }
 
     /// Takes values until there are no more, and frees each; all must have come.

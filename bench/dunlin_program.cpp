@@ -11,7 +11,8 @@ namespace bench {
 namespace {
 
 std::string version() {
-    return "dunlin " + std::to_string(DUNLIN_VERSION_MAJOR) + "." + std::to_string(DUNLIN_VERSION_MINOR) + "." + std::to_string(DUNLIN_VERSION_PATCH);
+    return "dunlin " + std::to_string(DUNLIN_VERSION_MAJOR) + "." + std::to_string(DUNLIN_VERSION_MINOR) + "." +
+           std::to_string(DUNLIN_VERSION_PATCH);
 }
 
 // By the environment and not by set_max_procs(): the runtime then starts with this number.

@@ -38,7 +38,8 @@ long skynet(long number, long leaves) {
     long results[skynet_branches];
     const long part = leaves / skynet_branches;
     dunlin::task_group group;
-    group.go_n(skynet_branches, [&results, number, part](std::size_t i) { results[i] = skynet(number + static_cast<long>(i) * part, part); });
+    group.go_n(skynet_branches,
+        [&results, number, part](std::size_t i) { results[i] = skynet(number + static_cast<long>(i) * part, part); });
     group.wait();
     long sum = 0;
     for (const long result : results) sum += result;

@@ -26,7 +26,9 @@ using namespace std::chrono_literals;
 double each_of(double total, long n) { return total / static_cast<double>(n); }
 
 /// How often `operations` are repeated, so that they are about `total`.
-long repeated(const settings& s, long total, long operations, long least) { return std::max(least, s.scaled(total) / operations); }
+long repeated(const settings& s, long total, long operations, long least) {
+    return std::max(least, s.scaled(total) / operations);
+}
 
 // ---- goroutines -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +193,8 @@ void grow_timers(const settings& s, results& r) {
         const auto count = [&fired] { ++fired; };
         splitmix64 random(1);
         const auto below = [&random](std::chrono::nanoseconds limit) {
-            return std::chrono::nanoseconds(static_cast<long>(random.next() % static_cast<std::uint64_t>(limit.count())));
+            return std::chrono::nanoseconds(
+                static_cast<long>(random.next() % static_cast<std::uint64_t>(limit.count())));
         };
 
         std::vector<dunlin::timer> pending(static_cast<std::size_t>(n));

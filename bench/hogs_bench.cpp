@@ -27,7 +27,9 @@ double units_of(const std::vector<worker>& workers) {
     return sum;
 }
 
-double mean_units(const std::vector<worker>& workers) { return units_of(workers) / static_cast<double>(workers.size()); }
+double mean_units(const std::vector<worker>& workers) {
+    return units_of(workers) / static_cast<double>(workers.size());
+}
 
 /// Two hogs for each processor, and a goroutine that sleeps for 1 ms again and again: how much later it runs.
 void hogs_wake(const settings& s, results& r) {
@@ -138,7 +140,8 @@ double threads_us_per_unit(std::chrono::milliseconds length) {
         [&](std::vector<worker>& workers, std::atomic<bool>& stop) {
             for (worker& w : workers) {
                 threads.emplace_back([&w, &stop, &cpus] {
-                    if (pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus) != 0) fail("hogs-throughput: pthread_setaffinity_np failed");
+                    if (pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus) != 0)
+                        fail("hogs-throughput: pthread_setaffinity_np failed");
                     w.work_until(stop);
                 });
             }
@@ -185,7 +188,8 @@ void idle_cpu(const settings& s, results& r) {
 
 const registered all[] = {
     registered({"hogs-wake", "how late a goroutine wakes beside two hogs for each processor", hogs_wake}),
-    registered({"hogs-fair", "how evenly four hogs for each processor advance, and goroutines that yield beside them", hogs_fair}),
+    registered({"hogs-fair", "how evenly four hogs for each processor advance, and goroutines that yield beside them",
+        hogs_fair}),
     registered({"hogs-throughput", "two hogs for each processor, as goroutines and as threads", hogs_throughput}),
     registered({"idle-cpu", "CPU time of 10,000 goroutines that wait", idle_cpu}),
 };

@@ -20,12 +20,13 @@ std::vector<workload>& workloads() {
 void results::add(std::string_view metric, double value, std::string_view unit) {
     std::printf(R"({"workload":"%.*s","metric":"%.*s","peer":"%s","procs":%d,"value":%.6g,"unit":"%.*s"})"
                 "\n",
-        static_cast<int>(workload_.size()), workload_.data(), static_cast<int>(metric.size()), metric.data(), this_program.peer,
-        this_program.procs(), value, static_cast<int>(unit.size()), unit.data());
+        static_cast<int>(workload_.size()), workload_.data(), static_cast<int>(metric.size()), metric.data(),
+        this_program.peer, this_program.procs(), value, static_cast<int>(unit.size()), unit.data());
 }
 
 void expect(const char* what, long got, long expected) {
-    if (got != expected) fail(std::string(what) + ": " + std::to_string(got) + ", expected " + std::to_string(expected));
+    if (got != expected)
+        fail(std::string(what) + ": " + std::to_string(got) + ", expected " + std::to_string(expected));
 }
 
 void fail(std::string_view text) {
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
     auto& all = bench::workloads();
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
 
-    CLI::App app(std::string("Benchmarks of ") + bench::this_program.peer + ", one workload per run; ./dev bench compares runtimes.");
+    CLI::App app(std::string("Benchmarks of ") + bench::this_program.peer +
+                 ", one workload per run; ./dev bench compares runtimes.");
     bench::settings settings;
     int procs = 0;
     bool list = false;
@@ -62,7 +64,8 @@ int main(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
 
     if (list) {
-        for (const auto& w : all) std::printf("%.*s%s\n", static_cast<int>(w.name.size()), w.name.data(), w.one_processor_only ? " P=1" : "");
+        for (const auto& w : all)
+            std::printf("%.*s%s\n", static_cast<int>(w.name.size()), w.name.data(), w.one_processor_only ? " P=1" : "");
     } else if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);
         return 1;

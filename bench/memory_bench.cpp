@@ -106,7 +106,8 @@ void live_stack(const settings& s, results& r, long kib) {
         }
         while (parked < goroutines) dunlin::sleep_for(1ms);
         dunlin::sleep_for(20ms);  // those that have counted themselves but do not wait yet
-        r.add("memory", (status_bytes("VmRSS") + status_bytes("VmPTE") - before) / static_cast<double>(goroutines), "B");
+        r.add(
+            "memory", (status_bytes("VmRSS") + status_bytes("VmPTE") - before) / static_cast<double>(goroutines), "B");
         const auto start = steady::now();
         gate.done();
         all.wait();

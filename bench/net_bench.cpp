@@ -65,13 +65,17 @@ void echo(const settings& s, results& r, const std::string& kind, const std::str
 void echo_64(const settings& s, results& r) { echo(s, r, "echo", "64"); }
 void echo_1000(const settings& s, results& r) { echo(s, r, "echo", "1000"); }
 void echo_think(const settings& s, results& r) { echo(s, r, "think", std::to_string(s.scaled(10'000))); }
-void echo_syscalls(const settings& s, results& r) { echo_under(r, "echo", {"--calls", "--requests", std::to_string(s.scaled(20'000))}); }
+void echo_syscalls(const settings& s, results& r) {
+    echo_under(r, "echo", {"--calls", "--requests", std::to_string(s.scaled(20'000))});
+}
 void echo_10m(const settings& s, results& r) {
     std::vector<std::string> words = {"--requests", std::to_string(s.scaled(10'000'000))};
     if (dunlin::runtime::max_procs() > 1) words.push_back("--free");
     echo_under(r, "echo", words);
 }
-void idle_connections(const settings& s, results& r) { echo_under(r, "idle", {"--connections", std::to_string(s.scaled(20'000))}); }
+void idle_connections(const settings& s, results& r) {
+    echo_under(r, "idle", {"--connections", std::to_string(s.scaled(20'000))});
+}
 
 // ---- HTTP -----------------------------------------------------------------------------------------------------------
 
@@ -83,8 +87,10 @@ int free_port() {
 /// The example, as a process of its own.
 pid_t start_http_server(int port) {
     const char* named = std::getenv("DUNLIN_BENCH_HTTP_SERVER");
-    const std::string program =
-        named != nullptr ? named : std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "examples" / "example_http_server";
+    const std::string program = named != nullptr
+                                    ? named
+                                    : std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() /
+                                          "examples" / "example_http_server";
     if (access(program.c_str(), X_OK) != 0) fail("there is no " + program);
     const std::string address = "127.0.0.1:" + std::to_string(port);
     const pid_t child = fork();

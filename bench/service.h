@@ -56,7 +56,8 @@ inline void answer(message& m, const std::vector<std::uint64_t>& table) {
 
 /// What the load of mixed-service is told for a server with so many processors.
 inline std::vector<std::string> mixed_load_words(const settings& s, unsigned procs) {
-    std::vector<std::string> words = {"--connections", "256", "--rate", std::to_string(2000 * procs), "--seconds", s.quick ? "0.5" : "4"};
+    std::vector<std::string> words = {
+        "--connections", "256", "--rate", std::to_string(2000 * procs), "--seconds", s.quick ? "0.5" : "4"};
     if (procs > 1) words.push_back("--free");  // several processors on one CPU would never run at once
     return words;
 }

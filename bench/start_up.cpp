@@ -19,7 +19,8 @@ double run_us(const std::string& program) {
     const auto start = steady::now();
     pid_t child = 0;
     int status = 0;
-    if (posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ) != 0) fail("start-up: there is no " + program);
+    if (posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ) != 0)
+        fail("start-up: there is no " + program);
     if (waitpid(child, &status, 0) != child || status != 0) fail("start-up: " + program + " has failed");
     return ns_between(start, steady::now()) / 1e3;
 }

@@ -84,7 +84,8 @@ void after_func_stop_beside(const settings& s, results& r, long pending) {
         splitmix64 random(1);
         std::vector<dunlin::timer> others;
         for (long i = 0; i < pending; ++i)
-            others.push_back(dunlin::after_func(30min + std::chrono::nanoseconds(static_cast<long>(random.next() % 3'600'000'000'000u)), count));
+            others.push_back(dunlin::after_func(
+                30min + std::chrono::nanoseconds(static_cast<long>(random.next() % 3'600'000'000'000u)), count));
         const double ns = ns_per_operation(rounds, [&] {
             for (long i = 0; i < rounds; ++i) expect_pending(dunlin::after_func(1h, count).stop());
         });

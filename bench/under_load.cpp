@@ -15,7 +15,8 @@ void run_load(results& r, const std::string& kind, int port, pid_t server, const
     if (lines == nullptr) fail("no process for " + command);
     std::array<char, 32> metric, unit;
     double value = 0;
-    while (std::fscanf(lines, "%31s %lf %31s", metric.data(), &value, unit.data()) == 3) r.add(metric.data(), value, unit.data());
+    while (std::fscanf(lines, "%31s %lf %31s", metric.data(), &value, unit.data()) == 3)
+        r.add(metric.data(), value, unit.data());
     if (pclose(lines) != 0) fail("the load has failed: " + command);
 }
 

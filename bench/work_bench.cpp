@@ -76,7 +76,8 @@ void fan(const settings& s, results& r, long workers, bool skewed) {
     const pieces p(step_us(s), skewed);
     dunlin::run([&] {
         const double work_us = p.mean_us() * static_cast<double>(workers);
-        const long requests = operations_of(s, work_us / processors(), 2 * static_cast<double>(workers), skewed ? 25 : 2);
+        const long requests =
+            operations_of(s, work_us / processors(), 2 * static_cast<double>(workers), skewed ? 25 : 2);
         const expectation e = of_fan(p, workers, requests);
         dunlin::chan<long> jobs;
         dunlin::chan<std::uint64_t> answers;
@@ -178,7 +179,8 @@ void pipe_of(const settings& s, results& r) {
 
 /// Requests one after the other; each does the same `total_us` of work, and the longest chain in it is `chain_us`.
 template <class Request>
-void answer_requests(const settings& s, results& r, double total_us, double chain_us, std::uint64_t answer, Request&& request) {
+void answer_requests(
+    const settings& s, results& r, double total_us, double chain_us, std::uint64_t answer, Request&& request) {
     const double ideal_us = std::max(total_us / processors(), chain_us);
     const long requests = operations_of(s, ideal_us, 0, 2);
     const double ns = ns_per_operation(requests, [&] {
@@ -193,7 +195,8 @@ struct tree_job {
 };
 
 /// A worker of the tree, who lives on: splits each job in two for those below, or does it if it is a leaf's.
-void tree_worker(const pieces& p, const dunlin::chan<tree_job>& jobs, const dunlin::chan<std::uint64_t>& answers, long leaves) {
+void tree_worker(
+    const pieces& p, const dunlin::chan<tree_job>& jobs, const dunlin::chan<std::uint64_t>& answers, long leaves) {
     if (leaves == 1) {
         for (const tree_job job : jobs) answers.send(p.work(job.number, 0));
         return;

@@ -102,7 +102,8 @@ function describe(g) {
 
 // ---- the flight recorder: tools/trace/dunlin_trace.py has the same numbers
 
-const run = 4, park = 5, yielded = 6, queued = 7, preempted = 8, resumed = 9, end = 10, called = 11, callEnded = 12, taken = 13,
+const run = 4, park = 5, yielded = 6, queued = 7, preempted = 8, resumed = 9, end = 10, called = 11, callEnded = 12,
+      taken = 13,
   released = 14, withText = new Set([20, 21, 23, 26]), nameOf = 20, none = 0xffff;
 
 // {from, until, ns: per tick, slices: [{p, g, from, until, calls}], names}, or null.

@@ -176,7 +176,8 @@ reply last_events(server_state& s) {
     s.recorder_asked = clock::now();
     if (start_our_recorder(s, recorder_bytes)) {
         if (!std::exchange(s.watches_recorder, true)) {
-            s.goroutines.go({.name = "dunlin::debug recorder"}, [self = s.shared_from_this()] { end_unwatched_recorder(*self); });
+            s.goroutines.go(
+                {.name = "dunlin::debug recorder"}, [self = s.shared_from_this()] { end_unwatched_recorder(*self); });
         }
         sleep_for(first_look, s.ctx);
     }

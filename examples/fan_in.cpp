@@ -47,7 +47,8 @@ int main() {
                     ann = bob = {};
                 }));
         }
-        std::printf("%d lines heard, %s\n", heard, ticks > 0 ? "the ticker ticked meanwhile" : "it took less than a tick");
+        std::printf(
+            "%d lines heard, %s\n", heard, ticks > 0 ? "the ticker ticked meanwhile" : "it took less than a tick");
         return heard == 32 && !late ? 0 : 1;
     });
 }

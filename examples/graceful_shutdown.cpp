@@ -74,7 +74,8 @@ int main() {
         });
         const bool in_time = finished.recv_for(1s).has_value();
         client.wait();
-        std::printf("signal %d: %d of %d requests finished%s\n", number, s.handled.load(), accepted.load(), in_time ? "" : ", the others were given up");
+        std::printf("signal %d: %d of %d requests finished%s\n", number, s.handled.load(), accepted.load(),
+            in_time ? "" : ", the others were given up");
         return in_time && s.handled.load() == accepted.load() ? 0 : 1;
     });
 }

@@ -46,7 +46,9 @@ void serve(dunlin::net::listener& listener) {
                 asked.append(some, n);
             }
             const std::string body = page(std::atoi(asked.c_str() + 5));  // "GET /17 HTTP/1.1"
-            client.write_all("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body, fault);
+            client.write_all("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) +
+                                 "\r\nConnection: close\r\n\r\n" + body,
+                fault);
         });
     }
 }

@@ -25,7 +25,9 @@ struct order {
 
 template <>
 struct dunlin::nats::codec<order> {
-    static std::string encode(const order& o) { return json::serialize(json::object{{"id", o.id}, {"cents", json::value_from(o.cents)}}); }
+    static std::string encode(const order& o) {
+        return json::serialize(json::object{{"id", o.id}, {"cents", json::value_from(o.cents)}});
+    }
     static order decode(std::string_view bytes) {
         const json::value v = json::parse({bytes.data(), bytes.size()});
         const json::object& o = v.as_object();
@@ -38,10 +40,12 @@ int main() {
     return dunlin::run([&] {
         auto cluster = nats::connect(url != nullptr ? url : "nats://127.0.0.1:4222", {.name = "shop"});
         auto orders = cluster.queue<order>("orders");
-        for (int i = 0; i < 20; ++i) orders.send_async({"o" + std::to_string(i), {100, i}}, nats::once_by("o" + std::to_string(i)));
+        for (int i = 0; i < 20; ++i)
+            orders.send_async({"o" + std::to_string(i), {100, i}}, nats::once_by("o" + std::to_string(i)));
         if (!orders.flush().empty()) return 1;
         // By senders that know no better.
-        for (const char* text : {"one book, please", R"({"id":"o20","cents":[100,20)", R"({"id":"o21"})", R"({"id":"o22","cents":"many"})"}) {
+        for (const char* text : {"one book, please", R"({"id":"o20","cents":[100,20)", R"({"id":"o21"})",
+                 R"({"id":"o22","cents":"many"})"}) {
             cluster.publish("orders", text);
         }
 

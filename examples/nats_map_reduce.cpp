@@ -35,7 +35,8 @@ struct dunlin::nats::codec<counts> {  // "word number word number ..."
 };
 
 // Does the jobs of a queue, with so many goroutines, until `ctx` is done.
-static void workers(dunlin::wait_group& all, const nats::queue<std::string>& jobs, int n, const dunlin::context& ctx, auto work) {
+static void workers(
+    dunlin::wait_group& all, const nats::queue<std::string>& jobs, int n, const dunlin::context& ctx, auto work) {
     for (; n > 0; --n) {
         all.go([=] {
             for (auto d : jobs.consume({.in_flight = 2, .ctx = ctx})) {
@@ -62,7 +63,8 @@ int main(int argc, char** argv) {
             std::ifstream in(files.at(file));
             counts found[parts];
             for (std::string word; in >> word;) {
-                if (std::isalpha(static_cast<unsigned char>(word[0]))) ++found[std::hash<std::string>()(word) % parts][word];
+                if (std::isalpha(static_cast<unsigned char>(word[0])))
+                    ++found[std::hash<std::string>()(word) % parts][word];
             }
             for (std::size_t p = 0; p < parts; ++p) mapped.put(file + "." + std::to_string(p), found[p]);
         });
@@ -90,7 +92,8 @@ int main(int argc, char** argv) {
         cluster.close();
         std::pair<std::string, long> most;
         for (const auto& [word, n] : words) most = n > most.second ? std::pair(word, n) : most;
-        std::printf("%zu words in %zu files; most often: %s, %ld times\n", words.size(), files.size(), most.first.c_str(), most.second);
+        std::printf("%zu words in %zu files; most often: %s, %ld times\n", words.size(), files.size(),
+            most.first.c_str(), most.second);
         return words.size() > 20 ? 0 : 1;
     });
 }

@@ -24,7 +24,9 @@ nats::cluster connected(const std::string& name) {
     return nats::connect(url != nullptr ? url : "nats://127.0.0.1:4222", {.name = name});
 }
 
-nats::queue<std::string> jobs_of(const nats::cluster& cluster) { return cluster.queue<std::string>("rolling", {.ack_wait = 30s}); }
+nats::queue<std::string> jobs_of(const nats::cluster& cluster) {
+    return cluster.queue<std::string>("rolling", {.ack_wait = 30s});
+}
 
 int work() {
     return dunlin::run([] {
@@ -81,8 +83,8 @@ int restart_them(const char* self) {
         }
         int twice = 0;
         for (const auto& [job, times] : done) twice += times > 1 ? 1 : 0;
-        std::printf("%zu of %d jobs done, %d twice; %d of %d workers ended in order while it went on; %llu jobs left\n", done.size(), count, twice, in_order,
-            restarts, static_cast<unsigned long long>(jobs.size().messages));
+        std::printf("%zu of %d jobs done, %d twice; %d of %d workers ended in order while it went on; %llu jobs left\n",
+            done.size(), count, twice, in_order, restarts, static_cast<unsigned long long>(jobs.size().messages));
         cluster.close();
         return done.size() == count && twice == 0 && in_order == workers ? 0 : 1;
     });
@@ -90,4 +92,6 @@ int restart_them(const char* self) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return argc > 1 && std::strcmp(argv[1], "worker") == 0 ? work() : restart_them(argv[0]); }
+int main(int argc, char** argv) {
+    return argc > 1 && std::strcmp(argv[1], "worker") == 0 ? work() : restart_them(argv[0]);
+}

@@ -25,11 +25,14 @@ struct payment {
 
 template <>
 struct dunlin::nats::codec<payment> {
-    static std::string encode(const payment& p) { return p.id + ' ' + std::to_string(p.account) + ' ' + std::to_string(p.cents); }
+    static std::string encode(const payment& p) {
+        return p.id + ' ' + std::to_string(p.account) + ' ' + std::to_string(p.cents);
+    }
     static payment decode(std::string_view bytes) {
         payment p{};
         char id[40];
-        if (std::sscanf(std::string(bytes).c_str(), "%39s %d %d", id, &p.account, &p.cents) != 3) throw std::invalid_argument("not a payment");
+        if (std::sscanf(std::string(bytes).c_str(), "%39s %d %d", id, &p.account, &p.cents) != 3)
+            throw std::invalid_argument("not a payment");
         p.id = id;
         return p;
     }
@@ -129,7 +132,8 @@ int main() {
         }
         workers.wait();
         cluster.close();
-        std::printf("%d payments booked, %d came again: %lld cents, expected %lld\n", booked.load(), again.load(), books.total(), expected);
+        std::printf("%d payments booked, %d came again: %lld cents, expected %lld\n", booked.load(), again.load(),
+            books.total(), expected);
         return books.total() == expected && booked == count ? 0 : 1;
     });
 }

@@ -28,7 +28,8 @@ struct picture {
 
 picture load(const std::string& name) {  // from wherever the originals are
     picture p{640, 480, std::string(640 * 480, '\0')};
-    for (std::size_t i = 0; i < p.points.size(); ++i) p.points[i] = static_cast<char>(i * static_cast<unsigned char>(name.back()) >> 7 & 0xff);
+    for (std::size_t i = 0; i < p.points.size(); ++i)
+        p.points[i] = static_cast<char>(i * static_cast<unsigned char>(name.back()) >> 7 & 0xff);
     return p;
 }
 
@@ -39,7 +40,9 @@ picture shrink(const picture& p, int by) {
         for (int x = 0; x < small.width; ++x) {
             int sum = 0;
             for (int dy = 0; dy < by; ++dy) {
-                for (int dx = 0; dx < by; ++dx) sum += static_cast<unsigned char>(p.points[static_cast<std::size_t>((y * by + dy) * p.width + x * by + dx)]);
+                for (int dx = 0; dx < by; ++dx)
+                    sum += static_cast<unsigned char>(
+                        p.points[static_cast<std::size_t>((y * by + dy) * p.width + x * by + dx)]);
             }
             small.points += static_cast<char>(sum / (by * by));
         }
@@ -47,11 +50,14 @@ picture shrink(const picture& p, int by) {
     return small;
 }
 
-std::string pgm(const picture& p) { return "P5\n" + std::to_string(p.width) + " " + std::to_string(p.height) + "\n255\n" + p.points; }
+std::string pgm(const picture& p) {
+    return "P5\n" + std::to_string(p.width) + " " + std::to_string(p.height) + "\n255\n" + p.points;
+}
 
 // ---- the service
 
-nats::server serve_front(const nats::cluster& cluster, const nats::queue<std::string>& jobs, const nats::bucket<std::string>& made) {
+nats::server serve_front(
+    const nats::cluster& cluster, const nats::queue<std::string>& jobs, const nats::bucket<std::string>& made) {
     return nats::serve(cluster, "thumbnail", [=](const nats::message& m, const dunlin::context& ctx) -> std::string {
         const std::string name(m.data());
         if (name.empty() || name.find_first_of(" .*>") != name.npos) throw std::invalid_argument("not a name: " + name);
@@ -64,7 +70,8 @@ nats::server serve_front(const nats::cluster& cluster, const nats::queue<std::st
     });
 }
 
-void work(const nats::queue<std::string>& jobs, const nats::bucket<std::string>& made, const dunlin::context& ctx, std::atomic<int>& count) {
+void work(const nats::queue<std::string>& jobs, const nats::bucket<std::string>& made, const dunlin::context& ctx,
+    std::atomic<int>& count) {
     for (auto d : jobs.consume({.in_flight = 2, .ctx = ctx})) {
         made.put(*d, pgm(shrink(load(*d), 8)));  // the same again if it comes again
         ++count;

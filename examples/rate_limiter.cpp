@@ -7,7 +7,8 @@ using namespace std::chrono_literals;
 
 class rate_limiter {
 public:
-    rate_limiter(int burst, std::chrono::nanoseconds every) : tokens_(burst), filler_(dunlin::spawn([this, every] { fill(every); })) {
+    rate_limiter(int burst, std::chrono::nanoseconds every)
+        : tokens_(burst), filler_(dunlin::spawn([this, every] { fill(every); })) {
         for (int i = 0; i < burst; ++i) tokens_.try_send(token());
     }
     ~rate_limiter() { stop_.cancel(); }  // filler_ joins
@@ -22,7 +23,8 @@ private:
     void fill(std::chrono::nanoseconds every) {
         dunlin::ticker tick(every);
         for (bool on = true; on;) {
-            dunlin::select(dunlin::on_recv(tick.channel(), [this] { tokens_.try_send(token()); }), dunlin::on_done(stop_, [&] { on = false; }));
+            dunlin::select(dunlin::on_recv(tick.channel(), [this] { tokens_.try_send(token()); }),
+                dunlin::on_done(stop_, [&] { on = false; }));
         }
     }
 

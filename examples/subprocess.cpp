@@ -18,7 +18,8 @@ dunlin::receiver<std::string> lines_of(dunlin::byte_stream& from) {
         char buffer[512];
         while (const std::size_t n = from.read_some(buffer)) {
             rest.append(buffer, n);
-            for (std::size_t end; (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1)) out.send(rest.substr(0, end));
+            for (std::size_t end; (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1))
+                out.send(rest.substr(0, end));
         }
         out.close();
     });
@@ -29,27 +30,29 @@ dunlin::receiver<std::string> lines_of(dunlin::byte_stream& from) {
 
 int main() {
     return dunlin::run([] {
-        const std::vector<std::string> command{"/bin/sh", "-c", "for i in 1 2 3; do echo step $i; sleep 0.02; done; exit 3"};
+        const std::vector<std::string> command{
+            "/bin/sh", "-c", "for i in 1 2 3; do echo step $i; sleep 0.02; done; exit 3"};
         dunlin::process child(command, {.output = dunlin::process_stream::pipe});
         dunlin::receiver<std::string> lines = lines_of(child.standard_output());
 
         std::vector<std::string> seen;
         dunlin::exit_status status;
         for (bool more = true, running = true; more || running;) {
-            dunlin::select(
-                dunlin::on_recv(lines, [&](std::optional<std::string> line) {
-                    if (line) {
-                        std::printf("child: %s\n", line->c_str());
-                        seen.push_back(*line);
-                    } else {
-                        more = false;
-                        lines = {};  // nil is never ready
-                    }
-                }),
-                dunlin::on_recv(running ? child.done() : dunlin::receiver<dunlin::exit_status>(), [&](std::optional<dunlin::exit_status> s) {
-                    status = *s;
-                    running = false;
-                }),
+            dunlin::select(dunlin::on_recv(lines,
+                               [&](std::optional<std::string> line) {
+                                   if (line) {
+                                       std::printf("child: %s\n", line->c_str());
+                                       seen.push_back(*line);
+                                   } else {
+                                       more = false;
+                                       lines = {}; // nil is never ready
+                                   }
+                               }),
+                dunlin::on_recv(running ? child.done() : dunlin::receiver<dunlin::exit_status>(),
+                    [&](std::optional<dunlin::exit_status> s) {
+                        status = *s;
+                        running = false;
+                    }),
                 dunlin::on_timeout(20s, [&] { child.kill(); }));
         }
         std::printf("it returned %d after %zu lines\n", status.code, seen.size());

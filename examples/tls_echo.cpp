@@ -57,14 +57,16 @@ identity make_identity() {
     X509_gmtime_adj(X509_getm_notAfter(x.get()), 3600);
     X509_set_pubkey(x.get(), key.get());
     X509_NAME* name = X509_get_subject_name(x.get());
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("dunlin example"), -1, -1, 0);
+    X509_NAME_add_entry_by_txt(
+        name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("dunlin example"), -1, -1, 0);
     X509_set_issuer_name(x.get(), name);
     X509_EXTENSION* names = X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1");
     X509_add_ext(x.get(), names, -1);
     X509_EXTENSION_free(names);
     X509_sign(x.get(), key.get(), EVP_sha256());
 
-    const std::unique_ptr<BIO, decltype(&BIO_free)> certificate_pem(BIO_new(BIO_s_mem()), BIO_free), key_pem(BIO_new(BIO_s_mem()), BIO_free);
+    const std::unique_ptr<BIO, decltype(&BIO_free)> certificate_pem(BIO_new(BIO_s_mem()), BIO_free),
+        key_pem(BIO_new(BIO_s_mem()), BIO_free);
     PEM_write_bio_X509(certificate_pem.get(), x.get());
     PEM_write_bio_PrivateKey(key_pem.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
     return {text_of(certificate_pem.get()), text_of(key_pem.get())};

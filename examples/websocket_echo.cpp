@@ -52,7 +52,8 @@ bool talk(const net::address& server, int client) {
     c.handshake("localhost", "/");
     beast::flat_buffer heard;
     for (int i = 0; i < 10; ++i) {
-        const std::string said = "message " + std::to_string(i) + " of client " + std::to_string(client) + std::string(static_cast<std::size_t>(i) * 1000, '.');
+        const std::string said = "message " + std::to_string(i) + " of client " + std::to_string(client) +
+                                 std::string(static_cast<std::size_t>(i) * 1000, '.');
         c.write(boost::asio::buffer(said));
         c.read(heard);
         if (beast::buffers_to_string(heard.data()) != said) return false;

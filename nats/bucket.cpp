@@ -20,7 +20,8 @@ constexpr std::int64_t heartbeat_ns = 1'000 * millisecond;
 void check_key(const std::string& key, bool pattern) {
     std::string_view allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=./*>";
     if (!pattern) allowed.remove_suffix(2);
-    const bool good = !key.empty() && key.front() != '.' && key.back() != '.' && key.find("..") == key.npos && key.find_first_not_of(allowed) == key.npos;
+    const bool good = !key.empty() && key.front() != '.' && key.back() != '.' && key.find("..") == key.npos &&
+                      key.find_first_not_of(allowed) == key.npos;
     if (!good) throw error(errc::refused, "bucket", key, "not a key");
 }
 
@@ -31,14 +32,19 @@ bool says_erased(const message& m) { return m.header("KV-Operation").has_value()
 raw_bucket::raw_bucket(std::shared_ptr<connection> c, std::string name, const bucket_options& o, const context& ctx)
     : connection_(std::move(c)), name_(std::move(name)) {
     check_key(name_, false);
-    if (o.history < 1 || o.history > 64 || o.replicas < 1) throw error(errc::refused, "bucket", name_, "history is 1 to 64, replicas at least 1");
+    if (o.history < 1 || o.history > 64 || o.replicas < 1)
+        throw error(errc::refused, "bucket", name_, "history is 1 to 64, replicas at least 1");
     const std::string stream = "KV_" + name_;
     failure f;
-    const std::string body = "{\"name\":" + json_quoted(stream) + ",\"subjects\":[" + json_quoted("$KV." + name_ + ".>") +
-        "],\"retention\":\"limits\",\"max_consumers\":-1,\"max_msgs\":-1,\"max_age\":" + std::to_string(o.lifetime.count() * millisecond) +
-        ",\"max_bytes\":" + std::to_string(o.max_bytes) + ",\"max_msgs_per_subject\":" + std::to_string(o.history) + ",\"discard\":\"new\",\"storage\":" +
-        (o.in_memory ? "\"memory\"" : "\"file\"") + ",\"num_replicas\":" + std::to_string(o.replicas) + ",\"duplicate_window\":" +
-        std::to_string(o.lifetime.count() > 0 ? std::min<std::int64_t>(o.lifetime.count(), 120'000) * millisecond : 120'000 * millisecond) +
+    const std::string body =
+        "{\"name\":" + json_quoted(stream) + ",\"subjects\":[" + json_quoted("$KV." + name_ + ".>") +
+        "],\"retention\":\"limits\",\"max_consumers\":-1,\"max_msgs\":-1,\"max_age\":" +
+        std::to_string(o.lifetime.count() * millisecond) + ",\"max_bytes\":" + std::to_string(o.max_bytes) +
+        ",\"max_msgs_per_subject\":" + std::to_string(o.history) +
+        ",\"discard\":\"new\",\"storage\":" + (o.in_memory ? "\"memory\"" : "\"file\"") +
+        ",\"num_replicas\":" + std::to_string(o.replicas) + ",\"duplicate_window\":" +
+        std::to_string(o.lifetime.count() > 0 ? std::min<std::int64_t>(o.lifetime.count(), 120'000) * millisecond
+                                              : 120'000 * millisecond) +
         ",\"deny_delete\":true,\"allow_rollup_hdrs\":true,\"allow_direct\":true}";
     std::string answer = connection_->api("STREAM.INFO." + stream, "", ctx, &f);
     if (f.is(errc::stream_missing)) answer = connection_->api("STREAM.CREATE." + stream, body, ctx, &f);
@@ -47,7 +53,8 @@ raw_bucket::raw_bucket(std::shared_ptr<connection> c, std::string name, const bu
     const auto compare = [&](const char* key, std::int64_t want) {
         const std::int64_t have = json_number(answer, {"config", key}).value_or(0);
         if (have == want) return;
-        throw error(errc::other_settings, "bucket", name_, std::string(key) + " is " + std::to_string(have) + ", not " + std::to_string(want));
+        throw error(errc::other_settings, "bucket", name_,
+            std::string(key) + " is " + std::to_string(have) + ", not " + std::to_string(want));
     };
     compare("num_replicas", o.replicas);
     compare("max_msgs_per_subject", o.history);
@@ -56,7 +63,8 @@ raw_bucket::raw_bucket(std::shared_ptr<connection> c, std::string name, const bu
 
 raw_entry raw_bucket::get(const std::string& key, const context& ctx) const {
     check_key(key, false);
-    message m = connection_->ask("get", "$JS.API.DIRECT.GET.KV_" + name_ + ".$KV." + name_ + "." + key, "", {}, ctx, true, true);
+    message m = connection_->ask(
+        "get", "$JS.API.DIRECT.GET.KV_" + name_ + ".$KV." + name_ + "." + key, "", {}, ctx, true, true);
     if (const auto status = m.header("Status")) {
         if (*status == "404") return {};
         throw error(errc::refused, "get", key, *status + " " + m.header("Description").value_or(""));
@@ -69,8 +77,8 @@ raw_entry raw_bucket::get(const std::string& key, const context& ctx) const {
     return e;
 }
 
-std::uint64_t raw_bucket::write(const std::string& key, std::string_view data, std::optional<std::uint64_t> expected, const char* operation,
-    const context& ctx) const {
+std::uint64_t raw_bucket::write(const std::string& key, std::string_view data, std::optional<std::uint64_t> expected,
+    const char* operation, const context& ctx) const {
     check_key(key, false);
     headers h{{"Nats-Msg-Id", unique_name()}};  // sent again it is not written twice
     if (expected) h.emplace_back("Nats-Expected-Last-Subject-Sequence", std::to_string(*expected));
@@ -80,7 +88,10 @@ std::uint64_t raw_bucket::write(const std::string& key, std::string_view data, s
 
 struct watch_state final : member, sink, std::enable_shared_from_this<watch_state> {
     watch_state(std::shared_ptr<connection> c, std::string b, std::string k)
-        : link(std::move(c)), bucket(std::move(b)), keys(std::move(k)), flow(std::make_shared<inflow>(link, subscribe_options{})) {}
+        : link(std::move(c)),
+          bucket(std::move(b)),
+          keys(std::move(k)),
+          flow(std::make_shared<inflow>(link, subscribe_options{})) {}
     ~watch_state() override { link->unsubscribe(subscription); }
 
     struct taker final : sink {
@@ -114,12 +125,17 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
             consumer = name = unique_name();
             next = 1;
             heard_ns = now_ns();
-            body = "{\"stream_name\":" + json_quoted(stream) + ",\"config\":{\"name\":\"" + name + "\",\"deliver_subject\":\"" + inbox +
+            body =
+                "{\"stream_name\":" + json_quoted(stream) + ",\"config\":{\"name\":\"" + name +
+                "\",\"deliver_subject\":\"" + inbox +
                 "\",\"ack_policy\":\"none\",\"max_deliver\":1,\"replay_policy\":\"instant\",\"mem_storage\":true,\"num_replicas\":1,"
                 "\"inactive_threshold\":10000000000,"
-                "\"idle_heartbeat\":" + std::to_string(heartbeat_ns) + ",\"filter_subject\":" + json_quoted("$KV." + bucket + "." + keys);
-            body += seen == 0 ? ",\"deliver_policy\":\"last_per_subject\"}}"
-                              : ",\"deliver_policy\":\"by_start_sequence\",\"opt_start_seq\":" + std::to_string(seen + 1) + "}}";
+                "\"idle_heartbeat\":" +
+                std::to_string(heartbeat_ns) + ",\"filter_subject\":" + json_quoted("$KV." + bucket + "." + keys);
+            body +=
+                seen == 0
+                    ? ",\"deliver_policy\":\"last_per_subject\"}}"
+                    : ",\"deliver_policy\":\"by_start_sequence\",\"opt_start_seq\":" + std::to_string(seen + 1) + "}}";
             return true;
         });
         if (!go_on) return;

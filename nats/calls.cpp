@@ -10,7 +10,8 @@ namespace dunlin::inline v0_1::nats::detail {
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise) {
     const auto deadline = ctx.deadline();
     if (!deadline) return otherwise;
-    return std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - clock::now()).count(), 0);
+    return std::max<std::int64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - clock::now()).count(), 0);
 }
 
 void check_not_done(const context& ctx, const char* what) {
@@ -18,7 +19,8 @@ void check_not_done(const context& ctx, const char* what) {
 }
 
 void check_subject(const char* what, const std::string& subject) {
-    const bool token_missing = subject.empty() || subject.front() == '.' || subject.back() == '.' || subject.find("..") != subject.npos;
+    const bool token_missing =
+        subject.empty() || subject.front() == '.' || subject.back() == '.' || subject.find("..") != subject.npos;
     if (token_missing || subject.find_first_of(std::string_view(" \t\r\n\0", 5)) != subject.npos) {
         throw error(errc::refused, what, subject, "not a subject");
     }
@@ -28,18 +30,22 @@ namespace {
 
 // libnats writes them as they are; in values it makes blanks of line ends.
 void check_header(const std::string& subject, const std::string& name) {
-    const bool good = !name.empty() && std::none_of(name.begin(), name.end(), [](char c) { return c == ':' || c <= ' ' || c == 0x7f; });
+    const bool good = !name.empty() &&
+                      std::none_of(name.begin(), name.end(), [](char c) { return c == ':' || c <= ' ' || c == 0x7f; });
     if (!good) throw error(errc::refused, "publish", subject, "not a header's name: '" + name + "'");
 }
 
 }  // namespace
 
-nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
+nats::message make_message(
+    const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
     check_subject("publish", subject);
-    if (data.size() > INT32_MAX) throw error(errc::payload_too_large, "publish", subject, std::to_string(data.size()) + " bytes");
+    if (data.size() > INT32_MAX)
+        throw error(errc::payload_too_large, "publish", subject, std::to_string(data.size()) + " bytes");
     natsMsg* raw = nullptr;
     const char* answer_to = reply.empty() ? nullptr : reply.c_str();
-    failure_of(natsMsg_Create(&raw, subject.c_str(), answer_to, data.data(), static_cast<int>(data.size()))).check("publish", subject);
+    failure_of(natsMsg_Create(&raw, subject.c_str(), answer_to, data.data(), static_cast<int>(data.size())))
+        .check("publish", subject);
     nats::message m(raw);
     for (const auto& [name, value] : h) {
         check_header(subject, name);
@@ -48,7 +54,8 @@ nats::message make_message(const std::string& subject, const std::string& reply,
     return m;
 }
 
-void connection::start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns) {
+void connection::start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data,
+    const headers& h, std::int64_t limit_ns) {
     const std::uint64_t number = next_number_.fetch_add(1, std::memory_order_relaxed);
     const std::string reply = answers_to_ + base36(number);
     c->subject = subject.empty() ? reply : subject;  // none: it is its own answer
@@ -100,7 +107,9 @@ namespace {
 
 // The stream that answers what is sent to this subject; empty if that is none, or not known.
 std::string stream_of(std::string_view subject) {
-    const auto token = [&](std::size_t from) { return std::string(subject.substr(from, std::min(subject.find('.', from), subject.size()) - from)); };
+    const auto token = [&](std::size_t from) {
+        return std::string(subject.substr(from, std::min(subject.find('.', from), subject.size()) - from));
+    };
     if (subject.starts_with("$KV.")) return "KV_" + token(4);
     if (subject.starts_with("$JS.ACK.")) return token(8);
     return subject.starts_with('$') || subject.starts_with('_') ? std::string() : std::string(subject);
@@ -168,7 +177,8 @@ void connection::answer(nats::message m) {
 
 // A server that has said nothing for `ping` is asked, which any answer ends; after three of them it is given up.
 void connection::is_it_alive(std::int64_t now) {
-    const std::int64_t ping = std::max<std::int64_t>(options_.ping.count(), 1) * millisecond, silent = now - loop_->heard_ns();
+    const std::int64_t ping = std::max<std::int64_t>(options_.ping.count(), 1) * millisecond,
+                       silent = now - loop_->heard_ns();
     if (!loop_->up() || silent < ping || now - asked_ns_ < ping) return;
     if (silent >= 3 * ping && asked_ns_ > loop_->heard_ns()) return loop_->give_up();
     asked_ns_ = now;
@@ -250,20 +260,22 @@ struct waited_call final : call {
 
 }  // namespace
 
-nats::message connection::ask(const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx, bool jetstream,
-    bool again) {
+nats::message connection::ask(const char* what, const std::string& subject, std::string_view data, const headers& h,
+    const context& ctx, bool jetstream, bool again) {
     check_not_done(ctx, what);
     const auto c = std::make_shared<waited_call>();
     c->jetstream = jetstream;
     c->again = again;
     c->hurried = true;
-    const std::int64_t limit = limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0);
+    const std::int64_t limit =
+        limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0);
     undisturbed([&] { start(c, subject, data, h, limit); });  // its parts, each of which is so, are cheaper inside
     try {
         c->done.recv(ctx);
     } catch (const context_cancelled&) {
         abandon(*c);
-        if (!jetstream && !subject.empty() && c->sent.load()) publish("_DUNLIN.CANCEL." + subject, "", natsMsg_GetReply(c->request.native_handle()), {}, true);
+        if (!jetstream && !subject.empty() && c->sent.load())
+            publish("_DUNLIN.CANCEL." + subject, "", natsMsg_GetReply(c->request.native_handle()), {}, true);
         throw;
     }
     c->outcome.fault.check(what, subject);

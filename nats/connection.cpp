@@ -30,9 +30,14 @@ struct connection::answers final : sink {
     std::weak_ptr<connection> owner;
 };
 
-connection::connection(connect_options o) : options_(std::move(o)), unique_(unique_name()), answers_to_(inbox() + '.'), loop_(std::make_shared<event_loop>()) {}
+connection::connection(connect_options o)
+    : options_(std::move(o)),
+      unique_(unique_name()),
+      answers_to_(inbox() + '.'),
+      loop_(std::make_shared<event_loop>()) {}
 
-std::shared_ptr<connection> connection::open(const std::string& addresses, const connect_options& o, const context& ctx) {
+std::shared_ptr<connection> connection::open(
+    const std::string& addresses, const connect_options& o, const context& ctx) {
     check_not_done(ctx, "connect");
     const std::vector<std::string> urls = split_addresses(addresses);
     if (urls.empty()) throw error(errc::no_server, "connect", addresses, "no address is given");
@@ -44,7 +49,8 @@ std::shared_ptr<connection> connection::open(const std::string& addresses, const
     if (failure& fault = first.fault) {
         const auto took = (now_ns() - began) / millisecond;
         if (fault.is(errc::no_server) || fault.is(errc::not_confirmed) || fault.is(errc::connection_lost)) {
-            fault = {errc::no_server, said_by_each(urls, o.timeout, ctx) + "; " + fault.words + "; tried for " + std::to_string(took) + " ms"};
+            fault = {errc::no_server, said_by_each(urls, o.timeout, ctx) + "; " + fault.words + "; tried for " +
+                                          std::to_string(took) + " ms"};
         }
         check_not_done(ctx, "connect");
         fault.raise("connect", printable(urls));
@@ -154,7 +160,8 @@ failure connection::put(natsMsg* m, bool hurried, std::shared_ptr<wire>& on) noe
     });
 }
 
-failure connection::publish(const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried) {
+failure connection::publish(
+    const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried) {
     nats::message m = make_message(subject, reply, data, h);
     for (;;) {
         std::shared_ptr<wire> on;
@@ -177,7 +184,8 @@ bool connection::keep(nats::message& m, const std::shared_ptr<wire>& seen, failu
     const std::size_t size = size_kept(m);
     f = {};
     if (m.data().size() > static_cast<std::size_t>(max_payload())) {
-        f = {errc::payload_too_large, std::to_string(m.data().size()) + " bytes; the server takes " + std::to_string(max_payload())};
+        f = {errc::payload_too_large,
+            std::to_string(m.data().size()) + " bytes; the server takes " + std::to_string(max_payload())};
         return true;
     }
     return locked(line_lock_, [&] {
@@ -194,7 +202,8 @@ bool connection::keep(nats::message& m, const std::shared_ptr<wire>& seen, failu
 
 // ---- interests ------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<interest> connection::subscribe(const std::string& subject, const std::string& group, std::shared_ptr<sink> to) {
+std::shared_ptr<interest> connection::subscribe(
+    const std::string& subject, const std::string& group, std::shared_ptr<sink> to) {
     check_subject("subscribe", subject);
     if (const failure over = closed()) failure(errc::closed, over.words).raise("subscribe", subject);
     const auto i = std::make_shared<interest>(subject, group, std::move(to));
@@ -242,7 +251,8 @@ void cluster::publish(const std::string& subject, std::string_view data, const h
     connection_->publish(subject, "", data, h, false).check("publish", subject);
 }
 
-message cluster::request(const std::string& subject, std::string_view data, const context& ctx, const headers& h) const {
+message cluster::request(
+    const std::string& subject, std::string_view data, const context& ctx, const headers& h) const {
     headers all = h;
     const std::int64_t limit = detail::limit_of(ctx, connection_->options().confirm.count() * detail::millisecond);
     all.emplace_back("Dunlin-Timeout-Ms", std::to_string(std::max<std::int64_t>(limit / detail::millisecond, 0)));
@@ -259,8 +269,12 @@ void cluster::flush(const context& ctx) const { connection_->round_trip("flush",
 statistics cluster::stats() const { return connection_->stats(); }
 std::int64_t cluster::max_payload() const { return connection_->max_payload(); }
 std::string cluster::server_address() const { return connection_->server(); }
-std::string cluster::jetstream(const std::string& what, std::string_view json, const context& ctx) const { return connection_->api(what, json, ctx); }
-void cluster::erase_stream(const std::string& name, const context& ctx) const { connection_->api("STREAM.DELETE." + name, "", ctx); }
+std::string cluster::jetstream(const std::string& what, std::string_view json, const context& ctx) const {
+    return connection_->api(what, json, ctx);
+}
+void cluster::erase_stream(const std::string& name, const context& ctx) const {
+    connection_->api("STREAM.DELETE." + name, "", ctx);
+}
 void cluster::close() const {
     const auto mine = connection_;  // what it ends may have been all that kept this handle
     mine->leave();

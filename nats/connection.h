@@ -97,7 +97,8 @@ public:
 // libnats' connection to one server.
 class wire {
 public:
-    wire(natsConnection* nc, std::uint64_t number, std::shared_ptr<event_loop> l) noexcept : nc_(nc), number_(number), loop_(std::move(l)) {}
+    wire(natsConnection* nc, std::uint64_t number, std::shared_ptr<event_loop> l) noexcept
+        : nc_(nc), number_(number), loop_(std::move(l)) {}
     ~wire();
     wire(const wire&) = delete;
     wire& operator=(const wire&) = delete;
@@ -127,15 +128,18 @@ public:
 
     // With the deadline `limit_ns` from now. Fails at once (finished() is called before it returns) if the connection
     // is closed.
-    void start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h, std::int64_t limit_ns);
+    void start(const std::shared_ptr<call>& c, const std::string& subject, std::string_view data, const headers& h,
+        std::int64_t limit_ns);
     void abandon(call& c) noexcept;
     // Waits for the answer.
-    nats::message ask(const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx, bool jetstream, bool again);
+    nats::message ask(const char* what, const std::string& subject, std::string_view data, const headers& h,
+        const context& ctx, bool jetstream, bool again);
     // JetStream's interface; its answer if that is no error.
     std::string api(const std::string& what, std::string_view json, const context& ctx, failure* fault = nullptr);
 
     // Without an answer. Kept until there is a wire, if there is none.
-    failure publish(const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried);
+    failure publish(
+        const std::string& subject, const std::string& reply, std::string_view data, const headers& h, bool hurried);
 
     // Messages go to `to` until it is unsubscribed; `to` lives as long as one may come. Rule: where a message that is
     // lost costs something (a job, a request) the interest is drained, not dropped.
@@ -224,7 +228,8 @@ private:
 
 // Throws errc::refused.
 void check_subject(const char* what, const std::string& subject);
-nats::message make_message(const std::string& subject, const std::string& reply, std::string_view data, const headers& h);
+nats::message make_message(
+    const std::string& subject, const std::string& reply, std::string_view data, const headers& h);
 // What a context leaves, `otherwise` if it has no deadline.
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise);
 // Rule: a call that must wait for a server sends nothing when its context is done before it begins.

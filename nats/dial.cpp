@@ -64,10 +64,12 @@ options_pointer libnats_options(const std::vector<std::string>& urls, const conn
     if (!o.name.empty()) must(natsOptions_SetName(raw, o.name.c_str()), o.name);
     if (!o.user.empty()) must(natsOptions_SetUserInfo(raw, o.user.c_str(), o.password.c_str()), o.user);
     if (!o.token.empty()) must(natsOptions_SetToken(raw, o.token.c_str()), "token");
-    if (!o.credentials_file.empty()) must(natsOptions_SetUserCredentialsFromFiles(raw, o.credentials_file.c_str(), nullptr), o.credentials_file);
+    if (!o.credentials_file.empty())
+        must(natsOptions_SetUserCredentialsFromFiles(raw, o.credentials_file.c_str(), nullptr), o.credentials_file);
     if (is_encrypted(urls, o)) must(natsOptions_SetSecure(raw, true), "tls");
     if (!o.authorities.empty()) must(natsOptions_LoadCATrustedCertificates(raw, o.authorities.c_str()), o.authorities);
-    if (!o.certificate.empty()) must(natsOptions_LoadCertificatesChain(raw, o.certificate.c_str(), o.key.c_str()), o.certificate);
+    if (!o.certificate.empty())
+        must(natsOptions_LoadCertificatesChain(raw, o.certificate.c_str(), o.key.c_str()), o.certificate);
     must(natsOptions_SetTimeout(raw, std::max<std::int64_t>(o.timeout.count(), 1)), "timeout");
     must(natsOptions_SetAllowReconnect(raw, false), "reconnect");
     must(natsOptions_SetPingInterval(raw, std::max<std::int64_t>(o.ping.count(), 1)), "ping");
@@ -91,7 +93,8 @@ std::string printable(const std::vector<std::string>& urls) {
 }
 
 bool is_encrypted(const std::vector<std::string>& urls, const connect_options& o) {
-    return o.tls || std::any_of(urls.begin(), urls.end(), [](const std::string& url) { return url.starts_with("tls://"); });
+    return o.tls ||
+           std::any_of(urls.begin(), urls.end(), [](const std::string& url) { return url.starts_with("tls://"); });
 }
 
 std::string said_by_each(const std::vector<std::string>& urls, std::chrono::milliseconds timeout, const context& ctx) {
@@ -102,7 +105,9 @@ std::string said_by_each(const std::vector<std::string>& urls, std::chrono::mill
 
 std::size_t index_of(const std::vector<std::string>& urls, const std::string& url) {
     const std::string host = dialled(url);
-    return static_cast<std::size_t>(std::find_if(urls.begin(), urls.end(), [&](const std::string& u) { return dialled(u) == host; }) - urls.begin());
+    return static_cast<std::size_t>(std::find_if(urls.begin(), urls.end(), [&](const std::string& u) {
+        return dialled(u) == host;
+    }) - urls.begin());
 }
 
 std::vector<std::string> discovered(natsConnection* nc, const std::vector<std::string>& known) {

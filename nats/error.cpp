@@ -63,7 +63,10 @@ const std::error_category& error_category() noexcept {
 
 // std::system_error puts the code's text at the end: what() is a text of its own, and says it once.
 error::error(errc e, const std::string& call, std::string subject, std::string words)
-    : std::system_error(make_error_code(e)), subject_(std::move(subject)), words_(std::move(words)), text_(sentence(e, call, subject_, words_)) {}
+    : std::system_error(make_error_code(e)),
+      subject_(std::move(subject)),
+      words_(std::move(words)),
+      text_(sentence(e, call, subject_, words_)) {}
 error::~error() = default;
 
 namespace detail {
@@ -123,7 +126,8 @@ errc code_of(int number, std::string_view words) noexcept {
     case JSNoLimitsErr: return errc::limits_reached;
     default: break;
     }
-    if (words.find("maximum messages") != words.npos || words.find("maximum bytes") != words.npos) return errc::limits_reached;
+    if (words.find("maximum messages") != words.npos || words.find("maximum bytes") != words.npos)
+        return errc::limits_reached;
     if (words.find("no suitable peers") != words.npos) return errc::too_few_servers;
     return errc::refused;
 }
@@ -134,7 +138,8 @@ failure failure_of_answer(std::string_view json) {
     const auto code = json_number(json, {"error", "code"});
     if (!number && !code) return {};
     const std::string words = json_text(json, {"error", "description"}).value_or("");
-    return {code_of(static_cast<int>(number.value_or(0)), words), words + " (" + std::to_string(number.value_or(code.value_or(0))) + ")"};
+    return {code_of(static_cast<int>(number.value_or(0)), words),
+        words + " (" + std::to_string(number.value_or(code.value_or(0))) + ")"};
 }
 
 }  // namespace detail

@@ -18,7 +18,9 @@ struct failure {
     failure(errc e, std::string said) : code(static_cast<int>(e)), words(std::move(said)) {}
     explicit operator bool() const noexcept { return code != 0; }
     bool is(errc e) const noexcept { return code == static_cast<int>(e); }
-    [[noreturn]] void raise(const char* call, const std::string& subject) const { throw error(static_cast<errc>(code), call, subject, words); }
+    [[noreturn]] void raise(const char* call, const std::string& subject) const {
+        throw error(static_cast<errc>(code), call, subject, words);
+    }
     void check(const char* call, const std::string& subject) const {
         if (*this) raise(call, subject);
     }

@@ -19,7 +19,9 @@ namespace dunlin::inline v0_1::nats::detail {
 
 struct inflow final : sink {
     inflow(std::shared_ptr<connection> c, subscribe_options o)
-        : link(std::move(c)), options(std::move(o)), ready(static_cast<std::ptrdiff_t>(std::max<std::size_t>(options.buffer, 1))) {}
+        : link(std::move(c)),
+          options(std::move(o)),
+          ready(static_cast<std::ptrdiff_t>(std::max<std::size_t>(options.buffer, 1))) {}
 
     void arrived(nats::message m) override;
     void taken();

@@ -51,8 +51,9 @@ failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std:
     }
     auto closure = std::make_unique<std::shared_ptr<subscription>>(made);
     natsSubscription* s = nullptr;
-    failure f = failure_of(group_.empty() ? natsConnection_Subscribe(&s, nc, subject_.c_str(), take, closure.get())
-                                          : natsConnection_QueueSubscribe(&s, nc, subject_.c_str(), group_.c_str(), take, closure.get()));
+    failure f = failure_of(
+        group_.empty() ? natsConnection_Subscribe(&s, nc, subject_.c_str(), take, closure.get())
+                       : natsConnection_QueueSubscribe(&s, nc, subject_.c_str(), group_.c_str(), take, closure.get()));
     bool late = false;
     {
         std::lock_guard guard(mutex_);

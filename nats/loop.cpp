@@ -74,7 +74,8 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
         // what is not in a hurry: more of it may come
         const bool gathers = writes && !gathered && !urgent_.load(std::memory_order_seq_cst);
         gathered = gathers;
-        pollfd both[2] = {{wake_fd_, POLLIN, 0}, {fd, static_cast<short>(writes && !gathers ? POLLIN | POLLOUT : POLLIN), 0}};
+        pollfd both[2] = {
+            {wake_fd_, POLLIN, 0}, {fd, static_cast<short>(writes && !gathers ? POLLIN | POLLOUT : POLLIN), 0}};
         const std::int64_t left = next_tick - now_ns(), wait = gathers ? gather_ns : std::max<std::int64_t>(left, 0);
         const timespec limit{wait / 1'000'000'000, wait % 1'000'000'000};
         if (!stopped_.load(std::memory_order_seq_cst)) ::ppoll(both, fd >= 0 ? 2 : 1, &limit, nullptr);
@@ -94,7 +95,9 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
             if (nc != nullptr && !stopped_.load() && fd_.load() == fd && (both[1].revents & POLLOUT) != 0) {
                 write_what_waits(nc);
             }
-            if ((nc = nc_.load()) != nullptr && !stopped_.load() && fd_.load() == fd && urgent_.load(std::memory_order_seq_cst)) write_what_waits(nc);
+            if ((nc = nc_.load()) != nullptr && !stopped_.load() && fd_.load() == fd &&
+                urgent_.load(std::memory_order_seq_cst))
+                write_what_waits(nc);
         }
         if (now_ns() >= next_tick) {
             next_tick = now_ns() + tick_ns;

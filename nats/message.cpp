@@ -10,11 +10,17 @@ namespace dunlin::inline v0_1::nats {
 void detail::message_deleter::operator()(__natsMsg* m) const noexcept { natsMsg_Destroy(m); }
 
 namespace {
-std::string_view or_empty(const char* text) noexcept { return text != nullptr ? std::string_view(text) : std::string_view(); }
+std::string_view or_empty(const char* text) noexcept {
+    return text != nullptr ? std::string_view(text) : std::string_view();
+}
 }  // namespace
 
-std::string_view message::subject() const noexcept { return m_ ? or_empty(natsMsg_GetSubject(m_.get())) : std::string_view(); }
-std::string_view message::reply() const noexcept { return m_ ? or_empty(natsMsg_GetReply(m_.get())) : std::string_view(); }
+std::string_view message::subject() const noexcept {
+    return m_ ? or_empty(natsMsg_GetSubject(m_.get())) : std::string_view();
+}
+std::string_view message::reply() const noexcept {
+    return m_ ? or_empty(natsMsg_GetReply(m_.get())) : std::string_view();
+}
 std::string_view message::data() const noexcept {
     if (!m_ || natsMsg_GetDataLength(m_.get()) <= 0) return {};
     return {natsMsg_GetData(m_.get()), static_cast<std::size_t>(natsMsg_GetDataLength(m_.get()))};

@@ -96,7 +96,9 @@ void puller::pull() noexcept {
     locked(mutex_, [&] {
         const std::size_t limit = std::max<std::size_t>(options_.in_flight, 1);
         const std::int64_t now = now_ns();
-        if (closed_ || waiting_ <= 0 || requested_ > 0 || inspecting_ || now < not_before_ns_ || taken_.size() >= limit || !link_->up()) return;
+        if (closed_ || waiting_ <= 0 || requested_ > 0 || inspecting_ || now < not_before_ns_ ||
+            taken_.size() >= limit || !link_->up())
+            return;
         if (ready_.len() > limit / 4) return;
         batch = std::min(limit - taken_.size(), std::max<std::size_t>(limit / 2, 1));
         requested_ = batch;
@@ -114,14 +116,16 @@ void puller::pull() noexcept {
     }
     const std::string body = "{\"batch\":" + std::to_string(batch) + ",\"expires\":" + std::to_string(expires_ns) +
         ",\"idle_heartbeat\":" + std::to_string(heartbeat_ns) + "}";
-    static_cast<void>(link_->publish("$JS.API.CONSUMER.MSG.NEXT." + queue_ + "." + std::string(consumer_name), inbox, body, {}, true));
+    static_cast<void>(link_->publish(
+        "$JS.API.CONSUMER.MSG.NEXT." + queue_ + "." + std::string(consumer_name), inbox, body, {}, true));
 }
 
 void puller::arrived(nats::message m, const intake& at) {
     auto about = read_ack_subject(m.reply());
     if (!about) {
         const bool mine = locked(mutex_, [&] { return intake_.get() == &at; });
-        if (const auto code = m.header("Status"); code && mine) status(std::atoi(code->c_str()), m.header("Description").value_or(""));
+        if (const auto code = m.header("Status"); code && mine)
+            status(std::atoi(code->c_str()), m.header("Description").value_or(""));
         return;
     }
     const auto h = std::make_shared<held>();
@@ -298,7 +302,9 @@ void puller::lose(const std::shared_ptr<held>& h) noexcept {
     link_->lost.fetch_add(1);
     std::optional<cancellable> ctx;
     locked(mutex_, [&] { ctx = h->ctx; });
-    if (ctx) ctx->cancel(error(errc::not_confirmed, "delivery", queue_, "lost: its deadline passed without being prolonged"));
+    if (ctx)
+        ctx->cancel(
+            error(errc::not_confirmed, "delivery", queue_, "lost: its deadline passed without being prolonged"));
 }
 
 // ---- dead letters ---------------------------------------------------------------------------------------------------
@@ -311,7 +317,8 @@ void puller::to_dead_letters(held& h, const std::string& reason, const context& 
     headers all;
     for (auto& [name, value] : h.job.all_headers()) {
         if (name == "Dunlin-History") all.emplace_back(name, value);
-        if (name == "Dunlin-Trace" || (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id")) all.emplace_back("Dunlin-Original-" + name, value);
+        if (name == "Dunlin-Trace" || (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id"))
+            all.emplace_back("Dunlin-Original-" + name, value);
     }
     const std::string by = link_->options().name.empty() ? link_->inbox().substr(7) : link_->options().name;
     std::string line = reason;
@@ -334,8 +341,8 @@ dead_letter read_dead_letter(const nats::message& m) {
         const auto text = m.header(name);
         return text ? std::strtoull(text->c_str(), nullptr, 10) : 0;
     };
-    dead_letter d{std::string(m.data()), m.header("Dunlin-Reason").value_or(""), m.header("Dunlin-By").value_or(""), number("Dunlin-Deliveries"),
-        number("Dunlin-Sequence"), m.header("Dunlin-Stored").value_or(""), {}, {}};
+    dead_letter d{std::string(m.data()), m.header("Dunlin-Reason").value_or(""), m.header("Dunlin-By").value_or(""),
+        number("Dunlin-Deliveries"), number("Dunlin-Sequence"), m.header("Dunlin-Stored").value_or(""), {}, {}};
     constexpr std::string_view original = "Dunlin-Original-";
     for (auto& [name, value] : m.all_headers()) {
         if (name == "Dunlin-History") d.history.push_back(value);
@@ -376,7 +383,9 @@ std::optional<delivery_base> consuming::take(puller& p, std::shared_ptr<held> h)
     return d;
 }
 
-void consuming::undecodable(puller&, delivery_base d, const char* what) { d.reject(std::string("does not decode: ") + what); }
+void consuming::undecodable(puller&, delivery_base d, const char* what) {
+    d.reject(std::string("does not decode: ") + what);
+}
 
 }  // namespace dunlin::nats::detail
 

@@ -34,7 +34,8 @@ namespace dunlin::inline v0_1::nats::detail {
 constexpr std::string_view consumer_name = "workers";
 
 std::string consumer_body(const std::string& stream, std::int64_t ack_wait_ns);
-std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx);
+std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data,
+    const headers& h, const context& ctx);
 std::string dead_name(const std::string& queue);
 void make_dead(connection& c, const std::string& queue, const queue_options& o, const context& ctx);
 

@@ -14,10 +14,14 @@ namespace dunlin::inline v0_1::nats::detail {
 namespace {
 
 // The answer of a stream to what was sent to it.
-failure failure_of_confirmation(const message_and_failure& f) { return f.fault ? f.fault : failure_of_answer(f.answer.data()); }
+failure failure_of_confirmation(const message_and_failure& f) {
+    return f.fault ? f.fault : failure_of_answer(f.answer.data());
+}
 
 void check_name(const std::string& name) {
-    const bool good = !name.empty() && name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == name.npos;
+    const bool good =
+        !name.empty() &&
+        name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == name.npos;
     if (!good) throw error(errc::refused, "queue", name, "a name is made of letters, digits, - and _");
 }
 
@@ -33,14 +37,15 @@ std::string json_of(const std::vector<setting>& all) {
 }
 
 // Makes it if it is not there; if it is, all that is asked must be so.
-void make_or_compare(connection& c, const std::string& name, const std::string& info, const std::string& create, const std::string& body,
-    const std::vector<setting>& wanted, const context& ctx) {
+void make_or_compare(connection& c, const std::string& name, const std::string& info, const std::string& create,
+    const std::string& body, const std::vector<setting>& wanted, const context& ctx) {
     failure f;
     std::string answer = c.api(info, "", ctx, &f);
     if (f.is(errc::stream_missing)) {
         answer = c.api(create, body, ctx, &f);
         // Of a cluster whose servers are starting, some do not know each other yet.
-        while (f.is(errc::too_few_servers) && f.words.find("peers") != f.words.npos && limit_of(ctx, 0) > 300 * millisecond) {
+        while (f.is(errc::too_few_servers) && f.words.find("peers") != f.words.npos &&
+               limit_of(ctx, 0) > 300 * millisecond) {
             sleep_for(std::chrono::milliseconds(200), ctx);
             answer = c.api(create, body, ctx, &f);
         }
@@ -51,7 +56,8 @@ void make_or_compare(connection& c, const std::string& name, const std::string& 
     for (const setting& s : wanted) {
         const std::string have = json_text(answer, {"config", s.key}).value_or("0");
         const std::string want = s.value.starts_with('"') ? s.value.substr(1, s.value.size() - 2) : s.value;
-        if (have != want) differences += (differences.empty() ? "" : ", ") + std::string(s.key) + " is " + have + ", not " + want;
+        if (have != want)
+            differences += (differences.empty() ? "" : ", ") + std::string(s.key) + " is " + have + ", not " + want;
     }
     if (!differences.empty()) throw error(errc::other_settings, "queue", name, differences);
 }
@@ -78,7 +84,8 @@ void make_stream(connection& c, const std::string& name, const queue_options& o,
 std::string consumer_body(const std::string& stream, std::int64_t ack_wait_ns) {
     return "{\"stream_name\":" + json_quoted(stream) + ",\"config\":{\"durable_name\":\"" + std::string(consumer_name) +
            "\",\"ack_policy\":\"explicit\",\"deliver_policy\":\"all\",\"replay_policy\":\"instant\",\"max_deliver\":-1,\"max_ack_pending\":100000,"
-           "\"max_waiting\":8192,\"ack_wait\":" + std::to_string(ack_wait_ns) + "}}";
+           "\"max_waiting\":8192,\"ack_wait\":" +
+           std::to_string(ack_wait_ns) + "}}";
 }
 
 namespace {
@@ -86,8 +93,8 @@ namespace {
 void make_consumer(connection& c, const std::string& name, const queue_options& o, const context& ctx) {
     const std::int64_t wait = o.ack_wait.count() * millisecond;
     const std::string durable(consumer_name);
-    make_or_compare(c, name, "CONSUMER.INFO." + name + "." + durable, "CONSUMER.DURABLE.CREATE." + name + "." + durable, consumer_body(name, wait),
-        {{"ack_wait", std::to_string(wait)}}, ctx);
+    make_or_compare(c, name, "CONSUMER.INFO." + name + "." + durable, "CONSUMER.DURABLE.CREATE." + name + "." + durable,
+        consumer_body(name, wait), {{"ack_wait", std::to_string(wait)}}, ctx);
 }
 
 // The id, and the trace of the one who sends; a job that is sent again has one already.
@@ -110,7 +117,9 @@ headers with_id(std::string id, const headers& h, const context& ctx) {
 class outbox : public std::enable_shared_from_this<outbox> {
 public:
     outbox(std::shared_ptr<connection> c, std::size_t window)
-        : connection_(std::move(c)), window_(static_cast<std::ptrdiff_t>(std::max<std::size_t>(window, 1))), room_(window_) {}
+        : connection_(std::move(c)),
+          window_(static_cast<std::ptrdiff_t>(std::max<std::size_t>(window, 1))),
+          room_(window_) {}
 
     void send(const std::string& stream, std::string_view data, const headers& h, const context& ctx) {
         check_not_done(ctx, "send_async");
@@ -171,8 +180,8 @@ private:
         give_back(locked(mutex_, [&]() -> std::ptrdiff_t {
             if (!c.outstanding) return 0;  // flush() and an answer at the same time
             if (f) {
-                failed_.push_back({c.request.header("Nats-Msg-Id").value_or(""), make_error_code(static_cast<errc>(f.code)), f.words,
-                    std::string(c.request.data())});
+                failed_.push_back({c.request.header("Nats-Msg-Id").value_or(""),
+                    make_error_code(static_cast<errc>(f.code)), f.words, std::string(c.request.data())});
             }
             return taken_out(c);
         }));
@@ -207,10 +216,12 @@ struct queue_state {
     std::shared_ptr<outbox> out;
 };
 
-raw_queue::raw_queue(std::shared_ptr<connection> c, const std::string& name, const queue_options& o, const context& ctx) {
+raw_queue::raw_queue(
+    std::shared_ptr<connection> c, const std::string& name, const queue_options& o, const context& ctx) {
     check_name(name);
     if (o.replicas < 1 || o.ack_wait.count() < 1 || o.max_deliveries < 0 || o.remember.count() < 1) {
-        throw error(errc::refused, "queue", name, "replicas, ack_wait and remember are positive, max_deliveries is not negative");
+        throw error(errc::refused, "queue", name,
+            "replicas, ack_wait and remember are positive, max_deliveries is not negative");
     }
     make_stream(*c, name, o, ctx);
     make_consumer(*c, name, o, ctx);
@@ -224,7 +235,8 @@ void raw_queue::send(std::string_view data, const std::string& id, const headers
     send_confirmed(*state_->link, "send", state_->name, data, with_id(id.empty() ? unique_name() : id, h, ctx), ctx);
 }
 
-std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data, const headers& h, const context& ctx) {
+std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data,
+    const headers& h, const context& ctx) {
     const std::int64_t until = now_ns() + limit_of(ctx, c.options().confirm.count() * millisecond);
     for (;;) {
         const nats::message answer = c.ask(what, subject, data, h, ctx, true, true);
@@ -252,11 +264,13 @@ std::shared_ptr<puller> raw_queue::consume(const consume_options& o) const {
 
 queue_size raw_queue::size(const context& ctx) const {
     const std::string stream = state_->link->api("STREAM.INFO." + state_->name, "", ctx);
-    const std::string consumer = state_->link->api("CONSUMER.INFO." + state_->name + "." + std::string(consumer_name), "", ctx);
+    const std::string consumer =
+        state_->link->api("CONSUMER.INFO." + state_->name + "." + std::string(consumer_name), "", ctx);
     const auto number = [](const std::string& json, std::initializer_list<std::string_view> path) {
         return static_cast<std::uint64_t>(json_number(json, path).value_or(0));
     };
-    return {number(stream, {"state", "messages"}), number(consumer, {"num_pending"}), number(consumer, {"num_ack_pending"})};
+    return {number(stream, {"state", "messages"}), number(consumer, {"num_pending"}),
+        number(consumer, {"num_ack_pending"})};
 }
 
 std::string dead_name(const std::string& queue) { return queue + "-dead"; }

@@ -262,7 +262,8 @@ void connection::redial() {
         }
         if (all_refuse) return close({errc::credentials, refusal.words});
         const std::int64_t wait = std::max<std::int64_t>(options_.reconnect_wait.count(), 1);
-        for (std::int64_t left = wait + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait / 2 + 1)); left > 0; left -= 10) {
+        for (std::int64_t left = wait + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait / 2 + 1));
+             left > 0; left -= 10) {
             if (closed()) return;
             std::this_thread::sleep_for(std::chrono::milliseconds(std::min<std::int64_t>(left, 10)));
         }
@@ -285,7 +286,8 @@ void connection::came_back() {
 
 std::string connection::server() const {
     char url[512] = "";
-    if (const auto w = line(); w && up()) undisturbed([&] { natsConnection_GetConnectedUrl(w->native(), url, sizeof url); });
+    if (const auto w = line(); w && up())
+        undisturbed([&] { natsConnection_GetConnectedUrl(w->native(), url, sizeof url); });
     return url;
 }
 

@@ -28,7 +28,8 @@ struct service final : std::enable_shared_from_this<service> {
                 what = queue;
             }
         });
-        if (what == refuse) return answer(m, "", {{"Dunlin-Error", "as many requests as it takes"}, {"Dunlin-Busy", "1"}});
+        if (what == refuse)
+            return answer(m, "", {{"Dunlin-Error", "as many requests as it takes"}, {"Dunlin-Busy", "1"}});
         if (what == begin) go([self = shared_from_this(), m = std::move(m)]() mutable { self->run(std::move(m)); });
     }
 
@@ -56,7 +57,9 @@ struct service final : std::enable_shared_from_this<service> {
         context base = all;
         if (const auto trace = m.header("Dunlin-Trace")) base = with_value(base, trace_id, *trace);
         const auto timeout = m.header("Dunlin-Timeout-Ms");
-        const cancellable ctx = timeout ? with_timeout(base, std::chrono::milliseconds(std::strtoll(timeout->c_str(), nullptr, 10))) : with_cancel(base);
+        const cancellable ctx =
+            timeout ? with_timeout(base, std::chrono::milliseconds(std::strtoll(timeout->c_str(), nullptr, 10)))
+                    : with_cancel(base);
         locked(mutex, [&] { under_way.emplace(reply, ctx); });
         std::string text;
         headers h;
@@ -80,7 +83,8 @@ struct service final : std::enable_shared_from_this<service> {
         if (m.reply().empty()) return;
         try {
             const failure f = link->publish(std::string(m.reply()), "", text, h, true);
-            if (f.is(errc::payload_too_large)) static_cast<void>(link->publish(std::string(m.reply()), "", "", {{"Dunlin-Error", f.words}}, true));
+            if (f.is(errc::payload_too_large))
+                static_cast<void>(link->publish(std::string(m.reply()), "", "", {{"Dunlin-Error", f.words}}, true));
         } catch (const std::exception&) {
             // The caller gives up at its deadline.
         }
@@ -164,10 +168,12 @@ struct request_sink final : sink {
 
 }  // namespace detail
 
-server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o, const context& ctx) {
+server serve(
+    const cluster& c, const std::string& subject, request_handler handler, const serve_options& o, const context& ctx) {
     auto connection = c.native().shared_from_this();
     auto s = std::make_shared<detail::service>(connection, std::move(handler), o);
-    s->cancels = connection->subscribe("_DUNLIN.CANCEL." + subject, "", std::make_shared<detail::request_sink>(s, true));
+    s->cancels =
+        connection->subscribe("_DUNLIN.CANCEL." + subject, "", std::make_shared<detail::request_sink>(s, true));
     s->intake = std::make_shared<detail::request_sink>(s, false);
     s->requests = connection->subscribe(subject, o.group, s->intake);
     server made(std::move(s));

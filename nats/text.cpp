@@ -39,7 +39,9 @@ private:
         return true;
     }
     void space() noexcept {
-        while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+        while (
+            at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+            ++at_;
     }
     bool enter(std::string_view wanted) {
         if (!take('{')) return false;
@@ -168,7 +170,8 @@ std::optional<ack_subject> read_ack_subject(std::string_view subject) {
     const auto number = [&](std::size_t i, std::uint64_t& n) {
         return std::from_chars(parts[i].data(), parts[i].data() + parts[i].size(), n).ec == std::errc();
     };
-    if (!number(4 + shift, a.deliveries) || !number(5 + shift, a.sequence) || !number(6 + shift, a.consumer_sequence)) return std::nullopt;
+    if (!number(4 + shift, a.deliveries) || !number(5 + shift, a.sequence) || !number(6 + shift, a.consumer_sequence))
+        return std::nullopt;
     a.consumer = parts[3 + shift];
     a.stored = parts[7 + shift];
     return a;

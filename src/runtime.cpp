@@ -68,7 +68,8 @@ namespace sched {
     install_crash_handlers();
     install_freeze_handler();
     if (!start_monitor() || !start_thread_maker()) {
-        throw std::system_error(EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");
+        throw std::system_error(
+            EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");
     }
     set_max_procs(api::default_max_procs());
     observe::read_debug_settings();

@@ -22,7 +22,9 @@ using key_ptr = openssl_ptr<EVP_PKEY, EVP_PKEY_free>;
 
 constexpr const char* in_memory = "in memory";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw_tls_error("tls " + what + ' ' + where, take_openssl_error().error); }
+[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+    throw_tls_error("tls " + what + ' ' + where, take_openssl_error().error);
+}
 
 // Not inlined: it reads errno.
 [[gnu::noinline]] std::error_code read_file(const char* path, std::string& text) {
@@ -38,12 +40,14 @@ constexpr const char* in_memory = "in memory";
 
 std::string contents_of(const char* what, const std::string& path) {
     std::string text;
-    if (const std::error_code ec = read_file(path.c_str(), text)) throw_tls_error(std::string("tls ") + what + ' ' + path, ec);
+    if (const std::error_code ec = read_file(path.c_str(), text))
+        throw_tls_error(std::string("tls ") + what + ' ' + path, ec);
     return text;
 }
 
 bio_ptr reader_of(std::string_view text) {
-    if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) throw std::length_error("tls: a PEM text of more than 2 GiB");
+    if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+        throw std::length_error("tls: a PEM text of more than 2 GiB");
     bio_ptr bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
     if (!bio) throw std::bad_alloc();
     return bio;
@@ -62,8 +66,8 @@ void expect_end(const char* what, const std::string& where) {
 }
 
 // Reads a certificate with its chain, and its key, and tries them as a connection will. Changes nothing.
-identity read_identity(SSL_CTX* c, std::string_view certificate_pem, const std::string& certificate_where, std::string_view key_pem,
-    const std::string& key_where) {
+identity read_identity(SSL_CTX* c, std::string_view certificate_pem, const std::string& certificate_where,
+    std::string_view key_pem, const std::string& key_where) {
     identity made;
     const openssl_ptr<SSL, SSL_free> trial(SSL_new(c));
     made.chain.reset(sk_X509_new_null());
@@ -71,15 +75,18 @@ identity read_identity(SSL_CTX* c, std::string_view certificate_pem, const std::
     const bio_ptr certificates = reader_of(certificate_pem), keys = reader_of(key_pem);
     ERR_clear_error();
     made.certificate = next_certificate(certificates.get());
-    if (!made.certificate || SSL_use_certificate(trial.get(), made.certificate.get()) != 1) refuse("certificate", certificate_where);
+    if (!made.certificate || SSL_use_certificate(trial.get(), made.certificate.get()) != 1)
+        refuse("certificate", certificate_where);
     while (x509_ptr next = next_certificate(certificates.get())) {
-        if (SSL_add1_chain_cert(trial.get(), next.get()) != 1 || sk_X509_push(made.chain.get(), next.get()) == 0) refuse("certificate", certificate_where);
+        if (SSL_add1_chain_cert(trial.get(), next.get()) != 1 || sk_X509_push(made.chain.get(), next.get()) == 0)
+            refuse("certificate", certificate_where);
         static_cast<void>(next.release());  // the chain's now
     }
     expect_end("certificate", certificate_where);
     ERR_clear_error();
     made.key.reset(PEM_read_bio_PrivateKey(keys.get(), nullptr, no_password, nullptr));
-    const bool fits = made.key && SSL_use_PrivateKey(trial.get(), made.key.get()) == 1 && SSL_check_private_key(trial.get()) == 1;
+    const bool fits =
+        made.key && SSL_use_PrivateKey(trial.get(), made.key.get()) == 1 && SSL_check_private_key(trial.get()) == 1;
     if (!fits) refuse("key", key_where);
     return made;
 }
@@ -93,7 +100,9 @@ identity copy_of(const identity& i) {
     return copy;
 }
 
-bool same_kind(const identity& a, const identity& b) noexcept { return EVP_PKEY_get_base_id(a.key.get()) == EVP_PKEY_get_base_id(b.key.get()); }
+bool same_kind(const identity& a, const identity& b) noexcept {
+    return EVP_PKEY_get_base_id(a.key.get()) == EVP_PKEY_get_base_id(b.key.get());
+}
 
 // In place of the one of its kind, or of all.
 void show(config::data& d, identity fresh, bool instead_of_all) {
@@ -133,18 +142,20 @@ void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
     int count = 0;
     while (const x509_ptr ca = next_certificate(bio.get())) {
         // The second one: what servers tell their clients, which choose their certificate by it.
-        if (X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca.get()) != 1 || SSL_CTX_add_client_CA(c, ca.get()) != 1) refuse("trusted certificate", where);
+        if (X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca.get()) != 1 || SSL_CTX_add_client_CA(c, ca.get()) != 1)
+            refuse("trusted certificate", where);
         ++count;
     }
     if (count == 0) refuse("trusted certificate", where);
     expect_end("trusted certificate", where);
 }
 
-int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* offered, unsigned offered_size, void* arg) {
+int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* offered,
+    unsigned offered_size, void* arg) {
     const std::string& ours = *static_cast<const std::string*>(arg);
     unsigned char* chosen = nullptr;
-    const int found = SSL_select_next_proto(&chosen, out_size, reinterpret_cast<const unsigned char*>(ours.data()), static_cast<unsigned>(ours.size()), offered,
-        offered_size);
+    const int found = SSL_select_next_proto(&chosen, out_size, reinterpret_cast<const unsigned char*>(ours.data()),
+        static_cast<unsigned>(ours.size()), offered, offered_size);
     if (found != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
@@ -200,7 +211,8 @@ config config::server_from_memory(std::string_view certificate_pem, std::string_
 }
 
 config& config::certificate(const std::string& certificate_file, const std::string& key_file) {
-    const std::string certificate_pem = contents_of("certificate", certificate_file), key_pem = contents_of("key", key_file);
+    const std::string certificate_pem = contents_of("certificate", certificate_file),
+                      key_pem = contents_of("key", key_file);
     show(*data_, read_identity(data_->context.get(), certificate_pem, certificate_file, key_pem, key_file), false);
     return *this;
 }
@@ -211,7 +223,8 @@ config& config::certificate_from_memory(std::string_view certificate_pem, std::s
 }
 
 void config::replace_certificate(const std::string& certificate_file, const std::string& key_file) {
-    const std::string certificate_pem = contents_of("certificate", certificate_file), key_pem = contents_of("key", key_file);
+    const std::string certificate_pem = contents_of("certificate", certificate_file),
+                      key_pem = contents_of("key", key_file);
     show(*data_, read_identity(data_->context.get(), certificate_pem, certificate_file, key_pem, key_file), true);
 }
 
@@ -250,13 +263,15 @@ config& config::insecure_skip_verify() {
 config& config::alpn(std::initializer_list<std::string_view> protocols) {
     std::string wire;
     for (const std::string_view p : protocols) {
-        if (p.empty() || p.size() > 255) throw std::invalid_argument("tls: an application protocol's name has 1 to 255 characters");
+        if (p.empty() || p.size() > 255)
+            throw std::invalid_argument("tls: an application protocol's name has 1 to 255 characters");
         wire += static_cast<char>(p.size());
         wire += p;
     }
     data_->protocols = std::move(wire);
     const std::string& w = data_->protocols;
-    if (SSL_CTX_set_alpn_protos(data_->context.get(), reinterpret_cast<const unsigned char*>(w.data()), static_cast<unsigned>(w.size())) != 0) {
+    if (SSL_CTX_set_alpn_protos(data_->context.get(), reinterpret_cast<const unsigned char*>(w.data()),
+            static_cast<unsigned>(w.size())) != 0) {
         throw std::bad_alloc();
     }
     SSL_CTX_set_alpn_select_cb(data_->context.get(), w.empty() ? nullptr : choose_protocol, &data_->protocols);
@@ -271,7 +286,8 @@ config& config::minimum_version(version v) {
 config& config::ciphers(std::initializer_list<std::string_view> names) {
     std::string old_ones, new_ones;
     for (const std::string_view name : names) {
-        if (name.empty() || name.find(':') != name.npos) throw std::invalid_argument("tls: one name of a cipher suite each: \"" + std::string(name) + '"');
+        if (name.empty() || name.find(':') != name.npos)
+            throw std::invalid_argument("tls: one name of a cipher suite each: \"" + std::string(name) + '"');
         check_cipher(std::string(name));
         std::string& list = name.starts_with("TLS_") ? new_ones : old_ones;
         list += (list.empty() ? "" : ":") + std::string(name);
@@ -284,7 +300,8 @@ config& config::ciphers(std::initializer_list<std::string_view> names) {
 }
 
 config& config::session_tickets(unsigned count, std::chrono::nanoseconds key_period) {
-    if (key_period.count() <= 0) throw std::invalid_argument("tls: the keys of session tickets serve for more than 0 ns");
+    if (key_period.count() <= 0)
+        throw std::invalid_argument("tls: the keys of session tickets serve for more than 0 ns");
     data_->tickets.serve(data_->context.get(), key_period);
     SSL_CTX_set_num_tickets(data_->context.get(), count);
     if (count != 0) {

@@ -33,7 +33,8 @@ public:
 
     std::string message(int value) const override {
         if (value < first_verify) return own_text(value);
-        if (is_verify(value)) return std::string("certificate verify failed: ") + X509_verify_cert_error_string(value - first_verify);
+        if (is_verify(value))
+            return std::string("certificate verify failed: ") + X509_verify_cert_error_string(value - first_verify);
         const char* reason = ERR_reason_error_string(static_cast<unsigned long>(value));
         return reason != nullptr ? reason : "OpenSSL error " + std::to_string(value);
     }
@@ -53,7 +54,9 @@ const std::error_category& error_category() noexcept {
     return c;
 }
 
-std::error_code verify_error(long x509_result) noexcept { return {static_cast<int>(x509_result) + first_verify, error_category()}; }
+std::error_code verify_error(long x509_result) noexcept {
+    return {static_cast<int>(x509_result) + first_verify, error_category()};
+}
 
 namespace {
 
@@ -74,7 +77,8 @@ openssl_failure take_openssl_error() noexcept {
     openssl_failure f{make_error_code(errc::protocol), false};
     bool telling = false;
     while (const unsigned long packed = ERR_get_error()) {
-        if (ERR_GET_LIB(packed) == ERR_LIB_SSL && ERR_GET_REASON(packed) == SSL_R_CERTIFICATE_VERIFY_FAILED) f.rejected = true;
+        if (ERR_GET_LIB(packed) == ERR_LIB_SSL && ERR_GET_REASON(packed) == SSL_R_CERTIFICATE_VERIFY_FAILED)
+            f.rejected = true;
         if (telling) continue;
         telling = !says_nothing(packed);
         f.error = code_of(packed);
@@ -93,7 +97,8 @@ std::string cause_text(const std::error_code& ec) {
 
 void throw_tls_error(const std::string& what_on_whom, const std::error_code& ec, std::size_t transferred) {
     const bool from_context = ec.category() == dunlin::error_category() &&
-        (ec.value() == static_cast<int>(dunlin::errc::cancelled) || ec.value() == static_cast<int>(dunlin::errc::deadline_exceeded));
+                              (ec.value() == static_cast<int>(dunlin::errc::cancelled) ||
+                                  ec.value() == static_cast<int>(dunlin::errc::deadline_exceeded));
     if (from_context) throw context_cancelled(ec, what_on_whom);
     std::string text = what_on_whom + ": " + cause_text(ec);
     if (transferred != 0) text += " (after " + std::to_string(transferred) + " bytes)";

@@ -26,6 +26,7 @@ openssl_failure take_openssl_error() noexcept;
 // As it stands at the end of a line.
 std::string cause_text(const std::error_code& ec);
 
-[[noreturn]] void throw_tls_error(const std::string& what_on_whom, const std::error_code& ec, std::size_t transferred = 0);
+[[noreturn]] void throw_tls_error(
+    const std::string& what_on_whom, const std::error_code& ec, std::size_t transferred = 0);
 
 }  // namespace dunlin::tls

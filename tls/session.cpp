@@ -22,7 +22,9 @@ constexpr std::size_t most_kept = 1024;                // of a buffer, while not
 constexpr std::size_t most_fruitless = 64 * 1024;      // a record is a quarter of it; a server's tickets are less
 constexpr std::size_t most_answers_unsent = 64 * 1024;
 
-detail::io_limit limit_of(const dunlin::context* ctx) noexcept { return ctx != nullptr ? detail::io_limit(*ctx) : detail::io_limit(); }
+detail::io_limit limit_of(const dunlin::context* ctx) noexcept {
+    return ctx != nullptr ? detail::io_limit(*ctx) : detail::io_limit();
+}
 
 std::string peer_name(const net::stream& network, side s, std::string_view server_name) {
     if (s == side::client && !server_name.empty()) return std::string(server_name);
@@ -34,7 +36,10 @@ std::string peer_name(const net::stream& network, side s, std::string_view serve
 }  // namespace
 
 session::session(net::stream network, side s, std::string_view server_name, const config& c)
-    : network_(std::move(network)), peer_(peer_name(network_, s, server_name)), config_(c), ssl_(SSL_new(c.native_handle())) {
+    : network_(std::move(network)),
+      peer_(peer_name(network_, s, server_name)),
+      config_(c),
+      ssl_(SSL_new(c.native_handle())) {
     ERR_clear_error();
     if (!ssl_) throw std::bad_alloc();
     BIO* bio = make_wire_bio(wire_);
@@ -42,7 +47,8 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     show_certificates(c);
     if (s == side::server) {
         SSL_set_accept_state(ssl_.get());
-        if (c.data_->asks_clients) SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+        if (c.data_->asks_clients)
+            SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
         return;
     }
     SSL_set_connect_state(ssl_.get());
@@ -75,7 +81,8 @@ void session::verify_name(std::string_view name) {
     X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     if (X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1) return;
     ERR_clear_error();
-    if (X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) != 1 || SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) {
+    if (X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) != 1 ||
+        SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) {
         throw_tls_error("tls handshake with " + peer_, take_openssl_error().error);
     }
 }
@@ -144,7 +151,8 @@ bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const n
 bool session::is_flood(std::error_code& ec) {
     if (!done_.load(std::memory_order_relaxed)) return false;
     const std::lock_guard hold(lock_);
-    if (!fatal_ && (fruitless_ > most_fruitless || answers_ > most_answers_unsent)) fatal_ = make_error_code(errc::flood);
+    if (!fatal_ && (fruitless_ > most_fruitless || answers_ > most_answers_unsent))
+        fatal_ = make_error_code(errc::flood);
     ec = fatal_;
     return static_cast<bool>(ec);
 }
@@ -191,7 +199,8 @@ void session::reader_has_left() {
 }
 
 // OpenSSL wants input, and the caller is no reader. With send_turn_.
-void session::await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+void session::await_input(
+    std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     if (read_turn_.try_lock()) {
         {
             const std::lock_guard turn(read_turn_, std::adopt_lock);
@@ -301,7 +310,8 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+std::size_t session::read_once(
+    mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     while (may_go_on(nullptr, ec)) {  // fill() looks at the context: what is decrypted is there
         std::size_t n = 0;
         const step s = attempt([&] {
@@ -319,7 +329,8 @@ std::size_t session::read_once(mutable_buffer b, const dunlin::context* ctx, std
     return 0;
 }
 
-std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+std::size_t session::read(
+    mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     handshake(ctx, ec, where);
     if (ec || b.size() == 0 || !take(read_turn_, ctx, ec, where)) return 0;
     std::size_t done = 0;
@@ -344,7 +355,9 @@ std::size_t session::read(mutable_buffer b, bool all, const dunlin::context* ctx
 const_buffer session::next_piece(cursor& c) {
     c.pass_empty();
     if (c.part == c.parts.size()) return {};
-    const auto rest = [&c] { return std::span(static_cast<const char*>(c.parts[c.part].data()) + c.at, c.parts[c.part].size() - c.at); };
+    const auto rest = [&c] {
+        return std::span(static_cast<const char*>(c.parts[c.part].data()) + c.at, c.parts[c.part].size() - c.at);
+    };
     const auto first = rest().first(std::min(rest().size(), most_in_record));
     c.at += first.size();
     c.pass_empty();
@@ -358,7 +371,8 @@ const_buffer session::next_piece(cursor& c) {
     return {gathered_.data(), gathered_.size()};
 }
 
-std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+std::size_t session::write_in_turn(
+    cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     std::size_t done = 0;
     const_buffer piece = next_piece(c);
     while (piece.size() != 0 && may_go_on(ctx, ec)) {
@@ -367,10 +381,14 @@ std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* c
             int result = 1;
             // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading
             // too.
-            if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) ec = std::make_error_code(std::errc::broken_pipe);
+            if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0)
+                ec = std::make_error_code(std::errc::broken_pipe);
             if (write_error_) ec = write_error_;
             // In one step, not by doubling: it is given back after the call.
-            if (!ec) wire_.out.reserve(wire_.out.size() + (piece.size() < most_in_record ? piece.size() : most_at_once + most_in_record) + most_kept);
+            if (!ec)
+                wire_.out.reserve(wire_.out.size() +
+                                  (piece.size() < most_in_record ? piece.size() : most_at_once + most_in_record) +
+                                  most_kept);
             while (!ec && result > 0 && piece.size() != 0 && encrypted < most_at_once) {
                 std::size_t n = 0;
                 result = SSL_write_ex(ssl_.get(), piece.data(), piece.size(), &n);
@@ -387,13 +405,15 @@ std::size_t session::write_in_turn(cursor& c, bool all, const dunlin::context* c
             if (ec) break;  // may_go_on() would forget it
             continue;
         }
-        if (s.what != outcome::done && s.what != outcome::wants_input) ec = s.error ? s.error : make_error_code(errc::protocol);
+        if (s.what != outcome::done && s.what != outcome::wants_input)
+            ec = s.error ? s.error : make_error_code(errc::protocol);
         if (ec || !all) break;
     }
     return done;
 }
 
-std::size_t session::write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+std::size_t session::write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx,
+    std::error_code& ec, const where_type& where) {
     handshake(ctx, ec, where);
     if (ec || !take(send_turn_, ctx, ec, where)) return 0;
     cursor c{parts};
@@ -450,7 +470,8 @@ void session::close() noexcept {
             std::error_code ignored;
             if (say_end().output) {
                 // A deadline of the user's that comes earlier holds.
-                detail::io_shorten_deadline(io_access::of(network_), detail::io_direction::write, detail::deadline_in(close_notify_limit), ignored);
+                detail::io_shorten_deadline(io_access::of(network_), detail::io_direction::write,
+                    detail::deadline_in(close_notify_limit), ignored);
                 flush(nullptr, ignored, where_type::current());
             }
         } catch (...) {  // closed meanwhile, or no memory: without it, then

@@ -79,8 +79,10 @@ public:
 
     // All set `ec` if something fails. `ctx` may be null.
     void handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    std::size_t read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t read(
+        mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec,
+        const where_type& where);
     void close_write(std::error_code& ec);
     void close() noexcept;
 
@@ -129,7 +131,8 @@ private:
     bool has_output();
     void shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    std::size_t write_in_turn(cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t write_in_turn(
+        cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     const_buffer next_piece(cursor& c);
     step say_end();
     void show_certificates(const config& c);

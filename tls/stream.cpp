@@ -33,18 +33,22 @@ void stream::do_handshake(const dunlin::context* ctx, std::error_code& ec, const
     if (session_) session_->handshake(ctx, ec, w);
 }
 
-std::size_t stream::do_read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w) {
+std::size_t stream::do_read(
+    mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w) {
     ec = dunlin::errc::closed;
     return session_ ? session_->read(b, all, ctx, ec, w) : 0;
 }
 
-std::size_t stream::do_write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w) {
+std::size_t stream::do_write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx,
+    std::error_code& ec, const where_type& w) {
     ec = dunlin::errc::closed;
     return session_ ? session_->write(parts, all, ctx, ec, w) : 0;
 }
 
 void stream::fail(const char* operation, std::error_code ec, std::size_t transferred) const {
-    throw_tls_error(std::string("tls ") + operation + ' ' + (session_ ? session_->peer() : "a stream that was never opened"), ec, transferred);
+    throw_tls_error(
+        std::string("tls ") + operation + ' ' + (session_ ? session_->peer() : "a stream that was never opened"), ec,
+        transferred);
 }
 
 void stream::handshake_with(const dunlin::context* ctx, const where_type& w) {
@@ -61,7 +65,8 @@ std::size_t stream::read(mutable_buffer b, bool all, const dunlin::context* ctx,
     return n;
 }
 
-std::size_t stream::write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, const where_type& w) {
+std::size_t stream::write(
+    std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, const where_type& w) {
     handshake_with(ctx, w);
     std::error_code ec;
     const std::size_t n = do_write(parts, all, ctx, ec, w);
@@ -122,7 +127,9 @@ stream client(net::stream connection, std::string_view server_name, const config
     return session::make(std::move(connection), side::client, server_name, c);
 }
 
-stream server(net::stream connection, const config& c) { return session::make(std::move(connection), side::server, {}, c); }
+stream server(net::stream connection, const config& c) {
+    return session::make(std::move(connection), side::server, {}, c);
+}
 
 stream client(net::stream connection, std::string_view server_name, const config& c, std::error_code& ec) {
     ec.clear();
@@ -157,7 +164,8 @@ stream over(net::stream connection, std::string_view network, std::string_view a
     return client(std::move(connection), host_of(network, address), c);
 }
 
-stream over(net::stream connection, std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
+stream over(
+    net::stream connection, std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
     if (ec) return {};
     try {
         return over(std::move(connection), network, address, c);
@@ -202,7 +210,8 @@ stream dial(std::string_view network, std::string_view address, const config& c,
     return ec ? stream() : std::move(s);
 }
 
-stream dial(std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout, std::error_code& ec) {
+stream dial(std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout,
+    std::error_code& ec) {
     const auto end = limit_after(timeout);
     stream s = over(net::dial(network, address, timeout, ec), network, address, c, ec);
     if (!ec) s.set_deadline(end);
@@ -211,17 +220,20 @@ stream dial(std::string_view network, std::string_view address, const config& c,
     return ec ? stream() : std::move(s);
 }
 
-stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx, std::error_code& ec) {
+stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
+    std::error_code& ec) {
     stream s = over(net::dial(network, address, ctx, ec), network, address, c, ec);
     if (!ec) s.handshake(ctx, ec);
     return ec ? stream() : std::move(s);
 }
 
-listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options) {
+listener listen(
+    std::string_view network, std::string_view address, const config& c, const net::listen_options& options) {
     return listener(net::listen(network, address, options), c);
 }
 
-listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options, std::error_code& ec) {
+listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options,
+    std::error_code& ec) {
     net::listener l = net::listen(network, address, options, ec);
     return ec ? listener() : listener(std::move(l), c);
 }

@@ -72,7 +72,8 @@ ticket_keys::verdict ticket_keys::named(const unsigned char* name, key& k) {
     return verdict::previous;
 }
 
-int ticket_keys::choose(SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt) {
+int ticket_keys::choose(
+    SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt) {
     auto& keys = *static_cast<ticket_keys*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(s), index_of_keys()));
     key k{};
     verdict v = encrypt != 0 ? keys.current(k) : keys.named(name, k);
@@ -84,7 +85,8 @@ int ticket_keys::choose(SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPH
         bool ready = EVP_MAC_CTX_set_params(mac, how) == 1;
         if (encrypt != 0) {
             std::copy(k.name.begin(), k.name.end(), name);
-            ready = ready && RAND_bytes(iv, EVP_CIPHER_get_iv_length(aes)) == 1 && EVP_EncryptInit_ex(cipher, aes, nullptr, k.cipher.data(), iv) == 1;
+            ready = ready && RAND_bytes(iv, EVP_CIPHER_get_iv_length(aes)) == 1 &&
+                    EVP_EncryptInit_ex(cipher, aes, nullptr, k.cipher.data(), iv) == 1;
         } else {
             ready = ready && EVP_DecryptInit_ex(cipher, aes, nullptr, k.cipher.data(), iv) == 1;
         }

@@ -35,7 +35,8 @@ private:
     };
     enum class verdict { failed = -1, unknown = 0, current = 1, previous = 2 };  // as OpenSSL wants them
 
-    static int choose(SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt);
+    static int choose(
+        SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt);
     bool succeed(std::chrono::steady_clock::time_point now);
     verdict current(key& k);
     verdict named(const unsigned char* name, key& k);

@@ -26,7 +26,9 @@ using namespace std::chrono_literals;
 // The requests of valgrind/callgrind.h. Without callgrind they do nothing, and nothing is counted.
 constexpr std::uintptr_t callgrind = 'C' << 24 | 'T' << 16;
 void clear_counters() { dunlin::platform::ask_valgrind(callgrind + 1, 0); }
-void dump_counters(const char* name) { dunlin::platform::ask_valgrind(callgrind + 3, 0, reinterpret_cast<std::uintptr_t>(name)); }
+void dump_counters(const char* name) {
+    dunlin::platform::ask_valgrind(callgrind + 3, 0, reinterpret_cast<std::uintptr_t>(name));
+}
 
 void expect(bool good, const char* what) {
     if (good) return;
@@ -103,7 +105,8 @@ long skynet(long number, long leaves) {
     long results[branches];
     const long part = leaves / branches;
     dunlin::task_group group;
-    for (long i = 0; i < branches; ++i) group.go([&results, i, number, part] { results[i] = skynet(number + i * part, part); });
+    for (long i = 0; i < branches; ++i)
+        group.go([&results, i, number, part] { results[i] = skynet(number + i * part, part); });
     group.wait();
     long sum = 0;
     for (const long result : results) sum += result;
@@ -148,7 +151,9 @@ void select_of_4(long values) {
     }
     long sum = 0;
     const auto add = [&sum](std::optional<long> n) { sum += *n; };
-    for (long n = 0; n < values; ++n) dunlin::select(dunlin::on_recv(a, add), dunlin::on_recv(b, add), dunlin::on_recv(c, add), dunlin::on_recv(d, add));
+    for (long n = 0; n < values; ++n)
+        dunlin::select(
+            dunlin::on_recv(a, add), dunlin::on_recv(b, add), dunlin::on_recv(c, add), dunlin::on_recv(d, add));
     expect(sum == values, "select-4: a value is missing");
 }
 
@@ -199,7 +204,8 @@ void timer_stop(long rounds) {
 }
 
 void after_func_stop(long rounds) {
-    for (long i = 0; i < rounds; ++i) expect(dunlin::after_func(1h, [] {}).stop(), "after-func-stop: it was not pending");
+    for (long i = 0; i < rounds; ++i)
+        expect(dunlin::after_func(1h, [] {}).stop(), "after-func-stop: it was not pending");
 }
 
 /// All wake up at one moment, when all have long been asleep: what the time is does not matter for what is done.
@@ -237,7 +243,8 @@ void count_all() {
     count("spawn-many", 10'000, [] { spawn_many(10'000); });
     count("park-many", 500, [] { park_many(500); });
     count("fib", fib_calls, [] { expect(fib(fib_argument) == fib_value, "fib: wrong result"); });
-    count("task-group", skynet_goroutines, [] { expect(skynet(0, skynet_leaves) == skynet_leaves * (skynet_leaves - 1) / 2, "task-group: wrong sum"); });
+    count("task-group", skynet_goroutines,
+        [] { expect(skynet(0, skynet_leaves) == skynet_leaves * (skynet_leaves - 1) / 2, "task-group: wrong sum"); });
     count("ping-pong", 5'000, [] { ping_pong(5'000); });
     count("buffered", 10'000, [] { buffered(10'000); });
     count("select-4", 4'000, [] { select_of_4(4'000); });

@@ -38,7 +38,7 @@ int connect_to(const struct options* o, int from);
 void make_nonblocking(int fd);
 /* As many descriptors as we are allowed; how many that is. */
 int64_t raise_descriptor_limit(int64_t wanted);
-/* As many connections as are wanted, or as there may be descriptors here and in the server, whose limit is raised too. */
+/* As many connections as are wanted, or as there may be descriptors here and in the server, whose limit is raised. */
 int possible_connections(const struct options* o);
 /* More connections than one address has ports (28,000) come from 127.0.0.1 to 127.0.0.8. */
 enum { load_addresses = 8,
@@ -55,7 +55,8 @@ struct dialogue {
     bool waits;
 };
 /* Number `i` of `count` to the server, in `poll` with these events, for `data`. */
-void open_dialogue(struct dialogue* d, const struct options* o, int i, int count, int poll, uint32_t events, void* data);
+void open_dialogue(
+    struct dialogue* d, const struct options* o, int i, int count, int poll, uint32_t events, void* data);
 void send_message(struct dialogue* d, const unsigned char* message);
 /* Reads what is there. True: the reply, which must be these bytes, is complete. */
 bool receive_reply(struct dialogue* d, const unsigned char* expected);

@@ -152,10 +152,13 @@ public:
         natsSubscription_Destroy(s);
     }
     void serve(const char* subject) {
-        must(natsConnection_Subscribe(&served_, nc_, subject, [](natsConnection* nc, natsSubscription*, natsMsg* m, void*) {
-            natsConnection_PublishString(nc, natsMsg_GetReply(m), "pong");
-            natsMsg_Destroy(m);
-        }, nullptr));
+        must(natsConnection_Subscribe(
+            &served_, nc_, subject,
+            [](natsConnection* nc, natsSubscription*, natsMsg* m, void*) {
+                natsConnection_PublishString(nc, natsMsg_GetReply(m), "pong");
+                natsMsg_Destroy(m);
+            },
+            nullptr));
         natsConnection_Flush(nc_);
     }
     void stop_serving() {
@@ -268,7 +271,8 @@ struct figure {
     void run(pid_t server) {
         const double mine = cpu_seconds(client), its = cpu_seconds(server);
         const double rate = measure(), took = cpu_seconds(server) - its;
-        rounds.push_back({rate, (cpu_seconds(client) - mine) / things * 1e6, took / things * 1e6, took * rate / things});
+        rounds.push_back(
+            {rate, (cpu_seconds(client) - mine) / things * 1e6, took / things * 1e6, took * rate / things});
     }
     double median(double round::*of) {
         std::sort(rounds.begin(), rounds.end(), [&](const round& a, const round& b) { return a.*of < b.*of; });
@@ -281,9 +285,11 @@ struct figure {
 int main(int argc, char** argv) {
     const char *url = std::getenv("NATS_URL"), *server_pid = std::getenv("NATS_SERVER_PID");
     const pid_t server = server_pid != nullptr ? std::atoi(server_pid) : 0;
-    const int count = argc > 1 ? std::atoi(argv[1]) : 20'000, rounds = argc > 2 ? std::atoi(argv[2]) : 5, requests = count / 10;
+    const int count = argc > 1 ? std::atoi(argv[1]) : 20'000, rounds = argc > 2 ? std::atoi(argv[2]) : 5,
+              requests = count / 10;
     if (url == nullptr || count < 100 || rounds < 1) {
-        std::fprintf(stderr, "NATS_URL must name a server: dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]\n");
+        std::fprintf(stderr,
+            "NATS_URL must name a server: dunlin_cluster --around dunlin_nats_bench [JOBS [ROUNDS [GO_TWIN]]]\n");
         return 2;
     }
     return dunlin::run([&] {
@@ -330,7 +336,8 @@ int main(int argc, char** argv) {
         add_go(unconfirmed, "consume", count);
         // Each answers itself, over the connection that asks.
         add(asked, "dunlin", [&] {
-            const auto served = nats::serve(cluster, "ping-dunlin", [](const nats::message&, const dunlin::context&) { return std::string("pong"); });
+            const auto served = nats::serve(cluster, "ping-dunlin",
+                [](const nats::message&, const dunlin::context&) { return std::string("pong"); });
             return here(requests, [&] {
                 for (int i = 0; i < requests; ++i) static_cast<void>(cluster.request("ping-dunlin", "ping"));
             });
@@ -346,9 +353,10 @@ int main(int argc, char** argv) {
         for (int r = 0; r < rounds; ++r) {
             for (figure& one : all) one.run(server);
         }
-        std::printf("things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n"
-                    "behind it the processor time of each thing, of the client and of the server in microseconds, and how many processors the server "
-                    "has used\n",
+        std::printf(
+            "things per second, medians of %d rounds in turns: %d jobs of %zu bytes, window %d, %d workers; %d requests\n"
+            "behind it the processor time of each thing, of the client and of the server in microseconds, and how many processors the server "
+            "has used\n",
             rounds, count, data.size(), window, workers, requests);
         for (const char* what : {published, confirmed, without, unconfirmed, asked}) {
             double mine = 0;
@@ -356,8 +364,8 @@ int main(int argc, char** argv) {
                 if (one.what != what) continue;
                 const double rate = one.median(&figure::round::rate);
                 if (one.by == std::string("dunlin")) mine = rate;
-                std::printf("%10.0f %6.1f %6.1f %5.2f  %s, %s", rate, one.median(&figure::round::client_cpu), one.median(&figure::round::server_cpu),
-                    one.median(&figure::round::server_busy), what, one.by);
+                std::printf("%10.0f %6.1f %6.1f %5.2f  %s, %s", rate, one.median(&figure::round::client_cpu),
+                    one.median(&figure::round::server_cpu), one.median(&figure::round::server_busy), what, one.by);
                 if (mine > 0 && mine != rate) std::printf(": dunlin is %.2f of it", mine / rate);
                 std::puts("");
             }
@@ -379,7 +387,8 @@ int main(int argc, char** argv) {
             auto consumer = jobs.consume({.in_flight = held_jobs});
             std::vector<nats::delivery<std::string>> held;
             while (held.size() < held_jobs) held.push_back(std::move(*consumer.recv()));
-            std::printf("%d deliveries held: %.2f KB each\n", held_jobs, static_cast<double>(from_proc("VmRSS:") - before) / held_jobs);
+            std::printf("%d deliveries held: %.2f KB each\n", held_jobs,
+                static_cast<double>(from_proc("VmRSS:") - before) / held_jobs);
         }
         if (server > 0) {
             // Those that were handed back are taken first; then the server answers nothing while jobs are sent.
@@ -388,7 +397,8 @@ int main(int argc, char** argv) {
             kill(server, SIGSTOP);
             const std::size_t empty = from_proc("VmRSS:");
             for (int i = 0; i < held_jobs; ++i) many_at_once.send_async(data);
-            std::printf("%d jobs sent and not confirmed: %.2f KB each\n", held_jobs, static_cast<double>(from_proc("VmRSS:") - empty) / held_jobs);
+            std::printf("%d jobs sent and not confirmed: %.2f KB each\n", held_jobs,
+                static_cast<double>(from_proc("VmRSS:") - empty) / held_jobs);
             kill(server, SIGCONT);
             if (!many_at_once.flush().empty()) throw std::runtime_error("not confirmed");
             consume(jobs, held_jobs);
@@ -399,7 +409,9 @@ int main(int argc, char** argv) {
             if (!jobs.flush().empty()) throw std::runtime_error("not confirmed");
             consume(jobs, count);
         });
-        std::printf("a goroutine that sleeps for 1 ms is late by %.2f ms (99 of 100) while jobs are sent and taken; by %.2f ms without\n", late, alone_late);
+        std::printf(
+            "a goroutine that sleeps for 1 ms is late by %.2f ms (99 of 100) while jobs are sent and taken; by %.2f ms without\n",
+            late, alone_late);
         cluster.close();
         return 0;
     });

@@ -87,7 +87,8 @@ constexpr void check_element() {
 
 template <class Value, class T>
 inline constexpr bool can_be_sent = std::is_convertible_v<Value, T>;
-#define DUNLIN_CANNOT_BE_SENT "dunlin: the value cannot become one of the channel's type (what cannot be copied: std::move)"
+#define DUNLIN_CANNOT_BE_SENT \
+    "dunlin: the value cannot become one of the channel's type (what cannot be copied: std::move)"
 
 template <class T>
 std::optional<T> take(element_slot<element_of<T>>& slot, chan_core* c) noexcept(!needs_box<T>) {

@@ -238,7 +238,8 @@ private:
 
 }  // namespace detail
 
-#define DUNLIN_CANNOT_BE_THE_RESULT "dunlin::promise: the value cannot become the result's type (what cannot be copied: std::move)"
+#define DUNLIN_CANNOT_BE_THE_RESULT \
+    "dunlin::promise: the value cannot become the result's type (what cannot be copied: std::move)"
 
 /// Where a result is put, with the interface of std::promise. Destroyed without having set anything: the future gets
 /// broken_promise.

@@ -63,7 +63,8 @@ concept writable_byte_range = byte_range<R> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 // As for durations (clock.hpp): one line is said, and not all that a number is not.
-#define DUNLIN_IS_NO_BUFFER "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
+#define DUNLIN_IS_NO_BUFFER \
+    "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
 
 }  // namespace detail
 

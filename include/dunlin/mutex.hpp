@@ -58,7 +58,8 @@ public:
     bool try_lock() noexcept;
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_for(
+        const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         return try_lock() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
@@ -69,9 +70,12 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
-        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok; });
+        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) {
+            return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok;
+        });
     }
     /// Gives it back.
     void unlock();

@@ -168,39 +168,48 @@ public:
     message read_message(mutable_buffer b, where_type w = where_type::current());
     message read_message(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     message read_message(mutable_buffer b, const context& ctx, where_type w = where_type::current());
-    message read_message(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    message read_message(
+        mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
     /// The next message; what does not fit into the buffer is lost without a word (see read_message()). An empty
     /// message: 0.
     std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
-    std::size_t read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_from(
+        mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_from(void* data, std::size_t size, address& from, where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, w);
     }
-    std::size_t read_from(void* data, std::size_t size, address& from, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_from(
+        void* data, std::size_t size, address& from, std::error_code& ec, where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, ec, w);
     }
-    std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, where_type w = where_type::current()) {
+    std::size_t read_from(
+        void* data, std::size_t size, address& from, const context& ctx, where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, ctx, w);
     }
-    std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_from(void* data, std::size_t size, address& from, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, ctx, ec, w);
     }
     /// The same, from a sender whose address is not wanted.
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current());
-    std::size_t read_some(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
-    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read_some(mutable_buffer(data, size), w); }
+    std::size_t read_some(
+        mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) {
+        return read_some(mutable_buffer(data, size), w);
+    }
     std::size_t read_some(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return read_some(mutable_buffer(data, size), ec, w);
     }
     std::size_t read_some(void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
         return read_some(mutable_buffer(data, size), ctx, w);
     }
-    std::size_t read_some(void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_some(
+        void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return read_some(mutable_buffer(data, size), ctx, ec, w);
     }
 
@@ -208,32 +217,42 @@ public:
     std::size_t write_to(const_buffer b, const address& to, where_type w = where_type::current());
     std::size_t write_to(const_buffer b, const address& to, std::error_code& ec, where_type w = where_type::current());
     std::size_t write_to(const_buffer b, const address& to, const context& ctx, where_type w = where_type::current());
-    std::size_t write_to(const_buffer b, const address& to, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t write_to(const_buffer b, const address& to, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current());
     std::size_t write_to(const void* data, std::size_t size, const address& to, where_type w = where_type::current()) {
         return write_to(const_buffer(data, size), to, w);
     }
-    std::size_t write_to(const void* data, std::size_t size, const address& to, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_to(const void* data, std::size_t size, const address& to, std::error_code& ec,
+        where_type w = where_type::current()) {
         return write_to(const_buffer(data, size), to, ec, w);
     }
-    std::size_t write_to(const void* data, std::size_t size, const address& to, const context& ctx, where_type w = where_type::current()) {
+    std::size_t write_to(const void* data, std::size_t size, const address& to, const context& ctx,
+        where_type w = where_type::current()) {
         return write_to(const_buffer(data, size), to, ctx, w);
     }
-    std::size_t write_to(const void* data, std::size_t size, const address& to, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_to(const void* data, std::size_t size, const address& to, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return write_to(const_buffer(data, size), to, ctx, ec, w);
     }
     /// To the address that it was dialled to.
     std::size_t write_some(const_buffer b, where_type w = where_type::current());
     std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t write_some(const_buffer b, const context& ctx, where_type w = where_type::current());
-    std::size_t write_some(const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
-    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write_some(const_buffer(data, size), w); }
-    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(
+        const_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), w);
+    }
+    std::size_t write_some(
+        const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return write_some(const_buffer(data, size), ec, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
+    std::size_t write_some(
+        const void* data, std::size_t size, const context& ctx, where_type w = where_type::current()) {
         return write_some(const_buffer(data, size), ctx, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, const context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(const void* data, std::size_t size, const context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return write_some(const_buffer(data, size), ctx, ec, w);
     }
 
@@ -252,10 +271,15 @@ public:
 /// goroutine).
 /// With a context: that ends the resolving.
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options = {});
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const context& ctx, const listen_options& options, std::error_code& ec);
-inline listener listen(std::string_view network, std::string_view address, std::error_code& ec) { return listen(network, address, listen_options(), ec); }
+DUNLIN_API listener listen(
+    std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
+DUNLIN_API listener listen(
+    std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const context& ctx,
+    const listen_options& options, std::error_code& ec);
+inline listener listen(std::string_view network, std::string_view address, std::error_code& ec) {
+    return listen(network, address, listen_options(), ec);
+}
 inline listener listen(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
     return listen(network, address, ctx, listen_options(), ec);
 }
@@ -279,19 +303,24 @@ inline listener listen(std::string_view network, const address& a, const listen_
 /// several failures the first is told.
 /// Blocks    The goroutine; see resolve().
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
-DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout,
+    const stream_options& options = {});
 template <class Rep, class Period>
-stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout, const stream_options& options = {}) {
+stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout,
+    const stream_options& options = {}) {
     return dial(network, address, detail::to_nanoseconds(timeout), options);
 }
-DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, const stream_options& options = {});
-DUNLIN_API stream dial(std::string_view network, std::string_view address, std::error_code& ec, const stream_options& options = {});
-DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec,
+DUNLIN_API stream dial(
+    std::string_view network, std::string_view address, const context& ctx, const stream_options& options = {});
+DUNLIN_API stream dial(
+    std::string_view network, std::string_view address, std::error_code& ec, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout,
+    std::error_code& ec, const stream_options& options = {});
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec,
     const stream_options& options = {});
-DUNLIN_API stream dial(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec, const stream_options& options = {});
 template <class Rep, class Period>
-stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout, std::error_code& ec,
-    const stream_options& options = {}) {
+stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout,
+    std::error_code& ec, const stream_options& options = {}) {
     try {
         return dial(network, address, detail::to_nanoseconds(timeout), ec, options);
     } catch (const std::invalid_argument&) {  // not a number
@@ -314,25 +343,32 @@ inline stream dial(std::string_view network, const address& a, const stream_opti
 
 /// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context:
 /// context_cancelled.
-DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options = {});
-DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
-DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
-DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, const listen_options& options,
-    std::error_code& ec);
+DUNLIN_API packet_conn listen_packet(
+    std::string_view network, std::string_view address, const listen_options& options = {});
+DUNLIN_API packet_conn listen_packet(
+    std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
+DUNLIN_API packet_conn listen_packet(
+    std::string_view network, std::string_view address, const context& ctx, const listen_options& options = {});
+DUNLIN_API packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx,
+    const listen_options& options, std::error_code& ec);
 inline packet_conn listen_packet(std::string_view network, std::string_view address, std::error_code& ec) {
     return listen_packet(network, address, listen_options(), ec);
 }
-inline packet_conn listen_packet(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
+inline packet_conn listen_packet(
+    std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
     return listen_packet(network, address, ctx, listen_options(), ec);
 }
 /// One that sends to, and receives from, one address only: of several that a name has, the first that the kernel has a
 /// way to. A timeout, or a context, is for the resolving of a name.
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address);
-DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout);
+DUNLIN_API packet_conn dial_packet(
+    std::string_view network, std::string_view address, std::chrono::nanoseconds timeout);
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, const context& ctx);
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::error_code& ec);
-DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec);
-DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address, const context& ctx, std::error_code& ec);
+DUNLIN_API packet_conn dial_packet(
+    std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec);
+DUNLIN_API packet_conn dial_packet(
+    std::string_view network, std::string_view address, const context& ctx, std::error_code& ec);
 template <class... Rest>
 packet_conn listen_packet(std::string_view network, const address& a, Rest&&... rest) {
     return listen_packet(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);
@@ -362,7 +398,8 @@ DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const co
 DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port, const context& ctx);
 DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port, std::error_code& ec);
-DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_view host_and_port, const context& ctx, std::error_code& ec);
+DUNLIN_API std::vector<address> resolve(
+    std::string_view network, std::string_view host_and_port, const context& ctx, std::error_code& ec);
 
 /// "host:port" in its parts, "[::1]:80" too. Throws io_error with errc::bad_address.
 DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port);

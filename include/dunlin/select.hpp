@@ -317,7 +317,8 @@ inline constexpr bool handles = std::is_invocable_v<std::decay_t<Handler>&>;
 template <class Handler, class T>
 inline constexpr bool handles_received = receive_handler<std::decay_t<Handler>, T>;
 #define DUNLIN_DOES_NOT_HANDLE "dunlin::select: the handler of this case is called without arguments, and takes some"
-#define DUNLIN_DOES_NOT_HANDLE_RECEIVED "dunlin::on_recv: the handler takes a T or a std::optional<T>, T being the channel's type, or nothing"
+#define DUNLIN_DOES_NOT_HANDLE_RECEIVED \
+    "dunlin::on_recv: the handler takes a T or a std::optional<T>, T being the channel's type, or nothing"
 
 template <class C>
 concept select_case_type = requires(std::remove_cvref_t<C>& c) {

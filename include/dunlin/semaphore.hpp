@@ -97,7 +97,8 @@ public:
     bool try_acquire() noexcept { return core_.try_acquire(); }
     /// Waits for `d` at most. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool try_acquire_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_acquire_for(
+        const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         return core_.try_acquire() || acquire_until(detail::deadline_in(d), where);
     }
@@ -107,9 +108,11 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
-        return core_.try_acquire() || detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
+        return core_.try_acquire() ||
+               detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
     }
 
 private:

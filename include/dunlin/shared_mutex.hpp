@@ -53,7 +53,8 @@ public:
     }
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_for(
+        const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         return try_lock() || wait_until(writer, detail::deadline_in(d), where);
     }
@@ -64,7 +65,8 @@ public:
     }
     /// The same until `t`.
     template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(writer, ns, where); });
     }
@@ -98,7 +100,8 @@ public:
         return false;
     }
     template <class Rep, class Period>
-    bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool try_lock_shared_for(
+        const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         return try_lock_shared() || wait_until(reader, detail::deadline_in(d), where);
     }
@@ -108,9 +111,11 @@ public:
         return false;
     }
     template <class Clock, class Duration>
-    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t, std::source_location where = std::source_location::current()) {
+    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t,
+        std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
-        return try_lock_shared() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
+        return try_lock_shared() ||
+               detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
     }
     void unlock_shared() {
         std::uint32_t word = word_.load(std::memory_order_relaxed);

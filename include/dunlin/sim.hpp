@@ -182,7 +182,8 @@ template <class F>
 result explore(const options& o, F&& f) {
     static_assert(dunlin::detail::fits_here<F&>, DUNLIN_DOES_NOT_FIT_HERE);
     auto* function = std::addressof(f);  // of a function, too
-    return detail::explore(o, [](void* with) { static_cast<void>(std::invoke(**static_cast<decltype(function)*>(with))); }, &function);
+    return detail::explore(
+        o, [](void* with) { static_cast<void>(std::invoke(**static_cast<decltype(function)*>(with))); }, &function);
 }
 
 /// explore(), for tests: throws sim::failure if an execution fails, which every test framework shows.

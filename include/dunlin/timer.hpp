@@ -222,7 +222,8 @@ private:
 /// A channel on which the time is sent once, after `d`. Dropping the receiver stops it. Throws std::bad_alloc.
 template <class Rep, class Period>
 receiver<clock::time_point> after(const std::chrono::duration<Rep, Period>& d) {
-    return detail::handle_access::make_receiver<clock::time_point>(detail::chan_handle(detail::make_timer_channel(detail::deadline_in(d), 0)));
+    return detail::handle_access::make_receiver<clock::time_point>(
+        detail::chan_handle(detail::make_timer_channel(detail::deadline_in(d), 0)));
 }
 template <detail::number N>
 receiver<clock::time_point> after(N) {

@@ -158,98 +158,149 @@ public:
     /// Reads what is there, at least one byte, and waits until there is something. Returns 0 after the peer's
     /// close_notify (and for an empty buffer).
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, false, nullptr, w); }
-    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, false, nullptr, w); }
-    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, false, &ctx, w); }
-    std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, false, nullptr, ec, w); }
-    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) {
+        return read({data, size}, false, nullptr, w);
+    }
+    std::size_t read_some(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return read(b, false, &ctx, w);
+    }
+    std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read(b, false, nullptr, ec, w);
+    }
+    std::size_t read_some(
+        mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_read(b, false, &ctx, ec, w);
     }
-    std::size_t read_some(void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+    std::size_t read_some(
+        void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
         return read({data, size}, false, &ctx, w);
     }
     std::size_t read_some(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return do_read({data, size}, false, nullptr, ec, w);
     }
-    std::size_t read_some(void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_some(void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return do_read({data, size}, false, &ctx, ec, w);
     }
 
     /// Fills the buffer. If the peer ends before: dunlin::errc::end_of_file, with what was read in
     /// io_error::transferred(), or returned.
-    std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return read(b, true, nullptr, w); }
-    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) { return read({data, size}, true, nullptr, w); }
-    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return read(b, true, &ctx, w); }
-    std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_read(b, true, nullptr, ec, w); }
-    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) {
+        return read(b, true, nullptr, w);
+    }
+    std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) {
+        return read({data, size}, true, nullptr, w);
+    }
+    std::size_t read_exactly(mutable_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return read(b, true, &ctx, w);
+    }
+    std::size_t read_exactly(mutable_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return do_read(b, true, nullptr, ec, w);
+    }
+    std::size_t read_exactly(
+        mutable_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_read(b, true, &ctx, ec, w);
     }
-    std::size_t read_exactly(void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+    std::size_t read_exactly(
+        void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
         return read({data, size}, true, &ctx, w);
     }
     std::size_t read_exactly(void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return do_read({data, size}, true, nullptr, ec, w);
     }
-    std::size_t read_exactly(void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t read_exactly(void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return do_read({data, size}, true, &ctx, ec, w);
     }
 
     /// Writes some of it, 64 KiB at most.
-    std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, false, nullptr, w); }
-    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) { return write_some(const_buffer(data, size), w); }
-    std::size_t write_some(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, false, &ctx, w); }
-    std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_write({&b, 1}, false, nullptr, ec, w); }
-    std::size_t write_some(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(const_buffer b, where_type w = where_type::current()) {
+        return write({&b, 1}, false, nullptr, w);
+    }
+    std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write_some(const_buffer(data, size), w);
+    }
+    std::size_t write_some(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return write({&b, 1}, false, &ctx, w);
+    }
+    std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return do_write({&b, 1}, false, nullptr, ec, w);
+    }
+    std::size_t write_some(
+        const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_write({&b, 1}, false, &ctx, ec, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+    std::size_t write_some(
+        const void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
         return write_some(const_buffer(data, size), ctx, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(
+        const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return write_some(const_buffer(data, size), ec, w);
     }
-    std::size_t write_some(const void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_some(const void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return write_some(const_buffer(data, size), ctx, ec, w);
     }
 
     /// Writes all of it. Two that write at the same time do not mix their bytes.
-    std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write({&b, 1}, true, nullptr, w); }
-    std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) { return write_all(const_buffer(data, size), w); }
-    std::size_t write_all(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) { return write({&b, 1}, true, &ctx, w); }
-    std::size_t write_all(const_buffer b, std::error_code& ec, where_type w = where_type::current()) { return do_write({&b, 1}, true, nullptr, ec, w); }
-    std::size_t write_all(const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_all(const_buffer b, where_type w = where_type::current()) {
+        return write({&b, 1}, true, nullptr, w);
+    }
+    std::size_t write_all(const void* data, std::size_t size, where_type w = where_type::current()) {
+        return write_all(const_buffer(data, size), w);
+    }
+    std::size_t write_all(const_buffer b, const dunlin::context& ctx, where_type w = where_type::current()) {
+        return write({&b, 1}, true, &ctx, w);
+    }
+    std::size_t write_all(const_buffer b, std::error_code& ec, where_type w = where_type::current()) {
+        return do_write({&b, 1}, true, nullptr, ec, w);
+    }
+    std::size_t write_all(
+        const_buffer b, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
         return do_write({&b, 1}, true, &ctx, ec, w);
     }
-    std::size_t write_all(const void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
+    std::size_t write_all(
+        const void* data, std::size_t size, const dunlin::context& ctx, where_type w = where_type::current()) {
         return write_all(const_buffer(data, size), ctx, w);
     }
-    std::size_t write_all(const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_all(
+        const void* data, std::size_t size, std::error_code& ec, where_type w = where_type::current()) {
         return write_all(const_buffer(data, size), ec, w);
     }
-    std::size_t write_all(const void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t write_all(const void* data, std::size_t size, const dunlin::context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return write_all(const_buffer(data, size), ctx, ec, w);
     }
 
     /// Writes all parts, in order, with as few system calls as possible.
-    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) { return write(parts, true, nullptr, w); }
-    std::size_t writev(std::span<const const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
+    std::size_t writev(std::span<const const_buffer> parts, where_type w = where_type::current()) {
+        return write(parts, true, nullptr, w);
+    }
+    std::size_t writev(
+        std::span<const const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
         return write(parts, true, &ctx, w);
     }
     std::size_t writev(std::span<const const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return do_write(parts, true, nullptr, ec, w);
     }
-    std::size_t writev(std::span<const const_buffer> parts, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t writev(std::span<const const_buffer> parts, const dunlin::context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return do_write(parts, true, &ctx, ec, w);
     }
     std::size_t writev(std::initializer_list<const_buffer> parts, where_type w = where_type::current()) {
         return writev(std::span(parts.begin(), parts.size()), w);
     }
-    std::size_t writev(std::initializer_list<const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
+    std::size_t writev(
+        std::initializer_list<const_buffer> parts, const dunlin::context& ctx, where_type w = where_type::current()) {
         return writev(std::span(parts.begin(), parts.size()), ctx, w);
     }
-    std::size_t writev(std::initializer_list<const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t writev(
+        std::initializer_list<const_buffer> parts, std::error_code& ec, where_type w = where_type::current()) {
         return writev(std::span(parts.begin(), parts.size()), ec, w);
     }
-    std::size_t writev(std::initializer_list<const_buffer> parts, const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+    std::size_t writev(std::initializer_list<const_buffer> parts, const dunlin::context& ctx, std::error_code& ec,
+        where_type w = where_type::current()) {
         return writev(std::span(parts.begin(), parts.size()), ctx, ec, w);
     }
 
@@ -318,8 +369,10 @@ private:
 
     net::stream& network() const noexcept;
     void do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w);
-    std::size_t do_read(mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
-    std::size_t do_write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
+    std::size_t do_read(
+        mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
+    std::size_t do_write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec,
+        const where_type& w);
     void handshake_with(const dunlin::context* ctx, const where_type& w);
     std::size_t read(mutable_buffer b, bool all, const dunlin::context* ctx, const where_type& w);
     std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, const where_type& w);
@@ -340,11 +393,14 @@ DUNLIN_API stream server(net::stream connection, const config& c, std::error_cod
 /// Throws io_error: "tls handshake with example.org: certificate verify failed: self-signed certificate";
 /// context_cancelled.
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c = config::client());
-DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout);
+DUNLIN_API stream dial(
+    std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout);
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx);
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::error_code& ec);
-DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout, std::error_code& ec);
-DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx, std::error_code& ec);
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c,
+    std::chrono::nanoseconds timeout, std::error_code& ec);
+DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
+    std::error_code& ec);
 
 /// Waits for connections, and makes server's sides of them.
 class DUNLIN_API listener {
@@ -356,9 +412,13 @@ public:
     /// The next connection. Its handshake is made by its own first read or write, so that a slow client delays no
     /// other. Otherwise as net::listener::accept().
     stream accept(where_type w = where_type::current()) { return made(listener_.accept(w)); }
-    stream accept(const dunlin::context& ctx, where_type w = where_type::current()) { return made(listener_.accept(ctx, w)); }
+    stream accept(const dunlin::context& ctx, where_type w = where_type::current()) {
+        return made(listener_.accept(ctx, w));
+    }
     stream accept(std::error_code& ec, where_type w = where_type::current()) { return made(listener_.accept(ec, w)); }
-    stream accept(const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) { return made(listener_.accept(ctx, ec, w)); }
+    stream accept(const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
+        return made(listener_.accept(ctx, ec, w));
+    }
 
     void close() noexcept { listener_.close(); }
     bool is_open() const noexcept { return listener_.is_open(); }
@@ -382,8 +442,10 @@ private:
 };
 
 /// As net::listen(). Throws io_error.
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, const net::listen_options& options, std::error_code& ec);
+DUNLIN_API listener listen(
+    std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
+    const net::listen_options& options, std::error_code& ec);
 inline listener listen(std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
     return listen(network, address, c, net::listen_options(), ec);
 }

@@ -33,9 +33,12 @@ unsigned max_procs() {
 
 unsigned set_max_procs(unsigned n) {
     if (n < 1 || n > sched::max_procs_limit) {
-        throw std::invalid_argument("dunlin::runtime::set_max_procs: " + std::to_string(n) + " is not between 1 and " + std::to_string(sched::max_procs_limit));
+        throw std::invalid_argument("dunlin::runtime::set_max_procs: " + std::to_string(n) + " is not between 1 and " +
+                                    std::to_string(sched::max_procs_limit));
     }
-    if (sched::steered() != nullptr) throw std::logic_error("dunlin::runtime::set_max_procs: called during dunlin::sim::check(), which has one processor");
+    if (sched::steered() != nullptr)
+        throw std::logic_error(
+            "dunlin::runtime::set_max_procs: called during dunlin::sim::check(), which has one processor");
     const unsigned before = max_procs();
     if (n != before) sched::set_max_procs(n);
     return before;

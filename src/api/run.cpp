@@ -116,9 +116,11 @@ static void wait_for_leftovers(const run_options& options) {
 }
 
 void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where) {
-    if (sched::current_machine() != nullptr) throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");
+    if (sched::current_machine() != nullptr)
+        throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");
     if (options.max_procs > sched::max_procs_limit) {
-        throw std::invalid_argument("dunlin::run: max_procs " + std::to_string(options.max_procs) + " is not between 1 and 1024");
+        throw std::invalid_argument(
+            "dunlin::run: max_procs " + std::to_string(options.max_procs) + " is not between 1 and 1024");
     }
     if (options.stack_size != 0) api::check_stack_size("dunlin::run", options.stack_size);
     const std::size_t main_stack = options.main_stack_size != 0 ? options.main_stack_size : std::size_t{8} << 20;
@@ -134,7 +136,8 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
         if (busy) throw std::logic_error("dunlin::run: another thread is inside run(); use go() or spawn() from there");
         if (options.max_procs != 0) sched::set_max_procs(options.max_procs);
         if (options.stack_size != 0) sched::set_default_stack_class(stack::class_for(options.stack_size));
-        sched::goroutine* g = sched::make_goroutine(sizeof(api::main_call), alignof(api::main_call), main_stack, sched::creation_place(where));
+        sched::goroutine* g = sched::make_goroutine(
+            sizeof(api::main_call), alignof(api::main_call), main_stack, sched::creation_place(where));
         if (!s.main_was_started) g->id = 1;
         s.main_was_started = true;
         *static_cast<api::main_call*>(g->frame()) = {entry, frame};

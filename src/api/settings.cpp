@@ -19,7 +19,8 @@ namespace dunlin::inline v0_1::api {
 
 unsigned default_max_procs() {
     for (const char* name : {"DUNLIN_MAXPROCS", "GOMAXPROCS"}) {
-        if (const auto n = platform::environment_number(name, 1, sched::max_procs_limit)) return static_cast<unsigned>(*n);
+        if (const auto n = platform::environment_number(name, 1, sched::max_procs_limit))
+            return static_cast<unsigned>(*n);
     }
     const unsigned n = platform::processors_for(platform::affinity_cpus(), platform::cpu_quota().cpus());
     return n < sched::max_procs_limit ? n : sched::max_procs_limit;
@@ -28,12 +29,14 @@ unsigned default_max_procs() {
 void check_stack_size(const char* operation, std::size_t bytes) {
     const std::size_t most = stack::usable_bytes(stack::class_count - 1);
     if (bytes >= min_stack_size && bytes <= most) return;
-    throw std::invalid_argument(std::string(operation) + ": stack_size " + std::to_string(bytes) + " is not between the minimum of " +
-                                std::to_string(min_stack_size) + " bytes and the maximum of " + std::to_string(most) + " bytes");
+    throw std::invalid_argument(std::string(operation) + ": stack_size " + std::to_string(bytes) +
+                                " is not between the minimum of " + std::to_string(min_stack_size) +
+                                " bytes and the maximum of " + std::to_string(most) + " bytes");
 }
 
 unsigned default_stack_class() {
-    const auto bytes = platform::environment_size("DUNLIN_STACK_SIZE", min_stack_size, stack::usable_bytes(stack::class_count - 1));
+    const auto bytes =
+        platform::environment_size("DUNLIN_STACK_SIZE", min_stack_size, stack::usable_bytes(stack::class_count - 1));
     if (bytes) return stack::class_for(*bytes);
     if (stack::sanitizing) return stack::checked_class;
     if (platform::under_valgrind()) return stack::dense_class;  // it has little address space
@@ -81,13 +84,15 @@ void choose_preemption() {
     if (signal && usable(*signal)) {
         sched::preemption_signal = static_cast<int>(*signal);
     } else {
-        platform::complain("DUNLIN_PREEMPTION_SIGNAL", number, "is not the number of a signal that a program can handle");
+        platform::complain(
+            "DUNLIN_PREEMPTION_SIGNAL", number, "is not the number of a signal that a program can handle");
     }
 }
 
 void check_barriers_setting() {
     const std::string_view text = platform::environment_text("DUNLIN_BARRIERS");
-    if (!text.empty() && text != "auto" && text != "symmetric") platform::complain("DUNLIN_BARRIERS", text, "is not one of auto, symmetric");
+    if (!text.empty() && text != "auto" && text != "symmetric")
+        platform::complain("DUNLIN_BARRIERS", text, "is not one of auto, symmetric");
 }
 
 }  // namespace dunlin::api

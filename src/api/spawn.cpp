@@ -20,7 +20,9 @@ namespace dunlin::inline v0_1 {
 namespace {
 
 sched::goroutine* of(detail::goroutine_handle* g) noexcept { return reinterpret_cast<sched::goroutine*>(g); }
-const sched::goroutine* of(const detail::goroutine_handle* g) noexcept { return reinterpret_cast<const sched::goroutine*>(g); }
+const sched::goroutine* of(const detail::goroutine_handle* g) noexcept {
+    return reinterpret_cast<const sched::goroutine*>(g);
+}
 
 }  // namespace
 
@@ -36,7 +38,8 @@ void throw_null_function(const char* operation) {
 }
 
 // The cases of make() that its quick half leaves out.
-[[gnu::noinline]] static new_goroutine make_any(std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
+[[gnu::noinline]] static new_goroutine make_any(
+    std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
     if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {
         sched::start_runtime();
         api::arm_stopper();
@@ -59,10 +62,12 @@ void throw_null_function(const char* operation) {
 }
 
 new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
-    const sched::creation_place place = where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
+    const sched::creation_place place =
+        where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
     sched::machine* m = sched::current_machine();
     if (DUNLIN_LIKELY(m != nullptr && options == nullptr && bytes <= sched::inline_frame_bytes && align <= 16)) {
-        if (sched::goroutine* g = sched::make_plain_goroutine(m, place)) return {reinterpret_cast<goroutine_handle*>(g), g->inline_frame};
+        if (sched::goroutine* g = sched::make_plain_goroutine(m, place))
+            return {reinterpret_cast<goroutine_handle*>(g), g->inline_frame};
     }
     return make_any(bytes, align, options, place);
 }
@@ -120,7 +125,8 @@ unsigned long long id_of(const goroutine_handle* g) noexcept { return of(g)->id;
 
 void throw_cannot_join(const char* operation, join_refusal why) {
     if (why == join_refusal::itself) {
-        throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur), std::string(operation) + ": called by the goroutine itself");
+        throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
+            std::string(operation) + ": called by the goroutine itself");
     }
     throw std::system_error(std::make_error_code(std::errc::invalid_argument),
         std::string(operation) + ": it holds no goroutine (default constructed, moved from, joined or detached)");

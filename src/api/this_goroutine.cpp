@@ -20,7 +20,9 @@ clock::time_point clock::now() noexcept { return time_point(duration(platform::n
 
 namespace detail {
 
-void sleep_until(clock::time_point t, std::source_location where) { timers::sleep_until_ns(t.time_since_epoch().count(), where); }
+void sleep_until(clock::time_point t, std::source_location where) {
+    timers::sleep_until_ns(t.time_since_epoch().count(), where);
+}
 
 blocking_scope::blocking_scope(blocking_site& site) noexcept : site_(site) {
     const sched::blocking_entry entry = sched::begin_blocking(site.score);
@@ -28,9 +30,13 @@ blocking_scope::blocking_scope(blocking_site& site) noexcept : site_(site) {
     reason_before_ = static_cast<unsigned char>(entry.reason_before);
 }
 
-void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept { sched::call_on_thread_stack(entry, argument); }
+void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
+    sched::call_on_thread_stack(entry, argument);
+}
 
-blocking_scope::~blocking_scope() { sched::end_blocking(site_.score, {began_ns_, static_cast<sched::wait_reason>(reason_before_)}); }
+blocking_scope::~blocking_scope() {
+    sched::end_blocking(site_.score, {began_ns_, static_cast<sched::wait_reason>(reason_before_)});
+}
 
 }  // namespace detail
 

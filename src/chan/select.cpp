@@ -56,7 +56,8 @@ std::uint32_t draw_below(sched::machine* m, std::uint32_t bound) noexcept {
         sched::steering* const steering = sched::steered();
         return DUNLIN_UNLIKELY(steering != nullptr) ? steering->choose_case(m, bound) : m->random.below(bound);
     }
-    thread_local platform::random_source source(static_cast<std::uint64_t>(platform::now_ns()) ^ reinterpret_cast<std::uintptr_t>(&source));
+    thread_local platform::random_source source(
+        static_cast<std::uint64_t>(platform::now_ns()) ^ reinterpret_cast<std::uintptr_t>(&source));
     return source.below(bound);
 }
 

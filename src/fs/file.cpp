@@ -63,9 +63,13 @@ open_mode parse_mode(std::string_view text) noexcept {
     const char kind = text.front();
     if (kind != 'r' && kind != 'w' && kind != 'a') return no_mode;
     const auto count = [text](char c) { return std::count(text.begin() + 1, text.end(), c); };
-    if (count('+') > 1 || count('x') > 1 || count('b') > 1 || count('+') + count('x') + count('b') != static_cast<long>(text.size()) - 1) return no_mode;
+    if (count('+') > 1 || count('x') > 1 || count('b') > 1 ||
+        count('+') + count('x') + count('b') != static_cast<long>(text.size()) - 1)
+        return no_mode;
     if (kind == 'r' && count('x') != 0) return no_mode;
-    open_mode mode = kind == 'r' ? open_mode::read : open_mode::write | open_mode::create | (kind == 'w' ? open_mode::truncate : open_mode::append);
+    open_mode mode =
+        kind == 'r' ? open_mode::read
+                    : open_mode::write | open_mode::create | (kind == 'w' ? open_mode::truncate : open_mode::append);
     if (count('+') != 0) mode = mode | open_mode::read | open_mode::write;
     if (count('x') != 0) mode = mode | open_mode::exclusive;
     return mode;
@@ -76,11 +80,13 @@ long system_open(const char* path, int flags, unsigned permissions) noexcept {
         // ThreadSanitizer learns that the number is another file's now
         return io::by_libc([=] { return ::open(path, flags, permissions); });
     } else {
-        return platform::raw_syscall(SYS_openat, AT_FDCWD, platform::syscall_arg(path), flags, static_cast<long>(permissions));
+        return platform::raw_syscall(
+            SYS_openat, AT_FDCWD, platform::syscall_arg(path), flags, static_cast<long>(permissions));
     }
 }
 
-[[noreturn]] void throw_for_path(const char* operation, const std::filesystem::path& path, std::error_code ec, std::size_t transferred = 0) {
+[[noreturn]] void throw_for_path(
+    const char* operation, const std::filesystem::path& path, std::error_code ec, std::size_t transferred = 0) {
     if (ec.category() == error_category() && (ec == errc::cancelled || ec == errc::deadline_exceeded)) {
         throw context_cancelled(ec, std::string(operation) + ' ' + path.native());
     }
@@ -110,7 +116,8 @@ file file::open(const std::filesystem::path& path, open_mode mode, std::error_co
 }
 
 // In a goroutine of its own, which is left behind when the context is done: it then closes what it has opened.
-file file::open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions) {
+file file::open(
+    const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions) {
     struct outcome {
         file opened;
         std::error_code error;
@@ -126,7 +133,8 @@ file file::open(const std::filesystem::path& path, open_mode mode, const context
         chan<std::unique_ptr<outcome>>(c).try_send(std::move(o));
     });
     detail::element_slot<std::unique_ptr<outcome>> slot;
-    if (detail::channel_receive(detail::handle_access::core(c), &slot.value, &limit, std::source_location::current()) != detail::wait_outcome::ok) {
+    if (detail::channel_receive(detail::handle_access::core(c), &slot.value, &limit, std::source_location::current()) !=
+        detail::wait_outcome::ok) {
         ec = detail::error_of_node(limit.done);
         return {};
     }
@@ -169,11 +177,14 @@ file file::open(const std::filesystem::path& path, std::string_view mode, std::e
     return open(path, parse_mode(mode), ec, permissions);
 }
 
-file file::open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec, unsigned permissions) {
+file file::open(const std::filesystem::path& path, std::string_view mode, const context& ctx, std::error_code& ec,
+    unsigned permissions) {
     return open(path, parse_mode(mode), ctx, ec, permissions);
 }
 
-file file::open(const std::filesystem::path& path, std::string_view mode, unsigned permissions) { return open(path, parsed(path, mode), permissions); }
+file file::open(const std::filesystem::path& path, std::string_view mode, unsigned permissions) {
+    return open(path, parsed(path, mode), permissions);
+}
 
 file file::open(const std::filesystem::path& path, std::string_view mode, const context& ctx, unsigned permissions) {
     return open(path, parsed(path, mode), ctx, permissions);
@@ -194,7 +205,8 @@ long system_pread(int fd, void* data, std::size_t size, long offset) noexcept {
     if constexpr (stack::sanitizing || stack::thread_sanitizing) {
         return io::by_libc([=] { return ::pread(fd, data, io::at_most(size), offset); });
     } else {
-        return platform::raw_syscall(SYS_pread64, fd, platform::syscall_arg(data), static_cast<long>(io::at_most(size)), offset);
+        return platform::raw_syscall(
+            SYS_pread64, fd, platform::syscall_arg(data), static_cast<long>(io::at_most(size)), offset);
     }
 }
 
@@ -202,7 +214,8 @@ long system_pwrite(int fd, const void* data, std::size_t size, long offset) noex
     if constexpr (stack::sanitizing || stack::thread_sanitizing) {
         return io::by_libc([=] { return ::pwrite(fd, data, io::at_most(size), offset); });
     } else {
-        return platform::raw_syscall(SYS_pwrite64, fd, platform::syscall_arg(data), static_cast<long>(io::at_most(size)), offset);
+        return platform::raw_syscall(
+            SYS_pwrite64, fd, platform::syscall_arg(data), static_cast<long>(io::at_most(size)), offset);
     }
 }
 
@@ -298,7 +311,8 @@ std::size_t file::pwrite(const_buffer b, std::uint64_t offset) {
 
 std::uint64_t file::seek(std::int64_t offset, from whence, std::error_code& ec) {
     const long origin = whence == from::begin ? SEEK_SET : whence == from::current ? SEEK_CUR : SEEK_END;
-    const long position = with_open(descriptor_, ec, [=](int fd) { return platform::raw_syscall(SYS_lseek, fd, offset, origin); });
+    const long position =
+        with_open(descriptor_, ec, [=](int fd) { return platform::raw_syscall(SYS_lseek, fd, offset, origin); });
     return position < 0 ? 0 : static_cast<std::uint64_t>(position);
 }
 
@@ -314,7 +328,8 @@ std::uint64_t file::size(std::error_code& ec) const {
 }
 
 void file::truncate(std::uint64_t size, std::error_code& ec) {
-    with_open(descriptor_, ec, [=](int fd) { return platform::raw_syscall(SYS_ftruncate, fd, static_cast<long>(size)); });
+    with_open(
+        descriptor_, ec, [=](int fd) { return platform::raw_syscall(SYS_ftruncate, fd, static_cast<long>(size)); });
 }
 
 void file::sync(std::error_code& ec) {

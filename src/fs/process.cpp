@@ -80,7 +80,8 @@ namespace {
 // ---- how to start it ------------------------------------------------------------------------------------------------
 
 void check_text(const std::string& s) {
-    if (s.find('\0') != std::string::npos) throw std::invalid_argument("process: a zero byte in \"" + std::string(s.c_str()) + "\"");
+    if (s.find('\0') != std::string::npos)
+        throw std::invalid_argument("process: a zero byte in \"" + std::string(s.c_str()) + "\"");
 }
 
 // Null-terminated, as the system wants it; points into the strings.
@@ -97,7 +98,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 std::vector<std::string> environment_texts(const process_options& options) {
     std::vector<std::string> result;
     for (const auto& [name, value] : *options.environment) {
-        if (name.empty() || name.find('=') != std::string::npos) throw std::invalid_argument("process: \"" + name + "\" is no name of an environment variable");
+        if (name.empty() || name.find('=') != std::string::npos)
+            throw std::invalid_argument("process: \"" + name + "\" is no name of an environment variable");
         result.push_back(name + '=' + value);
     }
     return result;
@@ -139,7 +141,9 @@ public:
 
 private:
     // A pipe just made has no other flags.
-    static int set_nonblocking(int fd) noexcept { return static_cast<int>(-platform::raw_syscall(SYS_fcntl, fd, F_SETFL, O_NONBLOCK)); }
+    static int set_nonblocking(int fd) noexcept {
+        return static_cast<int>(-platform::raw_syscall(SYS_fcntl, fd, F_SETFL, O_NONBLOCK));
+    }
 
     int fd_ = -1;
 };
@@ -170,8 +174,10 @@ public:
 
     void place(int target, process_stream how, const child_end& end) {
         if (how == process_stream::pipe) need(posix_spawn_file_actions_adddup2(&actions_, end.fd(), target));
-        if (how == process_stream::null) need(posix_spawn_file_actions_addopen(&actions_, target, "/dev/null", O_RDWR, 0));
-        if (how == process_stream::output && target == STDERR_FILENO) need(posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, target));
+        if (how == process_stream::null)
+            need(posix_spawn_file_actions_addopen(&actions_, target, "/dev/null", O_RDWR, 0));
+        if (how == process_stream::output && target == STDERR_FILENO)
+            need(posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, target));
     }
     void finish(const std::string& directory) {
         if (!directory.empty()) need(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()));
@@ -210,7 +216,9 @@ private:
 
 }  // namespace
 
-process::process(std::vector<std::string> command, const process_options& options) { start(std::move(command), options); }
+process::process(std::vector<std::string> command, const process_options& options) {
+    start(std::move(command), options);
+}
 
 process::process(std::vector<std::string> command, const process_options& options, std::error_code& ec) {
     ec.clear();
@@ -258,12 +266,14 @@ void process::start(std::vector<std::string> command, const process_options& opt
     place(STDERR_FILENO, options.error, fs::pipe_side::write, error_);
     plan.finish(options.directory.native());
 
-    int error = blocking([&] { return plan.run(child->pid, arguments.data(), options.environment ? variables.data() : environ); });
+    int error = blocking(
+        [&] { return plan.run(child->pid, arguments.data(), options.environment ? variables.data() : environ); });
     if (error != 0) throw_error(what, error);
     error = child->watch(child);
     if (error != 0) throw_error(what, error);
     watched.hand_over();
-    const std::pair<byte_stream&, const char*> pipes[] = {{input_, "standard input of "}, {output_, "standard output of "}, {error_, "standard error of "}};
+    const std::pair<byte_stream&, const char*> pipes[] = {
+        {input_, "standard input of "}, {output_, "standard output of "}, {error_, "standard error of "}};
     for (const auto& [pipe, name] : pipes) detail::give_name(io_access::of(pipe), name + child->text());
     state_ = std::move(child);
 }
@@ -278,7 +288,8 @@ int process::state::watch(std::shared_ptr<state> self) noexcept {
     myself = std::move(self);
     if (pidfd >= 0 && fs::watch_descriptor(pidfd, this) == 0) return 0;
     fs::close_number(std::exchange(pidfd, -1));
-    static constexpr platform::thread_kind wait_thread{[](void* s) { static_cast<state*>(s)->wait_for_end(); }, "dunlin-wait"};
+    static constexpr platform::thread_kind wait_thread{
+        [](void* s) { static_cast<state*>(s)->wait_for_end(); }, "dunlin-wait"};
     const int error = platform::start_thread<wait_thread>(this);
     if (error == 0) return 0;
     platform::raw_syscall(SYS_kill, pid, SIGKILL);
@@ -315,7 +326,8 @@ void process::state::fetch_status() noexcept {
     }
     how = {};
     std::scoped_lock guard(lock);
-    const long result = platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOHANG, 0);
+    const long result =
+        platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOHANG, 0);
     ended = true;
     if (pidfd >= 0) fs::unwatch_descriptor(pidfd);
     fs::close_number(std::exchange(pidfd, -1));
@@ -333,7 +345,8 @@ bool process::state::send_signal(int signal, int& error) noexcept {
     std::scoped_lock guard(lock);
     error = 0;
     if (ended) return false;
-    const long result = pidfd >= 0 ? platform::raw_syscall(SYS_pidfd_send_signal, pidfd, signal, 0, 0) : platform::raw_syscall(SYS_kill, pid, signal);
+    const long result = pidfd >= 0 ? platform::raw_syscall(SYS_pidfd_send_signal, pidfd, signal, 0, 0)
+                                   : platform::raw_syscall(SYS_kill, pid, signal);
     if (result < 0 && result != -ESRCH) error = static_cast<int>(-result);
     return result == 0;
 }
@@ -351,9 +364,10 @@ exit_status process::wait(const context& ctx, std::error_code& ec) {
     if (child == nullptr) return {};
     const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
     detail::element_slot<bool> nothing;
-    const auto end = detail::channel_receive(detail::handle_access::core(child->over), &nothing.value, limit.done != nullptr ? &limit : nullptr,
-        std::source_location::current());
-    ec = end == detail::wait_outcome::cancelled ? std::error_code(detail::error_of_node(limit.done)) : std::error_code();
+    const auto end = detail::channel_receive(detail::handle_access::core(child->over), &nothing.value,
+        limit.done != nullptr ? &limit : nullptr, std::source_location::current());
+    ec =
+        end == detail::wait_outcome::cancelled ? std::error_code(detail::error_of_node(limit.done)) : std::error_code();
     return ec ? exit_status() : child->status;
 }
 
@@ -365,7 +379,9 @@ exit_status process::wait(const context& ctx) {
     return status;
 }
 
-receiver<exit_status> process::done() { return state_ != nullptr ? receiver<exit_status>(state_->done) : receiver<exit_status>(); }
+receiver<exit_status> process::done() {
+    return state_ != nullptr ? receiver<exit_status>(state_->done) : receiver<exit_status>();
+}
 
 bool process::kill(int signal, std::error_code& ec) {
     const std::shared_ptr<state> child = state_;
@@ -390,7 +406,8 @@ namespace {
 // be read from is not waited for to read.
 class conversation {
 public:
-    conversation(process& p, const_buffer input, process::result& into) : child_(p), input_(input), result_(into), room_(64 << 10) {}
+    conversation(process& p, const_buffer input, process::result& into)
+        : child_(p), input_(input), result_(into), room_(64 << 10) {}
 
     void hold(const context& ctx) {
         if (input_.size() == 0) child_.standard_input().close();
@@ -399,8 +416,12 @@ public:
             std::vector<select_case> cases;
             cases.emplace_back(on_done(ctx, [&] { cancelled = true; }));
             if (child_.standard_input()) cases.emplace_back(on_writable(child_.standard_input(), [this] { give(); }));
-            if (child_.standard_output()) cases.emplace_back(on_readable(child_.standard_output(), [this] { take(child_.standard_output(), result_.output); }));
-            if (child_.standard_error()) cases.emplace_back(on_readable(child_.standard_error(), [this] { take(child_.standard_error(), result_.error); }));
+            if (child_.standard_output())
+                cases.emplace_back(
+                    on_readable(child_.standard_output(), [this] { take(child_.standard_output(), result_.output); }));
+            if (child_.standard_error())
+                cases.emplace_back(
+                    on_readable(child_.standard_error(), [this] { take(child_.standard_error(), result_.error); }));
             select(std::span<select_case>(cases));
         }
         child_.standard_input().close();
@@ -411,7 +432,8 @@ private:
     void give() {
         byte_stream& to = child_.standard_input();
         std::error_code ec;
-        const std::size_t n = to.write_some(const_buffer(static_cast<const char*>(input_.data()) + given_, input_.size() - given_), ec);
+        const std::size_t n =
+            to.write_some(const_buffer(static_cast<const char*>(input_.data()) + given_, input_.size() - given_), ec);
         given_ += n;
         if (ec && ec != std::errc::broken_pipe) detail::throw_io_error("write", io_access::of(to), ec, given_);
         if (ec || given_ == input_.size()) to.close();
@@ -434,7 +456,8 @@ private:
 process::result process::run(std::vector<std::string> command, const_buffer input, const context& ctx) {
     const std::string name = command.empty() ? std::string() : command[0];
     result r;
-    process child(std::move(command), {.input = process_stream::pipe, .output = process_stream::pipe, .error = process_stream::pipe});
+    process child(std::move(command),
+        {.input = process_stream::pipe, .output = process_stream::pipe, .error = process_stream::pipe});
     try {
         conversation(child, input, r).hold(ctx);
         r.status = child.wait(ctx);
@@ -449,7 +472,8 @@ process::result process::run(std::vector<std::string> command, const_buffer inpu
     return r;
 }
 
-process::result process::run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec) {
+process::result process::run(
+    std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec) {
     ec.clear();
     try {
         return run(std::move(command), input, ctx);

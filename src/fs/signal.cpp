@@ -57,7 +57,9 @@ std::uint32_t arrived[most_signals + 1];  // by builtins, for the handler's sake
 class signal_core final : public chan_core {
 public:
     signal_core(std::uint64_t wanted, std::unique_ptr<int[]> buffer, std::size_t capacity) noexcept
-        : chan_core(detail::element_type_of<int>, capacity, reinterpret_cast<std::byte*>(buffer.get()), end), signals(wanted), buffer_(std::move(buffer)) {}
+        : chan_core(detail::element_type_of<int>, capacity, reinterpret_cast<std::byte*>(buffer.get()), end),
+          signals(wanted),
+          buffer_(std::move(buffer)) {}
 
     const std::uint64_t signals;
     signal_core* next = nullptr;  // registry's lock
@@ -80,7 +82,8 @@ DUNLIN_NOT_INSTRUMENTED void on_signal(int signal) noexcept {
 
 // Not inlined: it reads errno.
 [[gnu::noinline]] int change_action(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept {
-    const int result = stack::thread_sanitizing ? __sigaction(signal, wanted, before) : sigaction(signal, wanted, before);
+    const int result =
+        stack::thread_sanitizing ? __sigaction(signal, wanted, before) : sigaction(signal, wanted, before);
     return result == 0 ? 0 : errno;
 }
 
@@ -116,7 +119,8 @@ struct registry {
         wish& w = wishes[signal];
         if (--w.channels != 0) return;
         struct sigaction now;
-        const bool ours = change_action(signal, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal;
+        const bool ours =
+            change_action(signal, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal;
         if (ours) change_action(signal, &w.before, nullptr);
     }
     // Of the signals in `all` those that are not in `left`. The first that fails undoes the rest; its number, and
@@ -169,7 +173,8 @@ const char* why_not(int signal) noexcept {
     case SIGABRT: return "abort() does not go on after it";
     default: break;
     }
-    if (signal == sched::preemption_signal) return "it preempts goroutines (DUNLIN_PREEMPTION_SIGNAL chooses another one)";
+    if (signal == sched::preemption_signal)
+        return "it preempts goroutines (DUNLIN_PREEMPTION_SIGNAL chooses another one)";
     return signal < 1 || signal > most_signals ? "there is no such signal" : nullptr;
 }
 
@@ -255,7 +260,9 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t cap
     return {};
 }
 
-receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) { return signal_channel(signals, 16, ec); }
+receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) {
+    return signal_channel(signals, 16, ec);
+}
 
 // ---- the watcher's part ---------------------------------------------------------------------------------------------
 

@@ -73,7 +73,8 @@ void watch(void*) noexcept {
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
     epoll_event events[most_events];
     do {
-        const long n = platform::raw_syscall(SYS_epoll_pwait, epoll, platform::syscall_arg(events), most_events, -1, 0, 0);
+        const long n =
+            platform::raw_syscall(SYS_epoll_pwait, epoll, platform::syscall_arg(events), most_events, -1, 0, 0);
         // What the kernel hands us was written before watch_descriptor(); the lock says so in C++.
         { std::scoped_lock published(lock); }
         for (long i = 0; i < n; ++i) {

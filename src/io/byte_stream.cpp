@@ -39,7 +39,8 @@ long read_blocking(int fd, mutable_buffer b) {
 
 // The calls of a file that cannot be polled; EINTR is another try.
 template <class Attempt>
-long perform_blocking(netpoll::descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
+long perform_blocking(
+    netpoll::descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
     for (;;) {
         if (!io::may_go_on(d, dir, limit, ec)) return -1;
         const long n = attempt(d->fd());
@@ -56,16 +57,19 @@ long perform_blocking(netpoll::descriptor* d, direction dir, const wait_limit* l
 class without_sigpipe {
 public:
     without_sigpipe() noexcept {
-        platform::raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, platform::syscall_arg(&pipe_only), platform::syscall_arg(&before_), sizeof before_);
+        platform::raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, platform::syscall_arg(&pipe_only),
+            platform::syscall_arg(&before_), sizeof before_);
     }
     ~without_sigpipe() {
-        if (!(before_ & pipe_only)) platform::raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, platform::syscall_arg(&before_), 0, sizeof before_);
+        if (!(before_ & pipe_only))
+            platform::raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, platform::syscall_arg(&before_), 0, sizeof before_);
     }
     // It is pending on this thread now, unless it was blocked before, when it is the program's.
     void take_back() const noexcept {
         if (before_ & pipe_only) return;
         const timespec at_once{0, 0};
-        platform::raw_syscall(SYS_rt_sigtimedwait, platform::syscall_arg(&pipe_only), 0, platform::syscall_arg(&at_once), sizeof before_);
+        platform::raw_syscall(
+            SYS_rt_sigtimedwait, platform::syscall_arg(&pipe_only), 0, platform::syscall_arg(&at_once), sizeof before_);
     }
 
 private:
@@ -101,23 +105,28 @@ long writev_once(const netpoll::descriptor* d, int fd, const iovec* parts, int c
 }
 
 long read_file_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
-    if (!cancelled_already(limit)) return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
+    if (!cancelled_already(limit))
+        return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
     // What is in memory is there; for the disk one would have to wait.
-    const long n = perform_blocking(d, direction::read, limit, ec, [b](int fd) { return io::read_from_cache(fd, b.data(), b.size(), io::at_position); });
+    const long n = perform_blocking(d, direction::read, limit, ec,
+        [b](int fd) { return io::read_from_cache(fd, b.data(), b.size(), io::at_position); });
     if (n < 0 && ec == std::errc::resource_unavailable_try_again) io::may_wait(limit, ec);
     return n;
 }
 
-long read_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
+long read_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where,
+    std::error_code& ec) {
     if (!d->pollable()) return read_file_in_turn(d, b, limit, ec);
     std::uint32_t seen;
-    const long n = io::perform(d, direction::read, limit, where, ec, seen, [b](int fd) { return io::system_read(fd, b.data(), b.size()); });
+    const long n = io::perform(
+        d, direction::read, limit, where, ec, seen, [b](int fd) { return io::system_read(fd, b.data(), b.size()); });
     if (n > 0 && static_cast<std::size_t>(n) < b.size() && d->short_is_drained()) d->drained(direction::read, seen);
     return n;
 }
 
 template <class Attempt>
-long write_in_turn(netpoll::descriptor* d, const wait_limit* limit, const std::source_location& where, std::error_code& ec, Attempt attempt) {
+long write_in_turn(netpoll::descriptor* d, const wait_limit* limit, const std::source_location& where,
+    std::error_code& ec, Attempt attempt) {
     if (!d->pollable()) return perform_blocking(d, direction::write, limit, ec, attempt);
     std::uint32_t seen;
     return io::perform(d, direction::write, limit, where, ec, seen, attempt);
@@ -136,15 +145,16 @@ std::size_t advance(std::span<iovec> parts, std::size_t at, std::size_t n) noexc
 
 // ---- the calls behind the headers -----------------------------------------------------------------------------------
 
-std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     const turn mine(d, direction::read, limit, where, ec);
     if (!mine || b.size() == 0) return 0;
     const long n = read_in_turn(d, b, limit, where, ec);
     return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
-std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit, std::error_code& ec,
-    const std::source_location& where) {
+std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit,
+    std::error_code& ec, const std::source_location& where) {
     const turn mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
     std::uint32_t seen;
@@ -158,7 +168,8 @@ std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std:
     return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
-std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     const turn mine(d, direction::read, limit, where, ec);
     std::size_t done = 0;
     while (mine && done < b.size()) {
@@ -173,7 +184,8 @@ std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit
     return done;
 }
 
-std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     const turn mine(d, direction::write, limit, where, ec);
     std::size_t done = 0;
     while (mine && done < b.size()) {
@@ -188,7 +200,8 @@ std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limi
     return done;
 }
 
-std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit,
+    std::error_code& ec, const std::source_location& where) {
     const turn mine(d, direction::write, limit, where, ec);
     std::size_t done = 0;
     std::array<iovec, 64> some;
@@ -198,7 +211,8 @@ std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, con
         parts = parts.subspan(count);
         // Past the empty ones: a write of nothing would say 0 for ever.
         for (std::size_t at = advance({some.data(), count}, 0, 0); at < count;) {
-            const long n = write_in_turn(d, limit, where, ec, [&](int fd) { return writev_once(d, fd, &some[at], static_cast<int>(count - at)); });
+            const long n = write_in_turn(d, limit, where, ec,
+                [&](int fd) { return writev_once(d, fd, &some[at], static_cast<int>(count - at)); });
             if (n == 0) ec = std::make_error_code(std::errc::io_error);
             if (n <= 0) break;
             done += static_cast<std::size_t>(n);

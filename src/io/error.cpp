@@ -40,7 +40,9 @@ std::string describe(io_descriptor* d) {
 
 }  // namespace
 
-void set_socket_describer(std::string (*f)(io_descriptor*)) noexcept { describe_socket.store(f, std::memory_order_relaxed); }
+void set_socket_describer(std::string (*f)(io_descriptor*)) noexcept {
+    describe_socket.store(f, std::memory_order_relaxed);
+}
 
 void give_name(io_descriptor* d, std::string_view text) noexcept {
     if (d == nullptr || io::is_socket(d)) return;
@@ -54,13 +56,15 @@ std::string cause_text(std::error_code ec) {
     if (ec == std::make_error_code(std::errc::timed_out)) return "timed out";
     std::string text = ec.message();
     // libc's messages begin with a capital, ours do not, and in the middle of a line they should not.
-    if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
+    if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z')
+        text[0] = static_cast<char>(text[0] - 'A' + 'a');
     return text;
 }
 
 void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred) {
     std::string text = std::string(operation) + ' ' + describe(d);
-    if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded)) throw context_cancelled(ec, text);
+    if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded))
+        throw context_cancelled(ec, text);
     text += ": " + cause_text(ec);
     if (transferred != 0) text += " (after " + std::to_string(transferred) + " bytes)";
     throw io_error(ec, std::move(text), transferred);

@@ -48,7 +48,8 @@ end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_
 
 }  // namespace
 
-void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
+void wait_for_edge(
+    descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
     park::waiter w;
     netpoll::poll_node n(&w);
     const std::int64_t deadline_ns = d->deadline_ns(dir);  // queue_for_edge() looks whether it still holds; a later
@@ -67,7 +68,8 @@ void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_
     if (end == end_of_wait::no_memory) throw std::bad_alloc();
 }
 
-bool turn::enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
+bool turn::enter_slow(
+    netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
     while (entry == netpoll::gate::entry::busy) {
         park::waiter w;
         netpoll::poll_node n(&w);

@@ -42,13 +42,15 @@ bool is_cancelled(const wait_limit* limit) noexcept;
 bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 
 // Returns after an edge, or when may_go_on() must look again. Throws std::bad_alloc.
-void wait_for_edge(descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
+void wait_for_edge(
+    descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
 
 // In the gate, from construction to destruction; waits for it if others are. Not in: `ec` says why. A null descriptor
 // is a closed one.
 class turn {
 public:
-    turn(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec) : d_(d), direction_(dir) {
+    turn(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec)
+        : d_(d), direction_(dir) {
         ec.clear();
         if (d == nullptr) {
             ec = errc::closed;
@@ -65,7 +67,8 @@ public:
     explicit operator bool() const noexcept { return in_; }
 
 private:
-    bool enter_slow(netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec);
+    bool enter_slow(
+        netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec);
 
     descriptor* d_;
     direction direction_;
@@ -90,8 +93,8 @@ private:
 // With the turn. `attempt(fd)` returns what the system call returned, or -errno. The result of the first that does not
 // say EAGAIN, or -1 and `ec`. `seen` is the edge before that attempt.
 template <class Attempt>
-long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec, std::uint32_t& seen,
-    Attempt attempt) {
+long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where,
+    std::error_code& ec, std::uint32_t& seen, Attempt attempt) {
     for (;;) {
         if (!may_go_on(d, dir, limit, ec)) return -1;
         seen = d->edges(dir);

@@ -25,7 +25,9 @@ Sockaddr as(const address& a) noexcept {
     return s;
 }
 
-sa_family_t family_of(const address& a) noexcept { return a.native_size() < sizeof(sa_family_t) ? sa_family_t{AF_UNSPEC} : as<sockaddr>(a).sa_family; }
+sa_family_t family_of(const address& a) noexcept {
+    return a.native_size() < sizeof(sa_family_t) ? sa_family_t{AF_UNSPEC} : as<sockaddr>(a).sa_family;
+}
 
 template <class Sockaddr>
 address make(const Sockaddr& s) noexcept {
@@ -45,10 +47,12 @@ std::optional<address> parse_unix(std::string_view path) noexcept {
     sockaddr_un s{};
     s.sun_family = AF_UNIX;
     const bool abstract = !path.empty() && path[0] == '@';
-    if (path.empty() || path.size() + (abstract ? 0 : 1) > sizeof s.sun_path || path.find('\0') != path.npos) return std::nullopt;
+    if (path.empty() || path.size() + (abstract ? 0 : 1) > sizeof s.sun_path || path.find('\0') != path.npos)
+        return std::nullopt;
     std::memcpy(s.sun_path, path.data(), path.size());
     if (abstract) s.sun_path[0] = '\0';
-    return address::from_native(&s, static_cast<unsigned>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1)));
+    return address::from_native(
+        &s, static_cast<unsigned>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1)));
 }
 
 std::optional<std::uint16_t> parse_port(std::string_view text) noexcept {
@@ -65,7 +69,8 @@ unsigned zone_index(const std::string& name) noexcept {
     unsigned index = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
     char known[IF_NAMESIZE];
-    return error == std::errc() && end == name.data() + name.size() && if_indextoname(index, known) != nullptr ? index : 0;
+    return error == std::errc() && end == name.data() + name.size() && if_indextoname(index, known) != nullptr ? index
+                                                                                                               : 0;
 }
 
 }  // namespace
@@ -127,7 +132,9 @@ address address::parse(std::string_view network_name, std::string_view text) {
     const network* n = find_network(network_name);
     std::error_code ec;
     const address a = parse(network_name, text, ec);
-    if (ec == errc::bad_address) throw_net_error("parse", network_name, text, ec, n == nullptr ? "no such network" : "expected an IP address and a port");
+    if (ec == errc::bad_address)
+        throw_net_error(
+            "parse", network_name, text, ec, n == nullptr ? "no such network" : "expected an IP address and a port");
     if (ec) throw_net_error("parse", network_name, text, ec, "the zone after '%' is no interface of this machine");
     return a;
 }
@@ -170,7 +177,8 @@ std::string address::host() const {
     if (v6.sin6_scope_id != 0) {
         char name[IF_NAMESIZE];
         host += '%';
-        host += if_indextoname(v6.sin6_scope_id, name) != nullptr ? std::string(name) : std::to_string(v6.sin6_scope_id);
+        host +=
+            if_indextoname(v6.sin6_scope_id, name) != nullptr ? std::string(name) : std::to_string(v6.sin6_scope_id);
     }
     return host;
 }

@@ -48,9 +48,11 @@ long start_to_connect(int fd, const address& to) noexcept {
     return result == -EISCONN ? 0 : result;
 }
 
-bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
-    for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
+    for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN;
+         pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
         if (!io::may_wait(limit, ec)) return false;
         wait_limit until = limit != nullptr ? *limit : wait_limit{};
         until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + pause_ns);
@@ -70,8 +72,8 @@ bool finish_connecting(io_descriptor* d, const address& to, long started, const 
     return io::may_go_on(d, direction::write, limit, ec) && io::may_wait(limit, ec);
 }
 
-io_descriptor* connect_once(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
-    const std::source_location& where) {
+io_descriptor* connect_once(const network& n, const address& to, const wait_limit* limit, const stream_options& options,
+    std::error_code& ec, const std::source_location& where) {
     const int fd = make_socket(to.is_unix() ? AF_UNIX : to.is_ipv4() ? AF_INET : AF_INET6, n.type);
     if (fd < 0) {
         ec = system_error_code(-fd);
@@ -111,8 +113,8 @@ struct outcome {
 };
 using outcomes = chan<std::unique_ptr<outcome>>;
 
-void start_attempt(const outcomes& to_here, const network& n, const address& to, std::int64_t deadline_ns, const context& ctx, const stream_options& options,
-    const std::source_location& where) {
+void start_attempt(const outcomes& to_here, const network& n, const address& to, std::int64_t deadline_ns,
+    const context& ctx, const stream_options& options, const std::source_location& where) {
     go([=, &n] {
         const wait_limit limit{deadline_ns, detail::done_channel(ctx)};
         auto o = std::make_unique<outcome>();
@@ -122,7 +124,8 @@ void start_attempt(const outcomes& to_here, const network& n, const address& to,
 }
 
 // Null: no attempt has finished by then; `ec` if the context is done.
-std::unique_ptr<outcome> next_outcome(const outcomes& c, const wait_limit& until, std::error_code& ec, const std::source_location& where) {
+std::unique_ptr<outcome> next_outcome(
+    const outcomes& c, const wait_limit& until, std::error_code& ec, const std::source_location& where) {
     detail::element_slot<std::unique_ptr<outcome>> slot;
     switch (detail::channel_receive(detail::handle_access::core(c), &slot.value, &until, where)) {
     case detail::wait_outcome::ok: return *detail::take(slot);
@@ -131,8 +134,8 @@ std::unique_ptr<outcome> next_outcome(const outcomes& c, const wait_limit& until
     }
 }
 
-io_descriptor* connect_to_one_of(const network& n, const std::vector<address>& all, const wait_limit& limit, const stream_options& options, std::error_code& ec,
-    const std::source_location& where) {
+io_descriptor* connect_to_one_of(const network& n, const std::vector<address>& all, const wait_limit& limit,
+    const stream_options& options, std::error_code& ec, const std::source_location& where) {
     const std::vector<address> order = families_by_turns(all);
     const outcomes results(static_cast<std::ptrdiff_t>(order.size()));
     const auto attempts = with_cancel(context::background());
@@ -148,7 +151,8 @@ io_descriptor* connect_to_one_of(const network& n, const std::vector<address>& a
             ++pending;
         }
         wait_limit until = limit;
-        if (started < order.size()) until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + next_attempt_after_ns);
+        if (started < order.size())
+            until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + next_attempt_after_ns);
         ec.clear();
         const std::unique_ptr<outcome> o = next_outcome(results, until, ec, where);
         if (ec) return nullptr;
@@ -167,7 +171,8 @@ io_descriptor* connect_to_one_of(const network& n, const std::vector<address>& a
     }
 }
 
-stream dial_with(std::string_view network_name, std::string_view text, const wait_limit& limit, std::error_code& ec, const stream_options& options) {
+stream dial_with(std::string_view network_name, std::string_view text, const wait_limit& limit, std::error_code& ec,
+    const stream_options& options) {
     const network* n = find_network(network_name);
     if (n == nullptr || n->type != SOCK_STREAM) {
         ec = errc::bad_address;
@@ -180,10 +185,14 @@ stream dial_with(std::string_view network_name, std::string_view text, const wai
                                                          : connect_to_one_of(*n, addresses, limit, options, ec, where));
 }
 
-stream checked(stream s, std::string_view network_name, std::string_view text, std::error_code ec, const std::string& after = {}) {
+stream checked(
+    stream s, std::string_view network_name, std::string_view text, std::error_code ec, const std::string& after = {}) {
     if (!ec) return s;
     const bool timeout = ec == std::make_error_code(std::errc::timed_out) && !after.empty();
-    throw_net_error("dial", network_name, text, ec, timeout ? "after " + after : ec == errc::bad_address ? what_is_allowed : "");
+    throw_net_error("dial", network_name, text, ec,
+        timeout                   ? "after " + after
+        : ec == errc::bad_address ? what_is_allowed
+                                  : "");
 }
 
 wait_limit limit_in(std::chrono::nanoseconds timeout) { return {detail::deadline_in(timeout), nullptr}; }
@@ -192,8 +201,8 @@ wait_limit limit_in(std::chrono::nanoseconds timeout) { return {detail::deadline
 
 constinit platform::atomic<void (*)() noexcept> when_connected{nullptr};
 
-io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
-    const std::source_location& where) {
+io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options,
+    std::error_code& ec, const std::source_location& where) {
     for (int again = self_connects_allowed;; --again) {
         io_descriptor* d = connect_once(n, to, limit, options, ec, where);
         // A port of this machine without a listener may be given to the very socket that dials it: it is then connected
@@ -211,11 +220,13 @@ stream dial(std::string_view network_name, std::string_view text, std::error_cod
     return dial_with(network_name, text, {}, ec, options);
 }
 
-stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, std::error_code& ec, const stream_options& options) {
+stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, std::error_code& ec,
+    const stream_options& options) {
     return dial_with(network_name, text, limit_in(timeout), ec, options);
 }
 
-stream dial(std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec, const stream_options& options) {
+stream dial(std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec,
+    const stream_options& options) {
     return dial_with(network_name, text, {wait_limit::never, detail::done_channel(ctx)}, ec, options);
 }
 
@@ -225,10 +236,12 @@ stream dial(std::string_view network_name, std::string_view text, const stream_o
     return checked(std::move(s), network_name, text, ec);
 }
 
-stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, const stream_options& options) {
+stream dial(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout,
+    const stream_options& options) {
     std::error_code ec;
     stream s = dial(network_name, text, timeout, ec, options);
-    return checked(std::move(s), network_name, text, ec, platform::duration_text(std::max(timeout, std::chrono::nanoseconds{}).count()));
+    return checked(std::move(s), network_name, text, ec,
+        platform::duration_text(std::max(timeout, std::chrono::nanoseconds{}).count()));
 }
 
 stream dial(std::string_view network_name, std::string_view text, const context& ctx, const stream_options& options) {

@@ -44,7 +44,9 @@ bool was_given_up(long error) noexcept {
     }
 }
 
-bool is_shortage(long error) noexcept { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == ENOSPC; }
+bool is_shortage(long error) noexcept {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == ENOSPC;
+}
 
 constexpr std::int64_t first_pause_ns = 5'000'000, longest_pause_ns = 100'000'000;
 
@@ -66,14 +68,16 @@ void say_shortage(int error) noexcept {
 
 // Sleeps, unless the listener is closed, its deadline comes, or the context is done before: the caller's next look
 // finds that out.
-void wait_out_shortage(io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
+void wait_out_shortage(
+    io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
     wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
     // An edge (another connection) ends it early, which does not matter; a close as well, which does.
     io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
 }
 
 // The new socket, or -1 and `ec`. With the turn.
-int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+int accept_socket(
+    io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
         std::uint32_t seen;
         sockaddr_storage name;
@@ -101,7 +105,8 @@ int accept_socket(io_descriptor* d, address& peer, const wait_limit* limit, std:
 }
 
 // Has it watched, or closes it. With the turn.
-io_descriptor* watch_accepted(int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+io_descriptor* watch_accepted(
+    int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
         io_descriptor* accepted = try_open_descriptor(fd, io::kind_of(d), ec);
         if (accepted != nullptr) return accepted;
@@ -115,7 +120,8 @@ io_descriptor* watch_accepted(int fd, io_descriptor* d, const wait_limit* limit,
 }
 
 // A connection inherits its listener's options: no_delay and keep_alive were set there.
-stream accept_stream(io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+stream accept_stream(
+    io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
     if (!mine) return {};
     address peer;
@@ -146,7 +152,8 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
 }  // namespace
 
 // Binds a socket of the network to the first of these addresses that can be had.
-io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options, std::error_code& ec) noexcept {
+io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options,
+    std::error_code& ec) noexcept {
     for (const address& at : addresses) {
         const int family = at.is_unix() ? AF_UNIX : at.is_ipv4() ? AF_INET : AF_INET6;
         const int fd = make_socket(family, n.type);
@@ -177,7 +184,8 @@ struct listener_access {
 
 namespace {
 
-listener listen_within(std::string_view network_name, std::string_view text, const listen_options& options, const wait_limit* limit, std::error_code& ec) {
+listener listen_within(std::string_view network_name, std::string_view text, const listen_options& options,
+    const wait_limit* limit, std::error_code& ec) {
     const network* n = find_network(network_name);
     if (n == nullptr || n->type != SOCK_STREAM) {
         ec = errc::bad_address;
@@ -187,7 +195,8 @@ listener listen_within(std::string_view network_name, std::string_view text, con
     if (ec) return {};
     io_descriptor* d = open_bound(*n, addresses, options, ec);
     if (d == nullptr) return {};
-    const bool has_path = n->is_unix() && !netpoll::is_simulated(d->fd()) && options.unlink && !text.empty() && text[0] != '@';
+    const bool has_path =
+        n->is_unix() && !netpoll::is_simulated(d->fd()) && options.unlink && !text.empty() && text[0] != '@';
     return listener_access::make(d, has_path ? std::string(text) : std::string());
 }
 
@@ -198,11 +207,13 @@ listener checked(listener l, std::string_view network_name, std::string_view tex
 
 }  // namespace
 
-listener listen(std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
+listener listen(
+    std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
     return listen_within(network_name, text, options, nullptr, ec);
 }
 
-listener listen(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options, std::error_code& ec) {
+listener listen(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options,
+    std::error_code& ec) {
     return listen_within(network_name, text, options, detail::io_limit(ctx).get(), ec);
 }
 
@@ -212,7 +223,8 @@ listener listen(std::string_view network_name, std::string_view text, const list
     return checked(std::move(l), network_name, text, ec);
 }
 
-listener listen(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options) {
+listener listen(
+    std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options) {
     std::error_code ec;
     listener l = listen(network_name, text, ctx, options, ec);
     return checked(std::move(l), network_name, text, ec);
@@ -232,7 +244,8 @@ listener listener::adopt(int fd, const stream_options& accepted) {
     return l;
 }
 
-listener::listener(listener&& other) noexcept : io_handle(std::move(other)), has_path_(other.has_path_.exchange(false)), path_(std::move(other.path_)) {}
+listener::listener(listener&& other) noexcept
+    : io_handle(std::move(other)), has_path_(other.has_path_.exchange(false)), path_(std::move(other.path_)) {}
 
 listener& listener::operator=(listener&& other) noexcept {
     if (this != &other) {

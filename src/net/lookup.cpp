@@ -90,7 +90,8 @@ public:
 
     detail::wait_outcome take_place(const wait_limit* limit) {
         char place = 0;
-        return detail::channel_send(detail::handle_access::core(places_), &place, limit, std::source_location::current());
+        return detail::channel_send(
+            detail::handle_access::core(places_), &place, limit, std::source_location::current());
     }
     void give_place_back() noexcept { static_cast<void>(places_.try_recv()); }
 
@@ -182,10 +183,13 @@ std::error_code over_already(const wait_limit& limit) noexcept {
     return limit.deadline_ns <= platform::now_ns() ? std::make_error_code(std::errc::timed_out) : std::error_code();
 }
 
-bool is_limited(const wait_limit* limit) noexcept { return limit != nullptr && (limit->deadline_ns != wait_limit::never || limit->done != nullptr); }
+bool is_limited(const wait_limit* limit) noexcept {
+    return limit != nullptr && (limit->deadline_ns != wait_limit::never || limit->done != nullptr);
+}
 
 std::error_code error_of(detail::wait_outcome end, const wait_limit* limit) noexcept {
-    return end == detail::wait_outcome::cancelled ? detail::error_of_node(limit->done) : std::make_error_code(std::errc::timed_out);
+    return end == detail::wait_outcome::cancelled ? detail::error_of_node(limit->done)
+                                                  : std::make_error_code(std::errc::timed_out);
 }
 
 void ask(const std::shared_ptr<table>& t, const flight_ptr& f) noexcept {
@@ -233,7 +237,8 @@ answer ask_the_system(const question& q, int flags) {
     hints.ai_flags = (q.passive ? AI_PASSIVE : 0) | flags;
     addrinfo* list = nullptr;
     answer a;
-    if (const int result = getaddrinfo(q.host.c_str(), q.port.empty() ? "0" : q.port.c_str(), &hints, &list); result != 0) {
+    if (const int result = getaddrinfo(q.host.c_str(), q.port.empty() ? "0" : q.port.c_str(), &hints, &list);
+        result != 0) {
         a.error = error_of(result);
         return a;
     }
@@ -263,7 +268,8 @@ answer look_up(const question& q, const wait_limit* limit) {
             f = take_off(t, q, limit != nullptr);
         }
         detail::element_slot<char> never;
-        const detail::wait_outcome end = detail::channel_receive(detail::handle_access::core(f->over), &never.value, limit, std::source_location::current());
+        const detail::wait_outcome end = detail::channel_receive(
+            detail::handle_access::core(f->over), &never.value, limit, std::source_location::current());
         if (end != detail::wait_outcome::closed) {
             t->leave(f);
             return {{}, error_of(end, limit)};

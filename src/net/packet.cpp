@@ -12,14 +12,16 @@
 namespace dunlin::inline v0_1::net {
 
 // listener.cpp
-io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options, std::error_code& ec) noexcept;
+io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options,
+    std::error_code& ec) noexcept;
 
 namespace {
 
 constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 
 // The size of the whole message, which may be more than the buffer takes.
-std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit,
+    std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
     std::uint32_t seen;
@@ -34,11 +36,13 @@ std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, con
     return static_cast<std::size_t>(n);
 }
 
-std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t receive(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     return std::min(receive_whole(d, b, from, limit, ec, where), b.size());
 }
 
-packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     packet_conn::message m;
     m.whole_size = receive_whole(d, b, &m.from, limit, ec, where);
     m.size = std::min(m.whole_size, b.size());
@@ -46,7 +50,8 @@ packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const w
 }
 
 // With the turn. False and `ec`: the call must end. Edges come of the attempts themselves, and end no pause.
-bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     wait_limit until = limit != nullptr ? *limit : wait_limit{};
     const std::int64_t end_ns = platform::now_ns() + pause_ns;
     until.deadline_ns = std::min(until.deadline_ns, end_ns);
@@ -57,7 +62,8 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
     return false;
 }
 
-std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
+std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec,
+    const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
     // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again
     // after a while.
@@ -66,7 +72,8 @@ std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait
         std::uint32_t seen;
         bool full = false;
         const long n = io::perform(d, direction::write, limit, where, ec, seen, [&](int fd) {
-            const long sent = io::system_sendto(fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
+            const long sent = io::system_sendto(
+                fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
             full = sent == -EAGAIN && asks_again;
             return full ? 0 : sent;
         });
@@ -83,7 +90,8 @@ std::size_t checked(std::size_t n, const char* operation, io_descriptor* d, std:
 
 constexpr std::string_view what_networks = "networks are udp, udp4, udp6, unixgram";
 
-packet_conn checked(packet_conn c, std::string_view operation, std::string_view network_name, std::string_view text, std::error_code ec) {
+packet_conn checked(packet_conn c, std::string_view operation, std::string_view network_name, std::string_view text,
+    std::error_code ec) {
     if (ec) throw_net_error(operation, network_name, text, ec, ec == errc::bad_address ? what_networks : "");
     return c;
 }
@@ -97,7 +105,8 @@ const network* packet_network(std::string_view name, std::error_code& ec) noexce
     return nullptr;
 }
 
-packet_conn listen_within(std::string_view network_name, std::string_view text, const listen_options& options, const wait_limit* limit, std::error_code& ec) {
+packet_conn listen_within(std::string_view network_name, std::string_view text, const listen_options& options,
+    const wait_limit* limit, std::error_code& ec) {
     const network* n = packet_network(network_name, ec);
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
@@ -109,7 +118,8 @@ packet_conn listen_within(std::string_view network_name, std::string_view text, 
     return io_access::make<packet_conn>(open_bound(*n, addresses, own, ec));
 }
 
-packet_conn dial_within(std::string_view network_name, std::string_view text, const wait_limit* limit, std::error_code& ec) {
+packet_conn dial_within(
+    std::string_view network_name, std::string_view text, const wait_limit* limit, std::error_code& ec) {
     const network* n = packet_network(network_name, ec);
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, false, limit, ec);
@@ -139,7 +149,8 @@ std::size_t packet_conn::read_from(mutable_buffer b, address& from, where_type w
     return checked(n, "read", descriptor_, ec);
 }
 
-std::size_t packet_conn::read_from(mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w) {
+std::size_t packet_conn::read_from(
+    mutable_buffer b, address& from, const context& ctx, std::error_code& ec, where_type w) {
     return receive(descriptor_, b, &from, detail::io_limit(ctx).get(), ec, w);
 }
 
@@ -160,7 +171,8 @@ packet_conn::message packet_conn::read_message(mutable_buffer b, where_type w) {
     return m;
 }
 
-packet_conn::message packet_conn::read_message(mutable_buffer b, const context& ctx, std::error_code& ec, where_type w) {
+packet_conn::message packet_conn::read_message(
+    mutable_buffer b, const context& ctx, std::error_code& ec, where_type w) {
     return receive_message(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
 }
 
@@ -202,7 +214,8 @@ std::size_t packet_conn::write_to(const_buffer b, const address& to, where_type 
     return n;
 }
 
-std::size_t packet_conn::write_to(const_buffer b, const address& to, const context& ctx, std::error_code& ec, where_type w) {
+std::size_t packet_conn::write_to(
+    const_buffer b, const address& to, const context& ctx, std::error_code& ec, where_type w) {
     return send(descriptor_, b, &to, detail::io_limit(ctx).get(), ec, w);
 }
 
@@ -264,11 +277,13 @@ packet_conn packet_conn::adopt(int fd) {
     return c;
 }
 
-packet_conn listen_packet(std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
+packet_conn listen_packet(
+    std::string_view network_name, std::string_view text, const listen_options& options, std::error_code& ec) {
     return listen_within(network_name, text, options, nullptr, ec);
 }
 
-packet_conn listen_packet(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options, std::error_code& ec) {
+packet_conn listen_packet(std::string_view network_name, std::string_view text, const context& ctx,
+    const listen_options& options, std::error_code& ec) {
     return listen_within(network_name, text, options, detail::io_limit(ctx).get(), ec);
 }
 
@@ -278,15 +293,19 @@ packet_conn listen_packet(std::string_view network_name, std::string_view text, 
     return checked(std::move(c), "listen", network_name, text, ec);
 }
 
-packet_conn listen_packet(std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options) {
+packet_conn listen_packet(
+    std::string_view network_name, std::string_view text, const context& ctx, const listen_options& options) {
     std::error_code ec;
     packet_conn c = listen_packet(network_name, text, ctx, options, ec);
     return checked(std::move(c), "listen", network_name, text, ec);
 }
 
-packet_conn dial_packet(std::string_view network_name, std::string_view text, std::error_code& ec) { return dial_within(network_name, text, nullptr, ec); }
+packet_conn dial_packet(std::string_view network_name, std::string_view text, std::error_code& ec) {
+    return dial_within(network_name, text, nullptr, ec);
+}
 
-packet_conn dial_packet(std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, std::error_code& ec) {
+packet_conn dial_packet(
+    std::string_view network_name, std::string_view text, std::chrono::nanoseconds timeout, std::error_code& ec) {
     const wait_limit limit{detail::deadline_in(timeout), nullptr};
     return dial_within(network_name, text, &limit, ec);
 }

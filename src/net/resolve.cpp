@@ -47,7 +47,8 @@ std::string with_port(const network& n, std::string_view text) {
     return text[0] != '[' && is_bare_ipv6(whole) ? '[' + whole + "]:" : whole;
 }
 
-std::vector<address> resolve_for(std::string_view network_name, std::string_view text, const wait_limit* limit, std::error_code& ec) {
+std::vector<address> resolve_for(
+    std::string_view network_name, std::string_view text, const wait_limit* limit, std::error_code& ec) {
     const network* n = find_network(network_name);
     if (n != nullptr && !text.empty()) return addresses_of(*n, with_port(*n, text), false, limit, ec);
     ec = errc::bad_address;
@@ -59,7 +60,8 @@ std::vector<address> resolve_for(std::string_view network_name, std::string_view
 bool is_localhost(std::string_view host) noexcept {
     constexpr std::string_view name = "localhost";
     if (host.ends_with('.')) host.remove_suffix(1);
-    return host.size() == name.size() && std::equal(host.begin(), host.end(), name.begin(), [](char a, char b) { return (a | 0x20) == b; });
+    return host.size() == name.size() &&
+           std::equal(host.begin(), host.end(), name.begin(), [](char a, char b) { return (a | 0x20) == b; });
 }
 
 // Is there a way to ::1?
@@ -91,7 +93,8 @@ std::vector<address> any_address(int family, std::uint16_t port) {
 }
 
 // Its hosts are all that have names there.
-std::vector<address> host_of_simulation(netpoll::simulated_sockets& s, int family, std::string_view name, std::uint16_t port, std::error_code& ec) {
+std::vector<address> host_of_simulation(
+    netpoll::simulated_sockets& s, int family, std::string_view name, std::uint16_t port, std::error_code& ec) {
     sockaddr_in v4{};
     v4.sin_family = AF_INET;
     v4.sin_port = htons(port);
@@ -114,14 +117,17 @@ std::uint16_t port_of(const network& n, const std::string& text, std::error_code
     ec = errc::bad_address;
     const bool is_name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
     if (!is_name) return 0;
-    const answer a = blocking([&] { return ask_the_system({AF_INET, n.type, false, "127.0.0.1", text}, AI_NUMERICHOST); });
+    const answer a = blocking([&] {
+        return ask_the_system({AF_INET, n.type, false, "127.0.0.1", text}, AI_NUMERICHOST);
+    });
     ec = a.error;
     return ec ? std::uint16_t{0} : a.addresses.front().port();
 }
 
 }  // namespace
 
-std::vector<address> addresses_of(const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec) {
+std::vector<address> addresses_of(
+    const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec) {
     if (n.is_unix()) {
         const auto path = parse_numeric(n, text, ec);
         return path ? std::vector{*path} : std::vector<address>();
@@ -142,7 +148,8 @@ std::vector<address> addresses_of(const network& n, std::string_view text, bool 
         }
         return !passive && is_any(*number) ? this_machine(n.family, port) : std::vector{*number};
     }
-    if (netpoll::simulated_sockets* s = netpoll::simulated_here()) return host_of_simulation(*s, n.family, host, port, ec);
+    if (netpoll::simulated_sockets* s = netpoll::simulated_here())
+        return host_of_simulation(*s, n.family, host, port, ec);
     answer a = look_up({n.family, n.type, passive, std::move(host), std::to_string(port)}, limit);
     ec = a.error;
     return std::move(a.addresses);
@@ -152,7 +159,8 @@ std::vector<address> resolve(std::string_view network_name, std::string_view tex
     return resolve_for(network_name, text, nullptr, ec);
 }
 
-std::vector<address> resolve(std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec) {
+std::vector<address> resolve(
+    std::string_view network_name, std::string_view text, const context& ctx, std::error_code& ec) {
     return resolve_for(network_name, text, detail::io_limit(ctx).get(), ec);
 }
 
@@ -171,6 +179,8 @@ std::vector<address> resolve(std::string_view network_name, std::string_view tex
 std::vector<address> resolve(std::string_view text) { return resolve("tcp", text); }
 std::vector<address> resolve(std::string_view text, const context& ctx) { return resolve("tcp", text, ctx); }
 std::vector<address> resolve(std::string_view text, std::error_code& ec) { return resolve("tcp", text, ec); }
-std::vector<address> resolve(std::string_view text, const context& ctx, std::error_code& ec) { return resolve("tcp", text, ctx, ec); }
+std::vector<address> resolve(std::string_view text, const context& ctx, std::error_code& ec) {
+    return resolve("tcp", text, ctx, ec);
+}
 
 }  // namespace dunlin::net

@@ -16,8 +16,14 @@ namespace dunlin::inline v0_1::net {
 namespace {
 
 constexpr network networks[] = {
-    {"tcp", AF_UNSPEC, SOCK_STREAM}, {"tcp4", AF_INET, SOCK_STREAM},   {"tcp6", AF_INET6, SOCK_STREAM}, {"unix", AF_UNIX, SOCK_STREAM},
-    {"udp", AF_UNSPEC, SOCK_DGRAM},  {"udp4", AF_INET, SOCK_DGRAM},    {"udp6", AF_INET6, SOCK_DGRAM},  {"unixgram", AF_UNIX, SOCK_DGRAM},
+    {"tcp", AF_UNSPEC, SOCK_STREAM},
+    {"tcp4", AF_INET, SOCK_STREAM},
+    {"tcp6", AF_INET6, SOCK_STREAM},
+    {"unix", AF_UNIX, SOCK_STREAM},
+    {"udp", AF_UNSPEC, SOCK_DGRAM},
+    {"udp4", AF_INET, SOCK_DGRAM},
+    {"udp6", AF_INET6, SOCK_DGRAM},
+    {"unixgram", AF_UNIX, SOCK_DGRAM},
 };
 
 const char* name_of(kind k) noexcept {
@@ -63,7 +69,8 @@ public:
 
 private:
     ends(const address& local, const address& remote) noexcept
-        : local_size_(static_cast<std::uint8_t>(local.native_size())), remote_size_(static_cast<std::uint8_t>(remote.native_size())) {
+        : local_size_(static_cast<std::uint8_t>(local.native_size())),
+          remote_size_(static_cast<std::uint8_t>(remote.native_size())) {
         std::memcpy(bytes(), local.native(), local_size_);
         std::memcpy(bytes() + local_size_, remote.native(), remote_size_);
     }
@@ -74,7 +81,9 @@ private:
     std::uint8_t local_size_, remote_size_;
 };
 
-const ends* noted(const io_descriptor* d) noexcept { return d != nullptr ? static_cast<const ends*>(d->name) : nullptr; }
+const ends* noted(const io_descriptor* d) noexcept {
+    return d != nullptr ? static_cast<const ends*>(d->name) : nullptr;
+}
 
 }  // namespace
 
@@ -147,7 +156,8 @@ long option_of(int fd, int name) noexcept {
 std::error_code unfit_for(int fd, purpose p) noexcept {
     const long type = option_of(fd, SO_TYPE);
     if (type < 0) return system_error_code(-type);
-    if (type != (p == purpose::datagrams ? SOCK_DGRAM : SOCK_STREAM)) return std::make_error_code(std::errc::wrong_protocol_type);
+    if (type != (p == purpose::datagrams ? SOCK_DGRAM : SOCK_STREAM))
+        return std::make_error_code(std::errc::wrong_protocol_type);
     if (p == purpose::datagrams) return {};
     const bool listens = option_of(fd, SO_ACCEPTCONN) > 0;
     return listens == (p == purpose::listener) ? std::error_code() : std::make_error_code(std::errc::invalid_argument);
@@ -169,10 +179,14 @@ io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept {
 
 void throw_adopt_error(int fd, purpose p, std::error_code ec) {
     const char* advice = "";
-    if (ec == std::errc::operation_not_supported) advice = "it is the kernel's, and dunlin::sim has sockets of its own: listen() and dial() make them";
-    if (ec == std::errc::wrong_protocol_type) advice = p == purpose::datagrams ? "a SOCK_DGRAM socket is wanted" : "a SOCK_STREAM socket is wanted";
-    if (ec == std::errc::invalid_argument && p == purpose::listener) advice = "it does not listen: call listen(2) first";
-    if (ec == std::errc::invalid_argument && p == purpose::connection) advice = "it listens: net::listener::adopt() takes it";
+    if (ec == std::errc::operation_not_supported)
+        advice = "it is the kernel's, and dunlin::sim has sockets of its own: listen() and dial() make them";
+    if (ec == std::errc::wrong_protocol_type)
+        advice = p == purpose::datagrams ? "a SOCK_DGRAM socket is wanted" : "a SOCK_STREAM socket is wanted";
+    if (ec == std::errc::invalid_argument && p == purpose::listener)
+        advice = "it does not listen: call listen(2) first";
+    if (ec == std::errc::invalid_argument && p == purpose::connection)
+        advice = "it listens: net::listener::adopt() takes it";
     throw_net_error("adopt", "descriptor", std::to_string(fd), ec, advice);
 }
 
@@ -224,12 +238,14 @@ bool remember_ends(io_descriptor* d, const address* remote) noexcept {
     return here == there;
 }
 
-void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec, std::string_view detail) {
+void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec,
+    std::string_view detail) {
     std::string text(operation);
     for (const std::string_view word : {network, address}) {
         if (!word.empty()) text += ' ' + std::string(word);
     }
-    if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded)) throw context_cancelled(ec, text);
+    if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded))
+        throw context_cancelled(ec, text);
     text += ": " + detail::cause_text(ec);
     if (!detail.empty()) text += (ec == std::errc::timed_out ? " " : ": ") + std::string(detail);
     throw io_error(ec, std::move(text));

@@ -80,17 +80,18 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
 inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
 
 // "dial tcp 10.0.0.7:443: " and the cause.
-[[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address, std::error_code ec,
-    std::string_view detail = {});
+[[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address,
+    std::error_code ec, std::string_view detail = {});
 
 // For tests: called when a connection has been made and its caller does not know it yet.
 extern platform::atomic<void (*)() noexcept> when_connected;
 
 // Connects a socket to one address. Null and `ec`.
-io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options, std::error_code& ec,
-    const std::source_location& where);
+io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options,
+    std::error_code& ec, const std::source_location& where);
 
 // The addresses of "host:port" for a network. `passive`: to listen at. Never empty without `ec`.
-std::vector<address> addresses_of(const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec);
+std::vector<address> addresses_of(
+    const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec);
 
 }  // namespace dunlin::net

@@ -12,7 +12,9 @@
 
 namespace dunlin::inline v0_1::net {
 
-stream stream::adopt(int fd, std::error_code& ec) { return io_access::make<stream>(adopt_socket(fd, purpose::connection, ec)); }
+stream stream::adopt(int fd, std::error_code& ec) {
+    return io_access::make<stream>(adopt_socket(fd, purpose::connection, ec));
+}
 
 stream stream::adopt(int fd) {
     std::error_code ec;
@@ -50,7 +52,9 @@ address stream::remote_address() const { return remote_address_of(descriptor_); 
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
-void stream::set_no_delay(bool on, std::error_code& ec) noexcept { ec = set_option_of(descriptor_, IPPROTO_TCP, TCP_NODELAY, on); }
+void stream::set_no_delay(bool on, std::error_code& ec) noexcept {
+    ec = set_option_of(descriptor_, IPPROTO_TCP, TCP_NODELAY, on);
+}
 
 void stream::set_keep_alive(std::chrono::seconds between_probes, std::error_code& ec) noexcept {
     ec = set_option_of(descriptor_, SOL_SOCKET, SO_KEEPALIVE, between_probes.count() > 0);
@@ -62,7 +66,8 @@ void stream::set_keep_alive(std::chrono::seconds between_probes, std::error_code
 
 void stream::set_linger(std::optional<std::chrono::seconds> time, std::error_code& ec) noexcept {
     const io::use mine(descriptor_);
-    const linger value{time.has_value(), time ? static_cast<int>(std::min<std::chrono::seconds::rep>(time->count(), 32767)) : 0};
+    const linger value{
+        time.has_value(), time ? static_cast<int>(std::min<std::chrono::seconds::rep>(time->count(), 32767)) : 0};
     if (!mine) {
         ec = errc::closed;
     } else if (value.l_linger < 0) {
@@ -100,7 +105,9 @@ void stream::set_keep_alive(std::chrono::seconds between_probes) {
 }
 
 void stream::set_linger(std::optional<std::chrono::seconds> time) {
-    if (time && time->count() < 0) throw std::invalid_argument("dunlin::net::stream::set_linger: " + std::to_string(time->count()) + " s is negative");
+    if (time && time->count() < 0)
+        throw std::invalid_argument(
+            "dunlin::net::stream::set_linger: " + std::to_string(time->count()) + " s is negative");
     or_throw("set linger of", descriptor_, [&](std::error_code& ec) { set_linger(time, ec); });
 }
 

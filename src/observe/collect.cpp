@@ -37,7 +37,8 @@ void allow_searches(int count) noexcept { searches_left = count; }
 
 const void* mutex_of(const goroutine& g) noexcept {
     if (g.state.load(std::memory_order_acquire) != goroutine_state::waiting) return nullptr;
-    if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::mutex_lock || searches_left == 0) return nullptr;
+    if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::mutex_lock || searches_left == 0)
+        return nullptr;
     --searches_left;
     return park::object_waited_for(&g);
 }

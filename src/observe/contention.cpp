@@ -132,7 +132,8 @@ void note_in_histogram(sched::wait_reason reason, std::int64_t ns) noexcept {
     const std::size_t shard = m != nullptr ? m->id % park_time_shards : park_time_shards - 1;
     park_times& to = park_times_of[shard][static_cast<std::size_t>(reason)];
     const auto& limits = sched::wait_limits_ns;
-    const auto bucket = static_cast<std::size_t>(std::upper_bound(limits.begin(), limits.end(), ns - 1) - limits.begin());
+    const auto bucket =
+        static_cast<std::size_t>(std::upper_bound(limits.begin(), limits.end(), ns - 1) - limits.begin());
     to.by_length[bucket].fetch_add(1, std::memory_order_relaxed);
     to.total_ns.fetch_add(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
 }
@@ -167,7 +168,10 @@ void set_waits_counter(bool& which, bool on) noexcept {
     setting.lock();
     which = on;
     // Release: a waiter that sees it sees the table.
-    park::waits_counter.store(profiled || measured ? &counter : traced ? &only_events : nullptr, std::memory_order_release);
+    park::waits_counter.store(profiled || measured ? &counter
+                              : traced             ? &only_events
+                                                   : nullptr,
+        std::memory_order_release);
     setting.unlock();
 }
 

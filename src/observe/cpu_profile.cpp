@@ -108,7 +108,9 @@ struct label_text {
 void labels_of(const sched::machine* m, label_text& into) noexcept {
     const sched::goroutine* g = m->current.load(std::memory_order_relaxed);
     // What has ended may have given its labels back.
-    if (g == nullptr || g->extra == nullptr || g->state.load(std::memory_order_relaxed) != sched::goroutine_state::running) return;
+    if (g == nullptr || g->extra == nullptr ||
+        g->state.load(std::memory_order_relaxed) != sched::goroutine_state::running)
+        return;
     for (const auto& [key, value] : g->extra->labels) into.add(key, value);
     if (m->in_runtime.load(std::memory_order_relaxed) == 0 && !g->extra->name.empty()) into.add("name", g->extra->name);
 }
@@ -267,12 +269,15 @@ void profile_machine_thread(bool begins) noexcept {
 namespace dunlin::inline v0_1::runtime {
 
 void start_cpu_profile(unsigned hz) {
-    if (hz < 1 || hz > 1000) throw std::invalid_argument("dunlin::runtime::start_cpu_profile: hz " + std::to_string(hz) + " is not between 1 and 1000");
+    if (hz < 1 || hz > 1000)
+        throw std::invalid_argument(
+            "dunlin::runtime::start_cpu_profile: hz " + std::to_string(hz) + " is not between 1 and 1000");
     sched::start_runtime();
     observe::state& s = observe::the();
     const std::lock_guard guard(s.changes);
     if (s.on.load(std::memory_order_relaxed)) {
-        throw std::system_error(std::make_error_code(std::errc::device_or_resource_busy), "dunlin::runtime::start_cpu_profile: one runs already");
+        throw std::system_error(std::make_error_code(std::errc::device_or_resource_busy),
+            "dunlin::runtime::start_cpu_profile: one runs already");
     }
     // the unwinder's first call sets it up, under a lock
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();
@@ -309,10 +314,12 @@ void stop_cpu_profile(std::ostream& out, profile_format format) {
     const auto duration_ns = static_cast<std::uint64_t>(platform::now_ns() - s.began_ns);
     const bool as_text = format == profile_format::text;
     std::optional<observe::profile> p;
-    if (!as_text) p.emplace(observe::profile::types{{"samples", "count"}, {"cpu", "nanoseconds"}}, period_ns, duration_ns);
+    if (!as_text)
+        p.emplace(observe::profile::types{{"samples", "count"}, {"cpu", "nanoseconds"}}, period_ns, duration_ns);
     std::string text = "cpu profile: period " + std::to_string(period_ns) + " ns\n";
     const observe::entry* table = s.table.load(std::memory_order_relaxed);
-    const auto add = [&](const stack::trace& frames, std::uint64_t n, const observe::profile::labels& with, std::string_view otherwise) {
+    const auto add = [&](const stack::trace& frames, std::uint64_t n, const observe::profile::labels& with,
+                         std::string_view otherwise) {
         if (as_text) {
             observe::append_sample(text, std::to_string(n), frames, with);
         } else {
@@ -322,7 +329,8 @@ void stop_cpu_profile(std::ostream& out, profile_format format) {
     for (std::size_t i = 0; i < observe::places; ++i) {
         const observe::entry& e = table[i];
         const std::uint64_t n = e.count.load(std::memory_order_relaxed);
-        if (n != 0 && e.ready.load(std::memory_order_acquire)) add(e.frames, n, observe::labels_in(e), "(dunlin's runtime)");
+        if (n != 0 && e.ready.load(std::memory_order_acquire))
+            add(e.frames, n, observe::labels_in(e), "(dunlin's runtime)");
     }
     if (const std::uint64_t n = s.others.load(std::memory_order_relaxed)) add({}, n, {}, "(others: the table is full)");
     if (p) text = p->finish();

@@ -63,7 +63,8 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
             out.duration(w.shortest_ns);
             if (w.longest_ns - w.shortest_ns >= worth_saying_ns) out << " to ", out.duration(w.longest_ns);
         }
-    } else if (state == goroutine_state::running && g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
+    } else if (state == goroutine_state::running &&
+               g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
         out << name(sched::wait_reason::blocking_call);
     } else {
         out << name(state);
@@ -74,7 +75,8 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
     write_others(out, first);
     if (g.extra && !g.extra->labels.empty()) {
         out << "    labels:";
-        for (const auto& [key, value] : g.extra->labels) out << ' ' << std::string_view(key) << '=' << std::string_view(value);
+        for (const auto& [key, value] : g.extra->labels)
+            out << ' ' << std::string_view(key) << '=' << std::string_view(value);
         out << '\n';
     }
 }
@@ -156,7 +158,8 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
         write_group(to, first, samples);
     });
     if (left != 0) {
-        to.text() << "... and " << left << (left == 1 ? " paragraph" : " paragraphs") << " of " << left_goroutines << " goroutines that wait less long\n\n";
+        to.text() << "... and " << left << (left == 1 ? " paragraph" : " paragraphs") << " of " << left_goroutines
+                  << " goroutines that wait less long\n\n";
     }
 }
 
@@ -195,7 +198,8 @@ void report_leaks() noexcept {
         std::size_t left = 0;
         sched::for_each_descriptor([&](const goroutine& g) { left += alive(g); });
         if (left != 0) {
-            out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are") << " left when run() returns:\n\n";
+            out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
+                << " left when run() returns:\n\n";
             page through(out);
             write_goroutines(through, everything);
         }

@@ -98,7 +98,8 @@ void write_group_as_json(page& to, const alike::member& first, const sched::samp
     if (g.flags & goroutine::in_place) out << ", \"in_place\": true";
     if (state == goroutine_state::waiting) {
         write_wait(to, first);
-    } else if (state == goroutine_state::running && g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
+    } else if (state == goroutine_state::running &&
+               g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
         key(out, "reason");
         write_json_string(out, name(sched::wait_reason::blocking_call));
     }

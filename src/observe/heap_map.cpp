@@ -104,14 +104,16 @@ void heap_map::add_glibc_main(const platform::mapped_region& r) noexcept {
 // the end. Until it is known to be a heap it may be anything, a guard among others: it is copied, not read.
 void heap_map::add_glibc_others(const platform::mapped_region& r) noexcept {
     constexpr std::uintptr_t arena_bytes_at_most = 8192;
-    for (std::uintptr_t at = (r.begin + other_heaps_align - 1) & ~(other_heaps_align - 1); at < r.end; at += other_heaps_align) {
+    for (std::uintptr_t at = (r.begin + other_heaps_align - 1) & ~(other_heaps_align - 1); at < r.end;
+         at += other_heaps_align) {
         if (r.end - at < 4096) return;
         struct {
             std::uintptr_t arena, previous, size, writable;
         } head;
         if (platform::read_own_memory(at, &head, sizeof head) != sizeof head) continue;
         const std::uintptr_t size = head.size;
-        if (size < 4096 || size % 4096 != 0 || size > r.end - at || head.writable < size || head.writable % 4096 != 0) continue;
+        if (size < 4096 || size % 4096 != 0 || size > r.end - at || head.writable < size || head.writable % 4096 != 0)
+            continue;
         // it stands at the beginning of a heap, too
         if (head.arena % other_heaps_align - sizeof head >= 4096) continue;
         for (std::uintptr_t first = at + 32; first < at + std::min(size, arena_bytes_at_most); first += unit) {

@@ -230,8 +230,8 @@ namespace {
 // The search for those that are lost takes some milliseconds: not at each look, since most are about to end.
 constexpr std::int64_t first_search_after_ns = 10'000'000, at_most_between_searches_ns = 500'000'000;
 
-[[gnu::noinline]] std::string look_with_patience(std::uintptr_t from, const std::vector<std::uint64_t>& before, const std::source_location& where,
-    std::int64_t grace_ns) {
+[[gnu::noinline]] std::string look_with_patience(std::uintptr_t from, const std::vector<std::uint64_t>& before,
+    const std::source_location& where, std::int64_t grace_ns) {
     const std::int64_t began_ns = platform::now_ns(), until_ns = platform::deadline_after(began_ns, grace_ns);
     observe::lost_goroutines lost;
     std::int64_t search_at_ns = began_ns + first_search_after_ns;

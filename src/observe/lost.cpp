@@ -32,7 +32,8 @@ constexpr std::chrono::milliseconds between_searches{1};
 
 bool lost_goroutines::contains(const goroutine& g) const noexcept {
     if (g.state.load(std::memory_order_acquire) != goroutine_state::waiting) return false;
-    const wait* const w = std::lower_bound(begin(), end(), g.id, [](const wait& a, std::uint64_t id) { return a.id < id; });
+    const wait* const w =
+        std::lower_bound(begin(), end(), g.id, [](const wait& a, std::uint64_t id) { return a.id < id; });
     return w != end() && w->id == g.id && w->since_ns == g.waits_since_ns;
 }
 
@@ -45,7 +46,8 @@ const char* lost_goroutines::search(std::uintptr_t from, bool again) noexcept {
         if (why != nullptr) {
             waits_.shrink(0);
         } else if (again) {
-            const wait* const kept = std::remove_if(waits_.begin(), waits_.end(), [&](const wait& w) { return !r.lost(w.id, w.since_ns); });
+            const wait* const kept =
+                std::remove_if(waits_.begin(), waits_.end(), [&](const wait& w) { return !r.lost(w.id, w.since_ns); });
             waits_.shrink(static_cast<std::size_t>(kept - begin()));
         } else {
             waits_.shrink(0);
@@ -72,11 +74,14 @@ namespace {
 
 platform::atomic<bool> told_at_end{false};
 
-bool is_lost(const goroutine& g, const void* of) noexcept { return static_cast<const lost_goroutines*>(of)->contains(g); }
+bool is_lost(const goroutine& g, const void* of) noexcept {
+    return static_cast<const lost_goroutines*>(of)->contains(g);
+}
 
 void write_lost(page& to, const lost_goroutines& lost) noexcept {
     const goroutine_filter filter{is_lost, &lost};
-    to.text() << "dunlin: " << static_cast<std::uint64_t>(lost.count()) << (lost.count() == 1 ? " goroutine" : " goroutines")
+    to.text() << "dunlin: " << static_cast<std::uint64_t>(lost.count())
+              << (lost.count() == 1 ? " goroutine" : " goroutines")
               << " can never go on, for nothing that can still run refers to what they wait for:\n\n";
     write_goroutines(to, everything, &filter);
 }
@@ -84,7 +89,8 @@ void write_lost(page& to, const lost_goroutines& lost) noexcept {
 [[gnu::noinline]] void report_lost_from(std::uintptr_t from) noexcept {
     lost_goroutines lost;
     if (const char* why = lost.find(from)) {
-        platform::text_writer(2) << "dunlin: DUNLIN_DEBUG=leaks: not looked for goroutines that can never go on: " << why << '\n';
+        platform::text_writer(2) << "dunlin: DUNLIN_DEBUG=leaks: not looked for goroutines that can never go on: "
+                                 << why << '\n';
         return;
     }
     if (lost.count() == 0) return;
@@ -117,7 +123,8 @@ void check_still_lost(const lost_goroutines& before) noexcept {
         if (!there) gone_on = &w;
     }
     if (gone_on != nullptr) {
-        platform::text_writer(2) << "fatal: goroutine " << gone_on->id << " has gone on, though it was found that it never can: please report this\n";
+        platform::text_writer(2) << "fatal: goroutine " << gone_on->id
+                                 << " has gone on, though it was found that it never can: please report this\n";
         platform::end_process(2);
     }
     sched::start_world();

@@ -79,7 +79,8 @@ void page::add(kind what, const stack::trace& frames, std::source_location other
     }
 }
 
-void page::print(platform::text_writer& out, kind what, const stack::trace& frames, std::source_location otherwise) noexcept {
+void page::print(
+    platform::text_writer& out, kind what, const stack::trace& frames, std::source_location otherwise) noexcept {
     switch (what) {
     case kind::stack: return stack::print_trace(out, frames);
     case kind::symbol: return stack::print_symbol(out, frames.pc[0]);

@@ -30,12 +30,16 @@ public:
     void stack(const stack::trace& frames) noexcept { add(kind::stack, frames, {}); }
     void symbol(const void* pc) noexcept;
     // The first of the frames that is the program's own; `otherwise` if none is.
-    void place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept { add(kind::place_of_program, frames, otherwise); }
+    void place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept {
+        add(kind::place_of_program, frames, otherwise);
+    }
 
     // The same three as JSON: an array of frames, a string, a string. Not of a page that is written through.
     void json_stack(const stack::trace& frames) noexcept { add(kind::json_stack, frames, {}); }
     void json_symbol(const void* pc) noexcept;
-    void json_place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept { add(kind::json_place, frames, otherwise); }
+    void json_place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept {
+        add(kind::json_place, frames, otherwise);
+    }
 
     // The whole text. Not of a page that is written through.
     std::string finish();
@@ -51,7 +55,8 @@ private:
     };
 
     void add(kind what, const stack::trace& frames, std::source_location otherwise) noexcept;
-    static void print(platform::text_writer& out, kind what, const stack::trace& frames, std::source_location otherwise) noexcept;
+    static void print(
+        platform::text_writer& out, kind what, const stack::trace& frames, std::source_location otherwise) noexcept;
 
     bool later_ = false;
     std::string text_;

@@ -15,13 +15,25 @@ namespace {
 
 // profile.proto
 namespace in_profile {
-enum : unsigned { sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time_ns = 9, duration_ns = 10,
-    period_type = 11, period = 12 };
+enum : unsigned {
+    sample_type = 1,
+    sample = 2,
+    mapping = 3,
+    location = 4,
+    function = 5,
+    strings = 6,
+    time_ns = 9,
+    duration_ns = 10,
+    period_type = 11,
+    period = 12
+};
 }
 namespace in_type { enum : unsigned { type = 1, unit = 2 }; }
 namespace in_sample { enum : unsigned { location = 1, value = 2, label = 3 }; }
 namespace in_label { enum : unsigned { key = 1, text = 2 }; }
-namespace in_mapping { enum : unsigned { id = 1, start = 2, limit = 3, file = 5, has_functions = 7, has_files = 8, has_lines = 9 }; }
+namespace in_mapping {
+enum : unsigned { id = 1, start = 2, limit = 3, file = 5, has_functions = 7, has_files = 8, has_lines = 9 };
+}
 namespace in_location { enum : unsigned { id = 1, mapping = 2, address = 3, line = 4 }; }
 namespace in_line { enum : unsigned { function = 1, line = 2 }; }
 namespace in_function { enum : unsigned { id = 1, name = 2, system_name = 3, file = 4 }; }
@@ -67,7 +79,8 @@ profile::profile(const types& of_values, std::uint64_t period, std::uint64_t dur
     if (duration_ns != 0) whole_.number(in_profile::duration_ns, duration_ns);
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    whole_.number(in_profile::time_ns, static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec));
+    whole_.number(in_profile::time_ns,
+        static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec));
     // One for everything: that functions and lines are here already keeps pprof from looking for the program's file.
     char program[PATH_MAX];
     const ssize_t size = readlink("/proc/self/exe", program, sizeof program);
@@ -76,7 +89,8 @@ profile::profile(const types& of_values, std::uint64_t period, std::uint64_t dur
     all.number(in_mapping::start, 0);
     all.number(in_mapping::limit, ~std::uint64_t{0} >> 1);
     all.number(in_mapping::file, text({program, size > 0 ? static_cast<std::size_t>(size) : 0}));
-    for (const unsigned has : {in_mapping::has_functions, in_mapping::has_files, in_mapping::has_lines}) all.number(has, 1);
+    for (const unsigned has : {in_mapping::has_functions, in_mapping::has_files, in_mapping::has_lines})
+        all.number(has, 1);
     whole_.sub(in_profile::mapping, all);
 }
 

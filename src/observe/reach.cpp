@@ -52,7 +52,8 @@ bool waits_for_others(wait_reason reason) noexcept {
 }
 
 bool is_kept_apart(const goroutine& g) noexcept {
-    return g.state.load(std::memory_order_acquire) == goroutine_state::waiting && waits_for_others(g.reason.load(std::memory_order_relaxed));
+    return g.state.load(std::memory_order_acquire) == goroutine_state::waiting &&
+           waits_for_others(g.reason.load(std::memory_order_relaxed));
 }
 
 }  // namespace
@@ -71,9 +72,9 @@ reach::reach(std::size_t count) noexcept
       stack_pointers_(max_stack_pointers),
       to_do_(4 * count + (1 << 16)),
       reader_room_(sizeof(platform::memory_reader) + alignof(platform::memory_reader)) {
-    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_descriptor_.usable() || !chunks_.usable() || !ended_.usable() ||
-        !regions_.usable() || !holes_.usable() || !stack_pointers_.usable() || !to_do_.usable() ||
-        !reader_room_.usable()) {
+    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_descriptor_.usable() ||
+        !chunks_.usable() || !ended_.usable() || !regions_.usable() || !holes_.usable() || !stack_pointers_.usable() ||
+        !to_do_.usable() || !reader_room_.usable()) {
         give_up("there is no memory for it");
         return;
     }
@@ -91,7 +92,9 @@ void reach::add(const goroutine& g) noexcept {
     const std::uintptr_t slot = address_of(static_cast<stack::slot*>(g.stack));
     const std::uint32_t first = by_stack_.find(slot);
     const bool becomes_first = first == none || sp != 0;
-    if (!waiting_.add({&g, g.id, g.waits_since_ns, nullptr, sp, becomes_first ? first : waiting_[first].next_on_stack, false})) return;
+    if (!waiting_.add(
+            {&g, g.id, g.waits_since_ns, nullptr, sp, becomes_first ? first : waiting_[first].next_on_stack, false}))
+        return;
     by_id_.set(g.id, n);
     by_descriptor_.set(address_of(&g), n);
     if (!becomes_first) waiting_[first].next_on_stack = n;
@@ -132,7 +135,8 @@ const char* reach::search_standing(std::uintptr_t from, const platform::standsti
         if (!is_kept_apart(*w.g)) reach_stack(w.g->stack);
     }
     // What the last goroutine had that a free descriptor was for is still in it, and the runtime refers to it.
-    sched::for_each_free_descriptor([](const goroutine& g, void* self) noexcept { static_cast<reach*>(self)->note_ended(g); }, this);
+    sched::for_each_free_descriptor(
+        [](const goroutine& g, void* self) noexcept { static_cast<reach*>(self)->note_ended(g); }, this);
     reader_ = ::new (reader_room_.begin()) platform::memory_reader;  // what is mapped begins at a page
     scan_threads(from, still);
     scan_goroutines();
@@ -167,10 +171,12 @@ bool reach::list_holes() noexcept {
         const std::uintptr_t chunk = address_of(chunks.at[i].load(std::memory_order_relaxed));
         hole(chunk, sched::descriptor_chunks::chunk_bytes);
         chunks_.set(chunk / sched::descriptor_chunks::chunk_bytes, static_cast<std::uint32_t>(i));
-        descriptors_ = {std::min(descriptors_.begin, chunk), std::max(descriptors_.end, chunk + sched::descriptor_chunks::chunk_bytes)};
+        descriptors_ = {std::min(descriptors_.begin, chunk),
+            std::max(descriptors_.end, chunk + sched::descriptor_chunks::chunk_bytes)};
     }
     heap_->for_each_heap([&](address_range r) { hole(r.begin, r.end - r.begin); });
-    std::sort(holes_.begin(), holes_.end(), [](const address_range& a, const address_range& b) { return a.begin < b.begin; });
+    std::sort(
+        holes_.begin(), holes_.end(), [](const address_range& a, const address_range& b) { return a.begin < b.begin; });
     return refused_ == nullptr;
 }
 
@@ -185,7 +191,8 @@ void reach::scan_threads(std::uintptr_t from, const platform::standstill& still)
         for (const std::uint64_t word : t.vectors) look(word);
         if (!stack_pointers_.add({t.stack_pointer - red_zone, t.thread_pointer})) give_up("there are too many threads");
     }
-    std::sort(stack_pointers_.begin(), stack_pointers_.end(), [](const thread_place& a, const thread_place& b) { return a.sp < b.sp; });
+    std::sort(stack_pointers_.begin(), stack_pointers_.end(),
+        [](const thread_place& a, const thread_place& b) { return a.sp < b.sp; });
     for (const thread_place& t : stack_pointers_) {
         if (const stack::slot* s = slot_of(t.sp)) push({t.sp & ~std::uintptr_t{7}, address_of(s->top)});
     }
@@ -193,7 +200,8 @@ void reach::scan_threads(std::uintptr_t from, const platform::standstill& still)
 }
 
 const reach::thread_place* reach::first_at(std::uintptr_t address) const noexcept {
-    return std::lower_bound(stack_pointers_.begin(), stack_pointers_.end(), address, [](const thread_place& t, std::uintptr_t a) { return t.sp < a; });
+    return std::lower_bound(stack_pointers_.begin(), stack_pointers_.end(), address,
+        [](const thread_place& t, std::uintptr_t a) { return t.sp < a; });
 }
 
 bool reach::thread_stands_in(const stack::slot& s) const noexcept {
@@ -202,7 +210,8 @@ bool reach::thread_stands_in(const stack::slot& s) const noexcept {
 }
 
 void reach::scan_closure(const goroutine& g) noexcept {
-    look_at_all(reinterpret_cast<const std::uintptr_t*>(g.inline_frame), sched::inline_frame_bytes / sizeof(std::uintptr_t));
+    look_at_all(
+        reinterpret_cast<const std::uintptr_t*>(g.inline_frame), sched::inline_frame_bytes / sizeof(std::uintptr_t));
     look(address_of(g.extra));
     look(address_of(static_cast<const std::byte*>(g.exceptions.caught)));
     look(address_of(static_cast<const std::byte*>(g.context.fp)));
@@ -222,7 +231,8 @@ void reach::scan_goroutines() noexcept {
         if (thread_stands_in(*s)) return;
         const bool parked = g.saved.load(std::memory_order_acquire) != 0 &&
                             (state == goroutine_state::waiting || state == goroutine_state::runnable);
-        scan_root(parked ? address_of(static_cast<const std::byte*>(g.context.sp)) : address_of(s->low()), address_of(s->top));
+        scan_root(parked ? address_of(static_cast<const std::byte*>(g.context.sp)) : address_of(s->low()),
+            address_of(s->top));
     });
     drain();
 }
@@ -241,9 +251,8 @@ void reach::scan_memory() noexcept {
         if (!r.writable && !r.anonymous) continue;
         if (stack::address_sanitizing && r.end - r.begin > std::uintptr_t{32} << 30) continue;  // its shadow
         std::uintptr_t at = unused_to(r);
-        const address_range* h = std::upper_bound(holes_.begin(), holes_.end(), at, [](std::uintptr_t a, const address_range& b) {
-            return a < b.end;
-        });
+        const address_range* h = std::upper_bound(
+            holes_.begin(), holes_.end(), at, [](std::uintptr_t a, const address_range& b) { return a < b.end; });
         for (; at < r.end && refused_ == nullptr; ++h) {
             const std::uintptr_t end = h != holes_.end() ? std::clamp(h->begin, at, r.end) : r.end;
             scan_root(at, end);
@@ -261,7 +270,8 @@ void reach::scan_root(std::uintptr_t begin, std::uintptr_t end) noexcept {
     });
 }
 
-void reach::scan_piece(std::uintptr_t from, const std::uintptr_t* words, std::size_t count, std::uintptr_t end) noexcept {
+void reach::scan_piece(
+    std::uintptr_t from, const std::uintptr_t* words, std::size_t count, std::uintptr_t end) noexcept {
     if (!in_time()) return;
     for (std::size_t i = 0; i < count; ++i) {
         const std::uintptr_t place = from + i * sizeof(std::uintptr_t);
@@ -289,7 +299,8 @@ void reach::look(std::uintptr_t word) noexcept {
     }
 }
 
-DUNLIN_NOT_INSTRUMENTED __attribute__((no_sanitize_address)) void reach::look_at_all(const std::uintptr_t* words, std::size_t count) noexcept {
+DUNLIN_NOT_INSTRUMENTED __attribute__((no_sanitize_address)) void reach::look_at_all(
+    const std::uintptr_t* words, std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) look(words[i]);
 }
 

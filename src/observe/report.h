@@ -26,7 +26,8 @@ struct more_about_wait {
     void (*write)(platform::text_writer& out, const void* with) noexcept;
     const void* with;
 };
-void write_one(page& to, const sched::goroutine& g, const sched::samples& samples, const more_about_wait& more) noexcept;
+void write_one(
+    page& to, const sched::goroutine& g, const sched::samples& samples, const more_about_wait& more) noexcept;
 
 // `write` with the world stopped, and what it has written to stderr when that goes on. Not in the runtime.
 void report_later(void (*write)(page& to) noexcept) noexcept;

@@ -66,7 +66,8 @@ void write_states(platform::text_writer& out) noexcept {
         const sched::goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state == sched::goroutine_state::dead || state == sched::goroutine_state::frozen) return;
         out << "  G" << g.id << ": status=" << name(state);
-        if (state == sched::goroutine_state::waiting) out << '(' << name(g.reason.load(std::memory_order_relaxed)) << ')';
+        if (state == sched::goroutine_state::waiting)
+            out << '(' << name(g.reason.load(std::memory_order_relaxed)) << ')';
         out << '\n';
     });
 }
@@ -124,10 +125,14 @@ void write_trace(platform::text_writer& out, bool detail) noexcept {
     const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
     const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
     const std::uint32_t idle_threads = s.idle_machine_count;
-    out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs << " idleprocs=" << sched::idle_count(word)
-        << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads() << " spinningthreads=" << sched::spinning_count(word)
-        << " needspinning=0 idlethreads=" << idle_threads << " runqueue=" << s.global_size();
-    if (detail) out << " gcwaiting=" << (s.stopping.load(std::memory_order_relaxed) ? "true" : "false") << " nmidlelocked=0 stopwait=0 sysmonwait=false\n";
+    out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs
+        << " idleprocs=" << sched::idle_count(word)
+        << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads()
+        << " spinningthreads=" << sched::spinning_count(word) << " needspinning=0 idlethreads=" << idle_threads
+        << " runqueue=" << s.global_size();
+    if (detail)
+        out << " gcwaiting=" << (s.stopping.load(std::memory_order_relaxed) ? "true" : "false")
+            << " nmidlelocked=0 stopwait=0 sysmonwait=false\n";
     else out << " [";
     if (detail) {
         write_processors(out);
@@ -163,7 +168,8 @@ void read_debug_settings() {
             ask_for_lost_at_end();
             if (value) watch_period_ms = static_cast<std::int64_t>(*value);
         } else if (key == "dumpsignal" && equals != item.npos && dump_at_signal(item.substr(equals + 1))) {
-        } else if (key == "dumpformat" && equals != item.npos && (item.substr(equals + 1) == "json" || item.substr(equals + 1) == "text")) {
+        } else if (key == "dumpformat" && equals != item.npos &&
+                   (item.substr(equals + 1) == "json" || item.substr(equals + 1) == "text")) {
             dumps_as_json = item.substr(equals + 1) == "json";
         } else if (key == "page" && equals != item.npos && keep_page_address(item.substr(equals + 1))) {
         } else {

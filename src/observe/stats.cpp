@@ -93,7 +93,8 @@ void copy_park_times(std::vector<wait_durations>& to) {
         }
         if (one.waits.total() == 0) continue;
         // Some reasons share their words.
-        const auto same = std::find_if(to.begin(), to.end(), [&](const wait_durations& d) { return d.reason == one.reason; });
+        const auto same =
+            std::find_if(to.begin(), to.end(), [&](const wait_durations& d) { return d.reason == one.reason; });
         if (same == to.end()) {
             to.push_back(std::move(one));
             continue;
@@ -117,7 +118,9 @@ void count_states(runtime_stats& r) {
 
 }  // namespace
 
-std::uint64_t duration_histogram::total() const noexcept { return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}); }
+std::uint64_t duration_histogram::total() const noexcept {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
 
 std::int64_t duration_histogram::quantile_ns(double q) const noexcept {
     const std::uint64_t all = total();

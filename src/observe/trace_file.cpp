@@ -146,7 +146,8 @@ std::size_t copy_text(char* to, std::size_t room, const char* from) noexcept {
     std::size_t size = 0;
     while (size < room) {
         // Not over the end of a page: the next may not be there.
-        const std::size_t in_page = 64 - reinterpret_cast<std::uintptr_t>(from + size) % 64, part = std::min(room - size, in_page);
+        const std::size_t in_page = 64 - reinterpret_cast<std::uintptr_t>(from + size) % 64,
+                          part = std::min(room - size, in_page);
         if (!copy_carefully(to + size, from + size, part)) break;
         const std::size_t length = strnlen(to + size, part);
         size += length;
@@ -187,14 +188,17 @@ public:
             const tracing::event& e = v.events[i];
             if (has_text(e.what)) {
                 i += (e.turn + sizeof(tracing::event) - 1) / sizeof(tracing::event);
-            } else if ((e.what == tracing::kind::park || e.what == tracing::kind::created || e.what == tracing::kind::existing) && e.arg != 0) {
+            } else if ((e.what == tracing::kind::park || e.what == tracing::kind::created ||
+                           e.what == tracing::kind::existing) &&
+                       e.arg != 0) {
                 place(e.arg);
             }
         }
-        const std::uint32_t before[4] = {v.source, static_cast<std::uint32_t>(v.tid), static_cast<std::uint32_t>(v.lost),
-            static_cast<std::uint32_t>(v.lost >> 32)};
+        const std::uint32_t before[4] = {v.source, static_cast<std::uint32_t>(v.tid),
+            static_cast<std::uint32_t>(v.lost), static_cast<std::uint32_t>(v.lost >> 32)};
         const std::size_t bytes = v.used * sizeof(tracing::event);
-        const std::uint32_t head[2] = {static_cast<std::uint32_t>(block::events), static_cast<std::uint32_t>(sizeof before + bytes)};
+        const std::uint32_t head[2] = {
+            static_cast<std::uint32_t>(block::events), static_cast<std::uint32_t>(sizeof before + bytes)};
         put(head, sizeof head);
         put(before, sizeof before);
         put(v.events, bytes);
@@ -220,7 +224,8 @@ private:
 
     // Each once, as long as there is room to remember them.
     void place(std::uint64_t key) noexcept {
-        for (std::size_t i = key * 0x9e3779b97f4a7c15u >> 52, looks = 0; looks < 32; i = (i + 1) % known_places, ++looks) {
+        for (std::size_t i = key * 0x9e3779b97f4a7c15u >> 52, looks = 0; looks < 32;
+             i = (i + 1) % known_places, ++looks) {
             if (known_[i] == key) return;
             if (known_[i] != 0) continue;
             known_[i] = key;
@@ -240,7 +245,8 @@ private:
             // "worker(int) at app.cpp:17"
             const std::string_view text = out.view();
             const std::size_t middle = text.rfind(" at ");
-            const std::string_view function = text.substr(0, middle), line = middle == text.npos ? std::string_view() : text.substr(middle + 4);
+            const std::string_view function = text.substr(0, middle),
+                                   line = middle == text.npos ? std::string_view() : text.substr(middle + 4);
             size += line.copy(room + size, 400);
             room[size++] = 0;
             size += function.copy(room + size, 500);
@@ -265,7 +271,8 @@ void info_of(std::string& into, const char* mode) {
     platform::text_writer out(into);
     char program[1024];
     const ssize_t size = readlink("/proc/self/exe", program, sizeof program);
-    out << "{\"version\": 1, \"mode\": \"" << mode << "\", \"cycles\": " << (tracing::ticks_are_cycles() ? "true" : "false") << ", \"pid\": " << getpid()
+    out << "{\"version\": 1, \"mode\": \"" << mode
+        << "\", \"cycles\": " << (tracing::ticks_are_cycles() ? "true" : "false") << ", \"pid\": " << getpid()
         << ", \"max_procs\": " << sched::the_scheduler.max_procs.load(std::memory_order_relaxed) << ", \"program\": ";
     write_json_string(out, {program, size > 0 ? static_cast<std::size_t>(size) : 0});
     out << ", \"states\": [";
@@ -345,7 +352,8 @@ void write_main(void*) {
     while (s.stop.load(std::memory_order_acquire) == 0) {
         if (good && !write_full(s)) {
             good = false;
-            platform::text_writer(2) << "dunlin: the trace " << s.path << " ends here: " << std::strerror(s.file.error) << "\n";
+            platform::text_writer(2) << "dunlin: the trace " << s.path << " ends here: " << std::strerror(s.file.error)
+                                     << "\n";
         }
         const std::int64_t now = platform::now_ns();
         if (good && now >= next_clock_ns) {
@@ -364,7 +372,8 @@ void write_main(void*) {
 constexpr platform::thread_kind writer_thread{write_main, "dunlin-trace"};
 
 [[noreturn]] void throw_busy(const char* operation) {
-    throw std::system_error(std::make_error_code(std::errc::device_or_resource_busy), std::string(operation) + ": a trace or the recorder runs already");
+    throw std::system_error(std::make_error_code(std::errc::device_or_resource_busy),
+        std::string(operation) + ": a trace or the recorder runs already");
 }
 
 int open_file(const char* path) noexcept { return ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); }
@@ -602,7 +611,8 @@ void write_recorder(std::ostream& out) {
     std::string bytes;
     {
         const std::lock_guard guard(s.changes);
-        if (s.what.load() != mode::recorder) throw std::logic_error("dunlin::trace::write_recorder: the recorder does not run");
+        if (s.what.load() != mode::recorder)
+            throw std::logic_error("dunlin::trace::write_recorder: the recorder does not run");
         bytes = observe::recorded(s, "write_recorder()");
     }
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -630,12 +640,16 @@ region::region(std::string_view name, std::chrono::nanoseconds too_slow) noexcep
     if (!sched::tracing::on()) return;
     if (too_slow_ns_ > 0) began_ns_ = platform::now_ns();
     traced_ = true;
-    in_trace([&](sched::machine* m, const sched::goroutine* g) { note_text(m, sched::tracing::kind::region, g, task_of(g), name); });
+    in_trace([&](sched::machine* m, const sched::goroutine* g) {
+        note_text(m, sched::tracing::kind::region, g, task_of(g), name);
+    });
 }
 
 region::~region() {
     if (!traced_) return;
-    in_trace([&](sched::machine* m, const sched::goroutine* g) { note(m, sched::tracing::kind::region_end, g, task_of(g)); });
+    in_trace([&](sched::machine* m, const sched::goroutine* g) {
+        note(m, sched::tracing::kind::region_end, g, task_of(g));
+    });
     if (began_ns_ == 0 || platform::now_ns() - began_ns_ <= too_slow_ns_) return;
     observe::state& s = the();
     if (s.what.load(std::memory_order_relaxed) != mode::recorder) return;
@@ -671,7 +685,9 @@ void message(std::string_view category, std::string_view text) noexcept {
     std::size_t size = category.copy(both, 100);
     both[size++] = 0;
     size += text.copy(both + size, sizeof both - size);
-    in_trace([&](sched::machine* m, const sched::goroutine* g) { note_text(m, sched::tracing::kind::message, g, task_of(g), {both, size}); });
+    in_trace([&](sched::machine* m, const sched::goroutine* g) {
+        note_text(m, sched::tracing::kind::message, g, task_of(g), {both, size});
+    });
 }
 
 }  // namespace dunlin::trace

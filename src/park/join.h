@@ -27,7 +27,8 @@ void run_group_in_place(const void* group, const std::source_location& where, Mo
 bool announce_join_in_lot(sched::goroutine* child) noexcept;
 inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
 inline const sched::goroutine* child_of(const void* join_address) noexcept {
-    return reinterpret_cast<const sched::goroutine*>(static_cast<const std::byte*>(join_address) - offsetof(sched::goroutine, join));
+    return reinterpret_cast<const sched::goroutine*>(
+        static_cast<const std::byte*>(join_address) - offsetof(sched::goroutine, join));
 }
 
 // `child` will not be joined: its descriptor goes back to the pool when it has ended. Any thread.

@@ -107,7 +107,9 @@ private:
     // waiters_: count in bits 0 to 14, "one is on its way" in bit 15, how many have been woken above.
     static constexpr std::uint32_t on_the_way = 1u << 15;
     static constexpr std::uint32_t one_woken = 1u << 16;
-    static constexpr bool wants_a_wake(std::uint32_t word) noexcept { return static_cast<std::uint16_t>(word - 1) < on_the_way - 1; }
+    static constexpr bool wants_a_wake(std::uint32_t word) noexcept {
+        return static_cast<std::uint16_t>(word - 1) < on_the_way - 1;
+    }
 
     void lock_slow() noexcept;
     void lock_in_a_crowd_slow() noexcept;

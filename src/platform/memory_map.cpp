@@ -66,12 +66,14 @@ std::size_t read_memory_map(std::span<mapped_region> into) noexcept {
 long read_own_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept {
     const iovec mine{to, bytes};
     const iovec theirs{reinterpret_cast<void*>(from), bytes};
-    return raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&mine), 1, syscall_arg(&theirs), 1, 0);
+    return raw_syscall(
+        SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(&mine), 1, syscall_arg(&theirs), 1, 0);
 }
 
 memory_reader::memory_reader() noexcept
     : page_(page_size()),
-      pages_file_(static_cast<int>(raw_syscall(SYS_openat, AT_FDCWD, syscall_arg("/proc/self/pagemap"), O_RDONLY | O_CLOEXEC, 0))) {}
+      pages_file_(static_cast<int>(
+          raw_syscall(SYS_openat, AT_FDCWD, syscall_arg("/proc/self/pagemap"), O_RDONLY | O_CLOEXEC, 0))) {}
 
 memory_reader::~memory_reader() {
     if (pages_file_ >= 0) raw_syscall(SYS_close, pages_file_);

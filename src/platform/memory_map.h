@@ -41,7 +41,8 @@ public:
             const std::uintptr_t from = next_present(at, end);
             if (from >= end) return;
             const std::size_t bytes = copy(from, end);
-            if (bytes >= sizeof(std::uintptr_t)) f(from, static_cast<const std::uintptr_t*>(piece_), bytes / sizeof(std::uintptr_t));
+            if (bytes >= sizeof(std::uintptr_t))
+                f(from, static_cast<const std::uintptr_t*>(piece_), bytes / sizeof(std::uintptr_t));
             at = bytes != 0 ? from + bytes : (from / page_ + 1) * page_;
         }
     }

@@ -204,7 +204,8 @@ struct standstill_access {
         while (c.go.load(std::memory_order_acquire) == wait) futex_wait(c.go, wait);
         char path[64];
         append(append(append(path, "/proc/"), c.process), "/task");
-        const long directory = raw_syscall(SYS_openat, AT_FDCWD, syscall_arg(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        const long directory =
+            raw_syscall(SYS_openat, AT_FDCWD, syscall_arg(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
         const outcome result = directory < 0 ? not_allowed : stop_all(c, directory);
         if (directory >= 0) raw_syscall(SYS_close, directory);
         c.state.store(result, std::memory_order_release);

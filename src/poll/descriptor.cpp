@@ -123,7 +123,8 @@ namespace {
 // What the kernel says has no seed.
 void tell_simulation(int fd) noexcept {
     sched::steering* s = sched::steered();
-    if (s != nullptr && !is_simulated(fd) && sched::current_machine() != nullptr) s->outside("a file, pipe or process of the kernel's");
+    if (s != nullptr && !is_simulated(fd) && sched::current_machine() != nullptr)
+        s->outside("a file, pipe or process of the kernel's");
 }
 
 }  // namespace

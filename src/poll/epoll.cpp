@@ -115,8 +115,9 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
         // A descriptor of ours was closed by the program, with closefrom(3) say, or the call is forbidden (seccomp):
         // nothing would ever be ready again.
         if (n < 0 && n != -EINTR) {
-            platform::fatal(n == -EBADF || n == -EINVAL ? "epoll_wait fails: the runtime's own descriptor was closed by the program"
-                                                        : "epoll_wait fails: the kernel, or a filter of system calls, refuses it");
+            platform::fatal(n == -EBADF || n == -EINVAL
+                                ? "epoll_wait fails: the runtime's own descriptor was closed by the program"
+                                : "epoll_wait fails: the kernel, or a filter of system calls, refuses it");
         }
         published_.load(std::memory_order_acquire);
         unsigned got = 0;

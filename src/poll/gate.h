@@ -39,7 +39,8 @@ public:
         do {
             if (w & closed_bit) return entry::closed;
             if (w & inside(d)) return entry::busy;
-        } while (!word_.compare_exchange_weak(w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
+        } while (!word_.compare_exchange_weak(
+            w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
         return entry::in;
     }
     // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the
@@ -49,7 +50,8 @@ public:
         do {
             if (!(w & inside(d))) platform::fatal("a descriptor's gate is left by one that is not in");
             if (w & waiting(d)) return false;
-        } while (!word_.compare_exchange_weak(w, (w & ~inside(d)) - one_use, std::memory_order_acq_rel, std::memory_order_relaxed));
+        } while (!word_.compare_exchange_weak(
+            w, (w & ~inside(d)) - one_use, std::memory_order_acq_rel, std::memory_order_relaxed));
         last = w < 2 * one_use;
         return true;
     }

@@ -31,7 +31,8 @@ struct simulated_sockets {
     virtual long connect(int fd, const void* name, unsigned size) noexcept = 0;
     virtual long accept(int fd, void* name, unsigned* size) noexcept = 0;
     // name: null, or a sockaddr_storage, and of the sender's then; `whole`: MSG_TRUNC.
-    virtual long receive(int fd, void* data, std::size_t size, bool whole, void* name, unsigned* name_size) noexcept = 0;
+    virtual long receive(
+        int fd, void* data, std::size_t size, bool whole, void* name, unsigned* name_size) noexcept = 0;
     virtual long send(int fd, const iovec* parts, std::size_t count, const void* name, unsigned name_size) noexcept = 0;
     virtual long shutdown(int fd, int how) noexcept = 0;
     virtual long get_option(int fd, int level, int name, int* value) noexcept = 0;

@@ -102,7 +102,9 @@ void drive(session& s) {
         }
         if (all != nullptr && all->differs() && s.last.kind != failure_kind::never_ends) {
             s.last.kind = failure_kind::differs;
-            s.last.message = "the choices \"" + text_of(all->current()) + "\" led elsewhere this time: the program depends on something "
+            s.last.message =
+                "the choices \"" + text_of(all->current()) +
+                "\" led elsewhere this time: the program depends on something "
                 "that has no seed (threads, clocks of std, addresses), or on what an execution before it has left behind";
         }
         if (s.last.kind != failure_kind::none) return;
@@ -130,7 +132,8 @@ sim::search_strategy strategy_named(std::string_view name, const std::string& wh
     const std::size_t colon = std::min(name.find(':'), name.size());
     const std::string_view kind = name.substr(0, colon);
     constexpr std::uint64_t none = ~std::uint64_t{0};
-    const std::uint64_t number = colon < name.size() ? platform::parse_number(name.substr(colon + 1)).value_or(none) : none;
+    const std::uint64_t number =
+        colon < name.size() ? platform::parse_number(name.substr(colon + 1)).value_or(none) : none;
     if (kind == "pct" && number >= 1 && number <= deepest) return sim::pct(static_cast<unsigned>(number));
     if (kind == "exhaustive" && number <= most_detours) return sim::exhaustive(static_cast<unsigned>(number));
     throw std::invalid_argument(where + ": unknown strategy \"" + std::string(name) +
@@ -140,7 +143,8 @@ sim::search_strategy strategy_named(std::string_view name, const std::string& wh
 sim::search_strategy strategy_for(const sim::options& o) {
     const std::string_view text = platform::environment_text("DUNLIN_SIM_STRATEGY");
     if (!text.empty()) return strategy_named(text, "dunlin::sim: DUNLIN_SIM_STRATEGY");
-    if (o.strategy.depth() > deepest) throw std::invalid_argument("dunlin::sim: the depth of pct is not between 1 and 64");
+    if (o.strategy.depth() > deepest)
+        throw std::invalid_argument("dunlin::sim: the depth of pct is not between 1 and 64");
     const unsigned detours = o.strategy.detours();
     if (detours > most_detours && detours != search::unlimited) {
         throw std::invalid_argument("dunlin::sim: the detours of exhaustive are more than 1000");
@@ -155,7 +159,8 @@ std::unique_ptr<search> search_for(const sim::options& o, const sim::search_stra
     if (text.empty()) return strategy.is_exhaustive() ? std::make_unique<search>(strategy.detours(), o.seeds) : nullptr;
     const char* const where = named.empty() ? "options::choices" : "DUNLIN_SIM_CHOICES";
     if (!strategy.is_exhaustive()) {
-        throw std::invalid_argument(std::string("dunlin::sim: ") + where + " is set, and the strategy is not exhaustive");
+        throw std::invalid_argument(
+            std::string("dunlin::sim: ") + where + " is set, and the strategy is not exhaustive");
     }
     if (auto name = name_in(text)) return std::make_unique<search>(std::move(*name));
     throw std::invalid_argument(std::string("dunlin::sim: ") + where + "=" + std::string(text) +
@@ -177,12 +182,14 @@ std::string hexadecimal(std::uint64_t value) {
 
 void check_options(const sim::options& o) {
     if (sched::current_machine() != nullptr) {
-        throw std::logic_error(sched::steered() != nullptr
+        throw std::logic_error(
+            sched::steered() != nullptr
                 ? "dunlin::sim: check() inside of check(): a simulation is one, make what is tested a part of the outer one"
                 : "dunlin::sim: check() in a goroutine: it is a run() of its own, call it from a plain thread outside of run()");
     }
     if (o.seeds == 0) throw std::invalid_argument("dunlin::sim: options::seeds is 0: nothing would be run");
-    if (o.max_memory == 0) throw std::invalid_argument("dunlin::sim: options::max_memory is 0: the process could not grow at all");
+    if (o.max_memory == 0)
+        throw std::invalid_argument("dunlin::sim: options::max_memory is 0: the process could not grow at all");
     if (o.max_steps == 0) throw std::invalid_argument("dunlin::sim: options::max_steps is 0: nothing could be run");
     if (o.patience.count() <= 0) throw std::invalid_argument("dunlin::sim: options::patience is not positive");
 }
@@ -194,9 +201,13 @@ std::string counted(std::uint64_t n, const std::string& what) {
 std::string report_of_search(const sim::result& r, const search& s) {
     const std::string orders = counted(r.executions, "order");
     if (r.complete) return "dunlin::sim: " + orders + ", which are all within the limit; none fails\n";
-    if (s.has_left_out()) return "dunlin::sim: " + orders + "; not all: some of what the program asks for is drawn, not tried\n";
-    return "dunlin::sim: " + orders + ", " + (r.covered < 0 ? "not even all without a detour" :
-        "among them all with at most " + std::to_string(r.covered) + (r.covered == 1 ? " detour" : " detours")) + "; none fails\n";
+    if (s.has_left_out())
+        return "dunlin::sim: " + orders + "; not all: some of what the program asks for is drawn, not tried\n";
+    return "dunlin::sim: " + orders + ", " +
+           (r.covered < 0 ? "not even all without a detour"
+                          : "among them all with at most " + std::to_string(r.covered) +
+                                (r.covered == 1 ? " detour" : " detours")) +
+           "; none fails\n";
 }
 
 std::string report_of(const session& s, const sim::result& r, const std::string& second) {
@@ -224,8 +235,8 @@ std::string run_again(session& s, sim::result& r) {
     run_session(again);
     r.replayed = again.last.hash == s.last.hash && again.last.kind == s.last.kind;
     if (!r.replayed) {
-        return "run a second time from this seed, it made other choices (" + (again.last.kind == failure_kind::none ?
-            "and no failure" : again.last.message) +
+        return "run a second time from this seed, it made other choices (" +
+               (again.last.kind == failure_kind::none ? "and no failure" : again.last.message) +
                "): it depends on something that has no seed (threads, clocks of std, addresses), or on what an execution before it has left behind";
     }
     s.last.details = again.last.details;
@@ -269,7 +280,8 @@ result explore(const options& o, void (*f)(void*), void* with) {
     }
     if (r.ok()) return r;
     std::string second;
-    const bool may_again = r.kind != failure_kind::never_ends && r.kind != failure_kind::memory && r.kind != failure_kind::differs;
+    const bool may_again =
+        r.kind != failure_kind::never_ends && r.kind != failure_kind::memory && r.kind != failure_kind::differs;
     if (may_again) second = replay::run_again(s, r);
     r.report = replay::report_of(s, r, second);
     return r;
@@ -284,7 +296,8 @@ void require(bool holds, std::string_view what, std::source_location where) {
     std::string text(what);
     const std::string_view path = where.file_name();
     text += " (" + std::string(path.substr(path.rfind('/') + 1)) + ':' + std::to_string(where.line()) + ')';
-    if (sched::steered() != nullptr && sched::current_machine() != nullptr) replay::the_simulation().stop_here(failure_kind::requirement, text);
+    if (sched::steered() != nullptr && sched::current_machine() != nullptr)
+        replay::the_simulation().stop_here(failure_kind::requirement, text);
     throw std::logic_error(text);
 }
 

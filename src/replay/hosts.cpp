@@ -22,7 +22,8 @@ simulation& inside(const char* what) {
 
 void check_odds(double odds, const char* name) {
     if (odds >= 0 && odds <= 1) return;
-    throw std::invalid_argument(std::string("dunlin::sim::network: network_options::") + name + " is not between 0 and 1");
+    throw std::invalid_argument(
+        std::string("dunlin::sim::network: network_options::") + name + " is not between 0 and 1");
 }
 
 void check_order(std::chrono::nanoseconds less, std::chrono::nanoseconds more, const char* names) {
@@ -31,15 +32,21 @@ void check_order(std::chrono::nanoseconds less, std::chrono::nanoseconds more, c
 }
 
 void check_name(const std::string& name) {
-    const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'; };
-    const bool has_letter = std::any_of(name.begin(), name.end(), [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; });
+    const auto fits = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+               c == '_';
+    };
+    const bool has_letter =
+        std::any_of(name.begin(), name.end(), [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; });
     if (has_letter && name != "localhost" && std::all_of(name.begin(), name.end(), fits)) return;
-    throw std::invalid_argument("dunlin::sim::host: \"" + name + "\" is no name of a host (letters, digits, '-', '.', '_'; not localhost)");
+    throw std::invalid_argument(
+        "dunlin::sim::host: \"" + name + "\" is no name of a host (letters, digits, '-', '.', '_'; not localhost)");
 }
 
 host_number known_host(network& n, std::string_view name, const char* what) {
     const host_number h = n.host_named(name);
-    if (h == n.host_count()) throw std::invalid_argument(std::string(what) + ": there is no host \"" + std::string(name) + '"');
+    if (h == n.host_count())
+        throw std::invalid_argument(std::string(what) + ": there is no host \"" + std::string(name) + '"');
     return h;
 }
 
@@ -83,8 +90,10 @@ void network_controls::heal() const { replay::inside("dunlin::sim::network_contr
 host::host(std::string name, std::function<void()> main) {
     replay::simulation& s = replay::inside("dunlin::sim::host");
     replay::check_name(name);
-    if (main == nullptr) throw std::invalid_argument("dunlin::sim::host: \"" + name + "\" has nothing to run: main is empty");
-    if (s.net().host_named(name) != s.net().host_count()) throw std::invalid_argument("dunlin::sim::host: there is a host \"" + name + "\" already");
+    if (main == nullptr)
+        throw std::invalid_argument("dunlin::sim::host: \"" + name + "\" has nothing to run: main is empty");
+    if (s.net().host_named(name) != s.net().host_count())
+        throw std::invalid_argument("dunlin::sim::host: there is a host \"" + name + "\" already");
     number_ = s.net().add_host(std::move(name), std::move(main));
     execution_ = s.execution();
     s.start_host(number_);
@@ -94,7 +103,8 @@ namespace {
 
 replay::simulation& of_handle(std::uint64_t execution, const char* what) {
     replay::simulation& s = replay::inside(what);
-    if (s.execution() != execution) throw std::logic_error(std::string(what) + ": the host is of an execution that is over");
+    if (s.execution() != execution)
+        throw std::logic_error(std::string(what) + ": the host is of an execution that is over");
     return s;
 }
 
@@ -110,7 +120,9 @@ void host::restart() const {
 
 bool host::is_up() const { return of_handle(execution_, "dunlin::sim::host::is_up").net().host(number_).up; }
 
-std::string host::address() const { return of_handle(execution_, "dunlin::sim::host::address").net().address_of(number_); }
+std::string host::address() const {
+    return of_handle(execution_, "dunlin::sim::host::address").net().address_of(number_);
+}
 
 std::chrono::nanoseconds clock_skew() {
     replay::simulation& s = replay::inside("dunlin::sim::clock_skew");

@@ -84,7 +84,8 @@ host_number network::add_host(std::string name, std::function<void()> main) {
     h->main = std::move(main);
     h->next_port = first_port;
     const auto most = world_->faults.longest_skew.count();
-    if (most > 0) h->skew_ns = static_cast<std::int64_t>(simulation_.drawn(2 * static_cast<std::uint64_t>(most) + 1)) - most;
+    if (most > 0)
+        h->skew_ns = static_cast<std::int64_t>(simulation_.drawn(2 * static_cast<std::uint64_t>(most) + 1)) - most;
     world_->hosts.push_back(std::move(h));
     return host_count() - 1;
 }
@@ -382,7 +383,8 @@ void network::reset_peer(int fd, const record& s) {
     event e = from_to(happens::reset, fd, s, s.peer);
     e.at_ns += travel_ns(s.slow);
     // Not before it has heard that it is connected.
-    if (const record* to = find(s.peer); to != nullptr && to->is == stage::connecting) e.at_ns = std::max(e.at_ns, to->last_arrival_ns);
+    if (const record* to = find(s.peer); to != nullptr && to->is == stage::connecting)
+        e.at_ns = std::max(e.at_ns, to->last_arrival_ns);
     add(std::move(e));
 }
 
@@ -481,7 +483,8 @@ long network::send_message(int fd, record& s, std::string bytes, const void* nam
     event e = from_to(happens::message, fd, s, 0);
     e.to_host = h;
     e.address = s.local;
-    if (s.family == AF_INET && ipv4_of(s.local) == 0) e.address = ipv4(is_loopback(to) ? INADDR_LOOPBACK : ip_of_host(s.at), s.local.port());
+    if (s.family == AF_INET && ipv4_of(s.local) == 0)
+        e.address = ipv4(is_loopback(to) ? INADDR_LOOPBACK : ip_of_host(s.at), s.local.port());
     e.target = to;
     e.bytes = std::move(bytes);
     if (happens_now(world_->faults.duplicates)) {
@@ -548,7 +551,8 @@ void network::switch_off(host_number h) {
             all.push_back(fd);
             if (s.tag != 0) tags.push_back(s.tag);
             if (resets && s.is == stage::connected && s.type == SOCK_STREAM) reset_peer(fd, s);
-        } else if (!resets && s.peer_at == h && s.type == SOCK_STREAM && s.is == stage::connected && s.keep_alive_s > 0) {
+        } else if (!resets && s.peer_at == h && s.type == SOCK_STREAM && s.is == stage::connected &&
+                   s.keep_alive_s > 0) {
             event e = from_to(happens::silent, fd, s, fd);
             e.at_ns += std::int64_t{s.keep_alive_s} * 10 * 1'000'000'000;
             add(std::move(e));

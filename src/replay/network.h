@@ -120,7 +120,19 @@ private:
         std::size_t most_backlog = 0;
         std::deque<datagram> datagrams;
     };
-    enum class happens : std::uint8_t { piece, reset, syn, accepted, refused, message, edge, no_answer, give_up, silent, heals };
+    enum class happens : std::uint8_t {
+        piece,
+        reset,
+        syn,
+        accepted,
+        refused,
+        message,
+        edge,
+        no_answer,
+        give_up,
+        silent,
+        heals
+    };
     struct event {
         std::int64_t at_ns = 0;
         std::uint64_t order = 0;
@@ -148,7 +160,9 @@ private:
         sim::network_options faults;      // odds of this execution
     };
 
-    static bool later(const event& a, const event& b) noexcept { return std::tie(a.at_ns, a.order) > std::tie(b.at_ns, b.order); }
+    static bool later(const event& a, const event& b) noexcept {
+        return std::tie(a.at_ns, a.order) > std::tie(b.at_ns, b.order);
+    }
     static pair_of_hosts between(host_number a, host_number b) noexcept { return {a < b ? a : b, a < b ? b : a}; }
     static name_key key_of(host_number h, int type, const net::address& a);
 

@@ -35,7 +35,9 @@ void network::cut(host_number a, host_number b) {
     if (a == b || cut_between(a, b) != nullptr) return;
     world_->links[between(a, b)].cut_since_ns = now();
     for (auto& [fd, s] : world_->sockets) {
-        if (s.type != SOCK_STREAM || s.is != stage::connected || s.keep_alive_s == 0 || between(s.at, s.peer_at) != between(a, b)) continue;
+        if (s.type != SOCK_STREAM || s.is != stage::connected || s.keep_alive_s == 0 ||
+            between(s.at, s.peer_at) != between(a, b))
+            continue;
         event e = from_to(happens::silent, fd, s, fd);
         e.at_ns += std::int64_t{s.keep_alive_s} * 10 * 1'000'000'000;
         add(std::move(e));
@@ -134,7 +136,8 @@ void network::deliver_syn(event& e, sched::event_batch& found) {
     const auto named = world_->names.find(key_of(e.to_host, SOCK_STREAM, e.address));
     const int listening = named != world_->names.end() ? named->second : 0;
     record* l = find(listening);
-    const bool reachable = l != nullptr && l->is == stage::listening && (e.from_host == e.to_host || !is_loopback(l->local));
+    const bool reachable =
+        l != nullptr && l->is == stage::listening && (e.from_host == e.to_host || !is_loopback(l->local));
     if (reachable && l->backlog.size() >= l->most_backlog) {
         e.at_ns = now() + backlog_again_ns;
         return add(std::move(e));
@@ -183,7 +186,8 @@ void network::give_up_if_held(event& e, sched::event_batch& found) {
     record* s = find(e.to);
     if (s == nullptr || s->is != stage::connected) return;
     const link* l = cut_between(s->at, s->peer_at);
-    const std::int64_t since_ns = e.what == happens::give_up ? now() - give_up_ns : now() - std::int64_t{s->keep_alive_s} * 10 * 1'000'000'000;
+    const std::int64_t since_ns =
+        e.what == happens::give_up ? now() - give_up_ns : now() - std::int64_t{s->keep_alive_s} * 10 * 1'000'000'000;
     if (e.what == happens::give_up) s->gives_up = false;
     const bool cut_off = l != nullptr && (e.what == happens::give_up || l->cut_since_ns <= since_ns);
     if (cut_off || !host(s->peer_at).up) return break_off(*s, ETIMEDOUT, found);

@@ -96,7 +96,8 @@ std::optional<search::name> name_in(std::string_view text) {
         const std::string_view word = text.substr(0, end);
         const std::size_t colon = word.find(':');
         if (colon == std::string_view::npos) return std::nullopt;
-        const auto at = platform::parse_number(word.substr(0, colon)), which = platform::parse_number(word.substr(colon + 1));
+        const auto at = platform::parse_number(word.substr(0, colon)),
+                   which = platform::parse_number(word.substr(colon + 1));
         constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
         if (!at || !which || *at > most || *which > most || *which == 0) return std::nullopt;
         if (!n.empty() && *at <= n.back().at) return std::nullopt;

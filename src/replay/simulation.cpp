@@ -301,8 +301,9 @@ std::int64_t simulation::next_event_ns() const noexcept {
 void simulation::look_at_memory() noexcept {
     const std::uint64_t now = most_memory();
     if (now - memory_before_ <= plan_.max_memory) return;
-    fail(failure_kind::memory, "the memory of the process has grown by more than options::max_memory since check() began: in this "
-                               "execution, or by what executions before it have left behind");
+    fail(failure_kind::memory,
+        "the memory of the process has grown by more than options::max_memory since check() began: in this "
+        "execution, or by what executions before it have left behind");
 }
 
 bool simulation::count_step() noexcept {
@@ -334,14 +335,16 @@ bool simulation::wait_for_time() noexcept {
     const bool all_ended = sched::live_goroutines() <= 1 + off_;  // the driver
     if (root_ended_ && all_ended) return false;
     if (the_scheduler.events->anybody_waits() && netpoll::descriptor::waiter_count() > network_.waiters()) {
-        fail(failure_kind::outside_wait, "waits for a descriptor: sockets, pipes and files are the kernel's, which has no seed");
+        fail(failure_kind::outside_wait,
+            "waits for a descriptor: sockets, pipes and files are the kernel's, which has no seed");
         return false;
     }
     const std::int64_t deadline = next_event_ns();
     const bool too_late = root_ended_ && deadline - root_ended_ns_ > plan_.grace_ns;
     if (deadline == 0 || too_late) {
         fail(root_ended_ ? failure_kind::leak : failure_kind::deadlock,
-            root_ended_ ? "the function has returned, and goroutines are left that do not end" : "deadlock: all goroutines are asleep");
+            root_ended_ ? "the function has returned, and goroutines are left that do not end"
+                        : "deadlock: all goroutines are asleep");
         return false;
     }
     if (deadline > now_ns_) now_ns_ = deadline;
@@ -360,7 +363,8 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
             "a plain thread uses dunlin: it has made a goroutine runnable, or waits for one, and what threads do has no seed");
     }
     const goroutine_state state = self != nullptr ? self->state.load(std::memory_order_relaxed) : goroutine_state::dead;
-    goroutine* const yields = state == goroutine_state::runnable && !is_off(self) && !known(self).queued ? self : nullptr;
+    goroutine* const yields =
+        state == goroutine_state::runnable && !is_off(self) && !known(self).queued ? self : nullptr;
     leaving how = leaving::nothing;
     if (yields != nullptr) {
         how = leaving::yields;
@@ -536,7 +540,8 @@ void simulation::outside(std::string_view what) noexcept {
     }
     if (std::exchange(outside_told_, true)) return;
     platform::text_writer out(2);
-    out << "dunlin::sim: seed " << seed_ << " uses " << what << ": what that says has no seed (said once; options::strict makes it a failure)\n";
+    out << "dunlin::sim: seed " << seed_ << " uses " << what
+        << ": what that says has no seed (said once; options::strict makes it a failure)\n";
 }
 
 void simulation::stop_here(std::string_view what) noexcept {

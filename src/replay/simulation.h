@@ -68,7 +68,9 @@ public:
     void switch_off(host_number h);
     // The network's.
     std::int64_t virtual_now_ns() const noexcept { return now_ns_; }
-    void fail_for_memory() noexcept { fail(sim::failure_kind::exception, "std::bad_alloc: no memory for the simulated network"); }
+    void fail_for_memory() noexcept {
+        fail(sim::failure_kind::exception, "std::bad_alloc: no memory for the simulated network");
+    }
     // How many executions have begun: handles of an earlier one are known by it.
     std::uint64_t execution() const noexcept { return execution_; }
 

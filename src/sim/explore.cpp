@@ -63,7 +63,8 @@ namespace {
 
 // Choices, fewer, that fail in the same way.
 template <class Explorer>
-std::vector<choice> shrink(Explorer& e, std::vector<choice> choices, const std::string& failure, std::size_t executions) {
+std::vector<choice> shrink(
+    Explorer& e, std::vector<choice> choices, const std::string& failure, std::size_t executions) {
     std::size_t left = executions;
     const auto fails = [&](const std::vector<choice>& tried) {
         if (left == 0) return false;
@@ -80,7 +81,8 @@ std::vector<choice> shrink(Explorer& e, std::vector<choice> choices, const std::
                 if (at % part != 0) continue;
                 std::vector<choice> tried = choices;
                 const std::size_t end = std::min(at + part, choices.size());
-                tried.erase(tried.begin() + static_cast<std::ptrdiff_t>(at), tried.begin() + static_cast<std::ptrdiff_t>(end));
+                tried.erase(
+                    tried.begin() + static_cast<std::ptrdiff_t>(at), tried.begin() + static_cast<std::ptrdiff_t>(end));
                 if (!fails(tried)) continue;
                 choices = std::move(tried);
                 shorter = true;
@@ -145,7 +147,8 @@ result replay_by(Explorer& e, const std::vector<choice>& choices) {
 
 result explore(const options& o, const case_function& build) {
     if (o.whole) {
-        if (o.order == order::exhaustive) throw std::invalid_argument("a whole program has too many orders for all of them");
+        if (o.order == order::exhaustive)
+            throw std::invalid_argument("a whole program has too many orders for all of them");
         return in_process_of_its_own([&] {
             forked_explorer e(o, build);
             return explore_by(e, o);
@@ -185,7 +188,8 @@ std::vector<choice> choices_in(std::string_view text) {
         const auto* kind = std::find(std::begin(letters), std::end(letters), word[0]);
         unsigned number = 0;
         const auto read = std::from_chars(word.data() + 1, word.data() + word.size(), number);
-        if (kind == std::end(letters) || read.ec != std::errc() || read.ptr != word.data() + word.size() || number >= max_threads) {
+        if (kind == std::end(letters) || read.ec != std::errc() || read.ptr != word.data() + word.size() ||
+            number >= max_threads) {
             throw std::invalid_argument("not a choice of a simulation: '" + std::string(word) + "'");
         }
         choices.push_back({static_cast<step_kind>(kind - std::begin(letters)), static_cast<std::uint8_t>(number)});

@@ -78,7 +78,9 @@ private:
 // 0 in the child.
 pid_t divide() {
     const long child = platform::raw_syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-    if (child < 0) throw std::runtime_error(std::string("no process for a simulated execution: ") + std::strerror(static_cast<int>(-child)));
+    if (child < 0)
+        throw std::runtime_error(
+            std::string("no process for a simulated execution: ") + std::strerror(static_cast<int>(-child)));
     return static_cast<pid_t>(child);
 }
 
@@ -88,7 +90,8 @@ std::string end_of(pid_t child) {
     while (waitpid(child, &status, 0) < 0) {
         if (errno != EINTR) throw std::runtime_error("a simulated execution is lost");
     }
-    if (WIFSIGNALED(status)) return "the process ends by signal " + std::to_string(WTERMSIG(status)) + ", " + strsignal(WTERMSIG(status));
+    if (WIFSIGNALED(status))
+        return "the process ends by signal " + std::to_string(WTERMSIG(status)) + ", " + strsignal(WTERMSIG(status));
     if (WEXITSTATUS(status) != 0) return "the process ends with " + std::to_string(WEXITSTATUS(status));
     return {};
 }

@@ -24,12 +24,13 @@ constexpr std::uint32_t oldest_looked_at = 4;  // values of one place, the newes
 }  // namespace
 
 bool shared_memory::acquires(std::memory_order order) noexcept {
-    return order == std::memory_order_acquire || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst ||
-           order == std::memory_order_consume;
+    return order == std::memory_order_acquire || order == std::memory_order_acq_rel ||
+           order == std::memory_order_seq_cst || order == std::memory_order_consume;
 }
 
 bool shared_memory::releases(std::memory_order order) noexcept {
-    return order == std::memory_order_release || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
+    return order == std::memory_order_release || order == std::memory_order_acq_rel ||
+           order == std::memory_order_seq_cst;
 }
 
 std::uint64_t shared_memory::read(const void* address, unsigned size) noexcept {
@@ -38,7 +39,9 @@ std::uint64_t shared_memory::read(const void* address, unsigned size) noexcept {
     return value;
 }
 
-void shared_memory::write(void* address, unsigned size, std::uint64_t value) noexcept { std::memcpy(address, &value, size); }
+void shared_memory::write(void* address, unsigned size, std::uint64_t value) noexcept {
+    std::memcpy(address, &value, size);
+}
 
 void shared_memory::begin(memory mode) noexcept {
     mode_ = mode;
@@ -110,7 +113,8 @@ void shared_memory::store(thread_memory& t, place& p, unsigned size, std::uint64
 }
 
 void shared_memory::put(thread_memory& t, void* address, unsigned size, std::uint64_t value, std::memory_order order) {
-    t.buffer.push_back({reinterpret_cast<std::uintptr_t>(address), size, value, releases(order) ? t.now : t.released, false, false});
+    t.buffer.push_back(
+        {reinterpret_cast<std::uintptr_t>(address), size, value, releases(order) ? t.now : t.released, false, false});
     ++t.now[t.thread];
 }
 

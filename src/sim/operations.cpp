@@ -59,12 +59,14 @@ std::uint64_t world::load(const void* at, unsigned size, std::memory_order order
     }
     const std::uint64_t value = memory_.load(me().memory, p, size, which, order);
     if (story_ != nullptr) {
-        tell(where, "finds " + name_of(number_of(at)) + " == " + text_of(value) + (which != 0 ? " (an older value)" : ""));
+        tell(where,
+            "finds " + name_of(number_of(at)) + " == " + text_of(value) + (which != 0 ? " (an older value)" : ""));
     }
     return value;
 }
 
-void world::store(void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) {
+void world::store(
+    void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) {
     if (memory_.mode() == memory::tso && order != std::memory_order_seq_cst) {
         // No step, unless the buffer is full.
         if (me().memory.buffer.size() >= settings_.buffer) step({action::store, false, false, false, no_place, where});
@@ -79,8 +81,8 @@ void world::store(void* at, unsigned size, std::uint64_t value, std::memory_orde
     if (story_ != nullptr) tell(where, name_of(number_of(at)) + " = " + text_of(value));
 }
 
-std::uint64_t world::modify(void* at, unsigned size, platform::change what, std::uint64_t operand, std::memory_order order,
-                            const std::source_location& where) {
+std::uint64_t world::modify(void* at, unsigned size, platform::change what, std::uint64_t operand,
+    std::memory_order order, const std::source_location& where) {
     step_at(at, size, {action::modify, true, false, true, no_place, where});
     place& p = memory_.at(at, size);
     const std::uint64_t before = memory_.load(me().memory, p, size, 0, order);
@@ -92,8 +94,8 @@ std::uint64_t world::modify(void* at, unsigned size, platform::change what, std:
     return before;
 }
 
-bool world::compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted, std::memory_order success,
-                             std::memory_order failure, const std::source_location& where) {
+bool world::compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted,
+    std::memory_order success, std::memory_order failure, const std::source_location& where) {
     me().looked_at.push_back(number_of(at));
     step_at(at, size, {action::modify, true, false, true, no_place, where});
     place& p = memory_.at(at, size);
@@ -173,7 +175,8 @@ void world::enter_kernel(const void* word, action what, const std::source_locati
     memory_.fence(me().memory, std::memory_order_seq_cst);
 }
 
-bool world::futex_wait(const void* word, std::uint32_t expected, std::int64_t deadline_ns, const std::source_location& where) noexcept {
+bool world::futex_wait(
+    const void* word, std::uint32_t expected, std::int64_t deadline_ns, const std::source_location& where) noexcept {
     enter_kernel(word, action::sleep, where);
     const std::uint64_t value = shared_memory::read(word, sizeof expected);
     memory_.catch_up(me().memory, number_of(word));  // the kernel has looked on its behalf
@@ -242,8 +245,8 @@ void world::plain_access(const void* at, bool writes, const char* name, const st
             const std::string_view path = l.file_name();
             return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(l.line());
         };
-        failed("data race on " + std::string(name) + ": " + did + " by " + threads_[other]->name + " (" + file(there) + "), " +
-               (writes ? "written" : "read") + " by " + me().name + " (" + file(where) + ")");
+        failed("data race on " + std::string(name) + ": " + did + " by " + threads_[other]->name + " (" + file(there) +
+               "), " + (writes ? "written" : "read") + " by " + me().name + " (" + file(where) + ")");
     };
     if (r.written > now[r.writer]) race(r.writer, "written", r.write_place);
     if (writes) {

@@ -70,7 +70,8 @@ unsigned random_order::pick_value(unsigned count) { return random_.below(older_)
 
 bool delayed_order::begin() {
     random_ = source_of(seed_, execution_++);
-    static constexpr std::uint32_t staying[] = {16, 64, 256}, rarely[] = {64, 256, 1024}, with_buffer[] = {8, 64, 1024}, lengths[] = {60, 250, 1000};
+    static constexpr std::uint32_t staying[] = {16, 64, 256}, rarely[] = {64, 256, 1024}, with_buffer[] = {8, 64, 1024},
+                                   lengths[] = {60, 250, 1000};
     stay_weight_ = staying[random_.below(3)];
     one_in_ = rarely[random_.below(3)];
     one_in_with_buffer_ = with_buffer[random_.below(3)];
@@ -128,7 +129,9 @@ bool pct_order::begin() {
 std::size_t pct_order::pick(const std::vector<transition>& possible, unsigned) {
     const auto index = [](const choice& c) { return static_cast<std::size_t>(c.kind) * max_threads + c.which; };
     const auto highest = [&] {
-        const auto less = [&](const transition& a, const transition& b) { return priority_[index(a.what)] < priority_[index(b.what)]; };
+        const auto less = [&](const transition& a, const transition& b) {
+            return priority_[index(a.what)] < priority_[index(b.what)];
+        };
         return static_cast<std::size_t>(std::max_element(possible.begin(), possible.end(), less) - possible.begin());
     };
     if (step_ >= strict_steps && step_ % steps_of_others == 0) draw_priorities();
@@ -184,10 +187,13 @@ unsigned exhaustive_order::detours(const node& n, std::size_t i) noexcept {
     const choice c = n.possible[i].what;
     if (c.kind == step_kind::flush) return 0;
     const auto left = [&](const transition& t) {
-        return t.what.kind == step_kind::run && t.what != c && (t.what.which == n.last || c.kind == step_kind::time_out);
+        return t.what.kind == step_kind::run && t.what != c &&
+               (t.what.which == n.last || c.kind == step_kind::time_out);
     };
-    const bool leaves = !(c.kind == step_kind::run && c.which == n.last) && std::any_of(n.possible.begin(), n.possible.end(), left);
-    const auto passed = std::count_if(n.possible.begin(), n.possible.end(), [](const transition& t) { return t.fresh; });
+    const bool leaves =
+        !(c.kind == step_kind::run && c.which == n.last) && std::any_of(n.possible.begin(), n.possible.end(), left);
+    const auto passed =
+        std::count_if(n.possible.begin(), n.possible.end(), [](const transition& t) { return t.fresh; });
     return leaves + static_cast<unsigned>(passed);
 }
 

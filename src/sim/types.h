@@ -81,7 +81,9 @@ struct transition {
     bool independent_of(const transition& other) const noexcept {
         if (anything || other.anything) return false;
         if (what.which == other.what.which && what.kind == other.what.kind) return false;
-        if (what.which == other.what.which && (what.kind == step_kind::time_out || other.what.kind == step_kind::time_out)) return false;
+        if (what.which == other.what.which &&
+            (what.kind == step_kind::time_out || other.what.kind == step_kind::time_out))
+            return false;
         return place == no_place || place != other.place || !(writes || other.writes);
     }
 };

@@ -86,7 +86,8 @@ world::outcome world::go_on(strategy& s, std::string* story) {
 }
 
 bool world::is_over() const noexcept {
-    return std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->is == condition::ended || t->may_stay; });
+    return std::all_of(
+        threads_.begin(), threads_.end(), [](const auto& t) { return t->is == condition::ended || t->may_stay; });
 }
 
 // ---- time ----------------------------------------------------------------------------------------------------------
@@ -130,9 +131,10 @@ void world::collect_times(bool others_can) {
     if (due) return;
     if (others_can) {
         const std::int64_t jump = earliest - now_ns_;
-        const bool may_jump = outcome_.steps % steps_between_jumps == 0 && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
-                              jumped_ns_ + jump <= all_jumps_ns &&
-                              std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->memory.buffer.empty(); });
+        const bool may_jump =
+            outcome_.steps % steps_between_jumps == 0 && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
+            jumped_ns_ + jump <= all_jumps_ns &&
+            std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->memory.buffer.empty(); });
         if (may_jump) possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});
         may_jump_ = may_jump;
         return;
@@ -220,7 +222,9 @@ unsigned world::count_threads() noexcept {
 
 // None arrives: the runtime must hold without (preempt.h, Protocol).
 void world::send_signal(int thread_id, int) noexcept {
-    if (story_ != nullptr) tell(std::source_location::current(), "sends a signal to thread " + std::to_string(thread_id - first_thread_id));
+    if (story_ != nullptr)
+        tell(
+            std::source_location::current(), "sends a signal to thread " + std::to_string(thread_id - first_thread_id));
 }
 
 }  // namespace dunlin::sim

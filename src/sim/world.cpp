@@ -39,7 +39,8 @@ world::~world() {
 
 // ---- an execution --------------------------------------------------------------------------------------------------
 
-world::outcome world::execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story) {
+world::outcome world::execute(
+    strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story) {
     outcome_ = {};
     memory_.begin(settings_.model);
     threads_.clear();
@@ -68,7 +69,8 @@ void world::add_thread(std::string name, std::function<void()> run) {
     const auto number = static_cast<unsigned>(threads_.size());
     DUNLIN_CHECK(number < max_threads, "a simulation has at most 8 threads");
     if (stacks_.size() <= number) {
-        void* p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* p =
+            mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         DUNLIN_CHECK(p != MAP_FAILED, "no memory for the stack of a virtual thread");
         mprotect(p, 4096, PROT_NONE);
         stacks_.push_back(static_cast<std::byte*>(p));
@@ -129,14 +131,16 @@ void world::collect() {
         }
         if (!t.memory.buffer.empty()) {
             runs = true;
-            possible_.push_back({{step_kind::flush, i}, true, false, !t.memory.buffer.front().passed, memory_.place_of_front(t.memory)});
+            possible_.push_back({{step_kind::flush, i}, true, false, !t.memory.buffer.front().passed,
+                memory_.place_of_front(t.memory)});
         }
     }
     if (settings_.whole) return collect_times(runs);
     if (runs && !settings_.times_out) return;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
-        if (t.is == condition::asleep && t.deadline_ns != 0) possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
+        if (t.is == condition::asleep && t.deadline_ns != 0)
+            possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
     }
 }
 
@@ -251,7 +255,8 @@ void world::step_at(const void* at, unsigned size, operation op) {
 
 // A barrier of another thread may fall between a load and a store before it that the compiler has moved behind it.
 void world::issue_point(const std::source_location& where) {
-    if (me().memory.looked_past_store && memory_.has_unissued(me().memory)) step({action::fence, false, false, false, no_place, where});
+    if (me().memory.looked_past_store && memory_.has_unissued(me().memory))
+        step({action::fence, false, false, false, no_place, where});
     memory_.issue(me().memory);
 }
 

@@ -95,12 +95,14 @@ public:
     // Computes for so long.
     void compute(std::int64_t ns);
 
-    std::uint64_t load(const void* at, unsigned size, std::memory_order order, const std::source_location& where) override;
-    void store(void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) override;
+    std::uint64_t load(
+        const void* at, unsigned size, std::memory_order order, const std::source_location& where) override;
+    void store(void* at, unsigned size, std::uint64_t value, std::memory_order order,
+        const std::source_location& where) override;
     std::uint64_t modify(void* at, unsigned size, platform::change what, std::uint64_t operand, std::memory_order order,
                          const std::source_location& where) override;
-    bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted, std::memory_order success,
-                          std::memory_order failure, const std::source_location& where) override;
+    bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted,
+        std::memory_order success, std::memory_order failure, const std::source_location& where) override;
     void reborn(const void* at) noexcept override;
     void fence(std::memory_order order, const std::source_location& where) noexcept override;
     void light_barrier(const std::source_location& where) noexcept override;

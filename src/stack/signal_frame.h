@@ -86,13 +86,30 @@ inline void repeat_interrupted_call(void* handler_context) noexcept {
     if (pc[-2] != 0x0f || pc[-1] != 0x05 || pc[-7] != 0xb8) return;  // mov $number, %eax; syscall
     const long number = pc[-6] | pc[-5] << 8 | pc[-4] << 16 | pc[-3] << 24;
     switch (number) {
-        case SYS_poll: case SYS_ppoll: case SYS_select: case SYS_pselect6: case SYS_epoll_wait: case SYS_epoll_pwait: case SYS_nanosleep:
-        case SYS_clock_nanosleep: case SYS_futex: case SYS_recvfrom: case SYS_recvmsg: case SYS_accept: case SYS_accept4: case SYS_connect:
-        case SYS_sendto: case SYS_sendmsg: case SYS_read: case SYS_write: case SYS_rt_sigtimedwait: case SYS_semtimedop:
-            registers[REG_RAX] = number;
-            registers[REG_RIP] -= 2;
-            break;
-        default: break;
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_futex:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_read:
+    case SYS_write:
+    case SYS_rt_sigtimedwait:
+    case SYS_semtimedop:
+        registers[REG_RAX] = number;
+        registers[REG_RIP] -= 2;
+        break;
+    default: break;
     }
 #else
     static_cast<void>(handler_context);

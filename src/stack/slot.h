@@ -73,7 +73,8 @@ struct slot {
 
     std::byte* base() const noexcept {
         const std::size_t offset = slot_offset(size_class);
-        return reinterpret_cast<std::byte*>(((reinterpret_cast<std::uintptr_t>(top) - offset) & ~(slot_bytes(size_class) - 1)) + offset);
+        return reinterpret_cast<std::byte*>(
+            ((reinterpret_cast<std::uintptr_t>(top) - offset) & ~(slot_bytes(size_class) - 1)) + offset);
     }
     // The lowest usable byte.
     std::byte* low() const noexcept { return base() + guard_bytes; }

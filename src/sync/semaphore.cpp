@@ -59,8 +59,9 @@ bool semaphore_core::try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept {
 
 void semaphore_core::throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const {
     if (n < 0) throw std::invalid_argument("dunlin::counting_semaphore::release: " + std::to_string(n) + " permits");
-    throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) + " permits and " +
-                              std::to_string(n) + " more are more than max(), " + std::to_string(most));
+    throw std::overflow_error(
+        "dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) +
+        " permits and " + std::to_string(n) + " more are more than max(), " + std::to_string(most));
 }
 
 void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {

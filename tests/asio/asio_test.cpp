@@ -25,7 +25,8 @@ namespace net = dunlin::net;
 using owning = dunlin::asio_stream<net::stream>;
 using referring = dunlin::asio_stream<net::stream&>;
 using boost::beast::is_sync_stream;
-static_assert(is_sync_stream<owning>::value && is_sync_stream<referring>::value && is_sync_stream<dunlin::asio_stream<dunlin::byte_stream&>>::value);
+static_assert(is_sync_stream<owning>::value && is_sync_stream<referring>::value &&
+              is_sync_stream<dunlin::asio_stream<dunlin::byte_stream&>>::value);
 static_assert(std::is_same_v<decltype(dunlin::asio_stream(std::declval<net::stream>())), owning>);
 static_assert(std::is_same_v<decltype(dunlin::asio_stream(std::declval<net::stream&>())), referring>);
 
@@ -45,7 +46,8 @@ TEST_P(AsioStream, ReadsAndWritesOfAsioWork) {
             b.close_write();
         });
         dunlin::asio_stream s(std::move(a));
-        EXPECT_EQ(asio::write(s, std::array{asio::buffer("head ", 5), asio::buffer("", 0), asio::buffer("body\n", 5)}), 10u);
+        EXPECT_EQ(
+            asio::write(s, std::array{asio::buffer("head ", 5), asio::buffer("", 0), asio::buffer("body\n", 5)}), 10u);
         std::vector<char> all;
         boost::system::error_code ec;
         EXPECT_EQ(asio::read(s, asio::dynamic_buffer(all), ec), 1'000'000u);
@@ -115,9 +117,12 @@ TEST_P(AsioStream, AReaderIsWokenByClose) {
 }
 
 // What walks down layers finds dunlin's stream; what wants to speak Asio stays above it.
-static_assert(std::is_same_v<owning::next_layer_type, net::stream> && std::is_same_v<owning::lowest_layer_type, owning>);
+static_assert(
+    std::is_same_v<owning::next_layer_type, net::stream> && std::is_same_v<owning::lowest_layer_type, owning>);
 static_assert(std::is_same_v<boost::beast::lowest_layer_type<owning>, net::stream>);
-static_assert(std::is_same_v<boost::beast::lowest_layer_type<boost::beast::buffered_read_stream<referring, boost::beast::flat_buffer>>, net::stream>);
+static_assert(std::is_same_v<
+    boost::beast::lowest_layer_type<boost::beast::buffered_read_stream<referring, boost::beast::flat_buffer>>,
+    net::stream>);
 
 TEST_P(AsioStream, LayersAreWalked) {
     run([] {
@@ -166,7 +171,8 @@ TEST(AsioErrors, CodesOfOtherCategoriesKeepTheirText) {
     EXPECT_NE(ec, dunlin::detail::to_asio(dunlin::errc::host_not_found));
     EXPECT_FALSE(dunlin::detail::to_asio({}));
     EXPECT_EQ(dunlin::detail::to_asio(dunlin::errc::deadline_exceeded), asio::error::timed_out);
-    EXPECT_EQ(dunlin::detail::to_asio(std::make_error_code(std::errc::connection_reset)), asio::error::connection_reset);
+    EXPECT_EQ(
+        dunlin::detail::to_asio(std::make_error_code(std::errc::connection_reset)), asio::error::connection_reset);
 }
 
 TEST_P(AsioStream, BeastReadsAndWritesHttp) {

@@ -286,7 +286,8 @@ TEST_P(Chan, TimedSendSaysWhetherItWasSent) {
         EXPECT_EQ(c.recv(), 1);
         EXPECT_EQ(c.try_recv().status(), channel_status::would_block);
 
-        dunlin::task<bool> sender = dunlin::spawn([c] { return c.send_for(3, 1h) && c.send_until(4, std::chrono::steady_clock::now() + 1h); });
+        dunlin::task<bool> sender =
+            dunlin::spawn([c] { return c.send_for(3, 1h) && c.send_until(4, std::chrono::steady_clock::now() + 1h); });
         EXPECT_EQ(c.recv(), 3);
         EXPECT_EQ(c.recv(), 4);
         EXPECT_TRUE(sender.get());
@@ -296,7 +297,8 @@ TEST_P(Chan, TimedSendSaysWhetherItWasSent) {
 TEST_P(Chan, TheLongestDurationIsForEver) {
     run([] {
         dunlin::chan<int> c;
-        dunlin::task<dunlin::received<int>> receiver = dunlin::spawn([c] { return c.recv_for(std::chrono::hours::max()); });
+        dunlin::task<dunlin::received<int>> receiver =
+            dunlin::spawn([c] { return c.recv_for(std::chrono::hours::max()); });
         until_parked(1);
         dunlin::sleep_for(5ms);
         EXPECT_TRUE(c.send_for(1, std::chrono::nanoseconds::max()));
@@ -419,8 +421,10 @@ concept can_close = requires(C c) { c.close(); };
 
 TEST_P(Chan, ViewsHaveOneSide) {
     static_assert(can_send<dunlin::sender<int>> && can_close<dunlin::sender<int>> && !can_receive<dunlin::sender<int>>);
-    static_assert(can_receive<dunlin::receiver<int>> && !can_send<dunlin::receiver<int>> && !can_close<dunlin::receiver<int>>);
-    static_assert(!std::is_constructible_v<dunlin::chan<int>, dunlin::sender<int>> && !std::is_constructible_v<dunlin::sender<int>, dunlin::receiver<int>>);
+    static_assert(
+        can_receive<dunlin::receiver<int>> && !can_send<dunlin::receiver<int>> && !can_close<dunlin::receiver<int>>);
+    static_assert(!std::is_constructible_v<dunlin::chan<int>, dunlin::sender<int>> &&
+                  !std::is_constructible_v<dunlin::sender<int>, dunlin::receiver<int>>);
     run([] {
         dunlin::chan<int> c(3);
         const dunlin::sender<int> in = c;

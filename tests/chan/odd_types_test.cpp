@@ -297,7 +297,8 @@ TEST_P(OddTypes, InfiniteDurationsAreTheLongestAndTheShortest) {
         EXPECT_EQ(ctx.deadline(), std::nullopt);
         EXPECT_TRUE(dunlin::with_timeout({}, -infinite).is_done());
         auto waiter = dunlin::spawn([&] { return c.recv_for(infinite); });
-        auto sleeper = dunlin::spawn([&] { EXPECT_THROW(dunlin::sleep_for(infinite, ctx), dunlin::context_cancelled); });
+        auto sleeper =
+            dunlin::spawn([&] { EXPECT_THROW(dunlin::sleep_for(infinite, ctx), dunlin::context_cancelled); });
         auto by_deadline = dunlin::spawn([&] {
             const std::chrono::time_point<std::chrono::system_clock, real> end_of_days(infinite);
             return c.recv_until(end_of_days);

@@ -15,7 +15,8 @@
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
-using dunlin::channel_status, dunlin::on_recv, dunlin::on_send, dunlin::on_timeout, dunlin::otherwise, dunlin::select, dunlin::select_case;
+using dunlin::channel_status, dunlin::on_recv, dunlin::on_send, dunlin::on_timeout, dunlin::otherwise, dunlin::select,
+    dunlin::select_case;
 
 namespace {
 
@@ -48,8 +49,8 @@ TEST_P(Select, ReturnsTheIndexOfTheCaseAfterItsHandler) {
         const dunlin::chan<int> never, c = channel_with(1);
         std::string order;
         const std::size_t taken = select(on_recv(never, [&] { order += "never "; }),
-            on_recv(c, [&](std::optional<int> v) { order += "got " + std::to_string(*v); }), on_timeout(1h, [&] { order += "timeout "; }),
-            otherwise([&] { order += "otherwise "; }));
+            on_recv(c, [&](std::optional<int> v) { order += "got " + std::to_string(*v); }),
+            on_timeout(1h, [&] { order += "timeout "; }), otherwise([&] { order += "otherwise "; }));
         EXPECT_EQ(taken, 1u);
         EXPECT_EQ(order, "got 1");
     });
@@ -116,7 +117,8 @@ TEST_P(Select, ClosedAndDrainedIsReady) {
         c.send(1);
         c.close();
         std::vector<std::optional<int>> got;
-        for (int i = 0; i < 3; ++i) select(on_recv(c, [&](std::optional<int> v) { got.push_back(v); }), otherwise([] { ADD_FAILURE(); }));
+        for (int i = 0; i < 3; ++i)
+            select(on_recv(c, [&](std::optional<int> v) { got.push_back(v); }), otherwise([] { ADD_FAILURE(); }));
         EXPECT_EQ(got, (std::vector<std::optional<int>>{1, std::nullopt, std::nullopt}));
     });
 }
@@ -236,7 +238,8 @@ TEST_P(Select, ChannelsMayBeTemporaries) {
         EXPECT_EQ(select(on_recv(never), on_recv(dunlin::after(1ms))), 1u);
         EXPECT_EQ(select(on_recv(dunlin::after(1h)), on_recv(dunlin::after(1ms)), on_recv(dunlin::chan<int>())), 1u);
         std::vector<select_case> list;
-        list.push_back(on_recv(dunlin::after(1ms), [](std::optional<dunlin::clock::time_point> t) { EXPECT_LE(*t, dunlin::clock::now()); }));
+        list.push_back(on_recv(dunlin::after(1ms),
+            [](std::optional<dunlin::clock::time_point> t) { EXPECT_LE(*t, dunlin::clock::now()); }));
         list.push_back(on_recv(dunlin::after(1h)));
         list.push_back(on_send(dunlin::chan<int>(), 1));
         EXPECT_EQ(select(list), 0u);
@@ -295,7 +298,8 @@ TEST_P(Select, AnRvalueThatIsNotSentStaysWhereItIs) {
         const dunlin::chan<owner> full, room(1);
         const dunlin::chan<int> c = channel_with(1);
         owner a = std::make_unique<int>(1), b = std::make_unique<int>(2);
-        EXPECT_EQ(select(on_send(full, std::move(a)), on_recv(c), on_send(dunlin::chan<owner>::nil(), std::move(b))), 1u);
+        EXPECT_EQ(
+            select(on_send(full, std::move(a)), on_recv(c), on_send(dunlin::chan<owner>::nil(), std::move(b))), 1u);
         EXPECT_EQ(select(on_send(full, std::move(a)), otherwise()), 1u);
         EXPECT_EQ(select(on_send(full, std::move(a)), on_timeout(1ms)), 1u);
         EXPECT_THROW(select(on_send(closed_channel<owner>(), std::move(a))), dunlin::channel_closed);
@@ -400,7 +404,8 @@ TEST_P(Select, SendOnClosedThrowsAlsoAfterAWait) {
 TEST_P(Select, TheSameChannelMayStandInSeveralCases) {
     run([] {
         const dunlin::chan<int> c, d;
-        dunlin::task<std::size_t> first = dunlin::spawn([=] { return select(on_recv(c), on_recv(c), on_send(c, 5), on_recv(d), on_recv(d)); });
+        dunlin::task<std::size_t> first =
+            dunlin::spawn([=] { return select(on_recv(c), on_recv(c), on_send(c, 5), on_recv(d), on_recv(d)); });
         until_parked(1);
         // Behind all places of the first one in the queue, which go away at once.
         dunlin::task<std::optional<int>> second = dunlin::spawn([=] { return c.recv(); });
@@ -437,7 +442,8 @@ void draw_ready_cases() {
     expect_uniform(times, "of a few");
     // One that is not ready between them has no part in it.
     std::array<int, 2> two{};
-    for (int i = 0; i < rounds; ++i) ++two[select(on_recv(a), on_recv(dunlin::chan<int>::nil()), on_recv(dunlin::chan<int>()), on_recv(b)) / 3];
+    for (int i = 0; i < rounds; ++i)
+        ++two[select(on_recv(a), on_recv(dunlin::chan<int>::nil()), on_recv(dunlin::chan<int>()), on_recv(b)) / 3];
     expect_uniform(two, "of two");
     // More than are kept on the stack.
     std::vector<select_case> list;
@@ -513,14 +519,17 @@ public:
             // In another order each time, so that locks would be taken in another order if they were not sorted.
             switch ((i + seed) % 4) {
             case 0:
-                taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])), on_send(channels_[2], std::move(v[2])));
+                taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])),
+                    on_send(channels_[2], std::move(v[2])));
                 break;
             case 1:
-                taken = 2 - select(on_send(channels_[2], std::move(v[2])), on_send(channels_[1], std::move(v[1])), on_send(channels_[0], std::move(v[0])));
+                taken = 2 - select(on_send(channels_[2], std::move(v[2])), on_send(channels_[1], std::move(v[1])),
+                                on_send(channels_[0], std::move(v[0])));
                 break;
             case 2:
-                while (taken == 3) taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])),
-                    on_send(channels_[2], std::move(v[2])), on_timeout(std::chrono::microseconds(i % 30)));
+                while (taken == 3)
+                    taken = select(on_send(channels_[0], std::move(v[0])), on_send(channels_[1], std::move(v[1])),
+                        on_send(channels_[2], std::move(v[2])), on_timeout(std::chrono::microseconds(i % 30)));
                 break;
             default:
                 taken = 1;
@@ -538,13 +547,18 @@ public:
             sum_ -= **v;
             ++received_;
         };
-        const auto receive_from = [&](std::size_t k) { return on_recv(channels_[k], [&take, k](std::optional<owner> v) { take(k, std::move(v)); }); };
+        const auto receive_from = [&](std::size_t k) {
+            return on_recv(channels_[k], [&take, k](std::optional<owner> v) { take(k, std::move(v)); });
+        };
         const auto quit = [&] { return on_recv(quit_, [&] { more = false; }); };
         for (int i = seed; more; ++i) {
             switch (i % 4) {
             case 0: select(receive_from(0), receive_from(1), receive_from(2), quit()); break;
             case 1: select(quit(), receive_from(2), receive_from(0), receive_from(1)); break;
-            case 2: select(receive_from(1), on_timeout(std::chrono::microseconds(i % 30)), receive_from(1), receive_from(0), quit()); break;
+            case 2:
+                select(receive_from(1), on_timeout(std::chrono::microseconds(i % 30)), receive_from(1), receive_from(0),
+                    quit());
+                break;
             default: select(receive_from(2), otherwise(), quit());
             }
         }
@@ -631,10 +645,12 @@ TEST_P(Select, CrossedSelectsAgree) {
         std::vector<std::size_t> first, second;
         dunlin::wait_group both;
         both.go([&] {
-            for (int i = 0; i < rounds; ++i) first.push_back(select(on_send(a, i), on_recv(b, [i](std::optional<int> v) { EXPECT_EQ(v, i); })));
+            for (int i = 0; i < rounds; ++i)
+                first.push_back(select(on_send(a, i), on_recv(b, [i](std::optional<int> v) { EXPECT_EQ(v, i); })));
         });
         both.go([&] {
-            for (int i = 0; i < rounds; ++i) second.push_back(select(on_recv(a, [i](std::optional<int> v) { EXPECT_EQ(v, i); }), on_send(b, i)));
+            for (int i = 0; i < rounds; ++i)
+                second.push_back(select(on_recv(a, [i](std::optional<int> v) { EXPECT_EQ(v, i); }), on_send(b, i)));
         });
         both.wait();
         EXPECT_EQ(first, second);
@@ -650,9 +666,11 @@ TEST_P(Select, OfATimeoutAndAValueOneWins) {
             const dunlin::chan<owner> c;
             std::atomic<int> sent{-1};
             dunlin::wait_group sender;
-            sender.go([&, c] { sent = c.send_for(std::make_unique<int>(i), std::chrono::microseconds(i % 40)) ? 1 : 0; });
+            sender.go(
+                [&, c] { sent = c.send_for(std::make_unique<int>(i), std::chrono::microseconds(i % 40)) ? 1 : 0; });
             int received = 0;
-            select(on_recv(c, [&](std::optional<owner> v) { received += **v == i; }), on_timeout(std::chrono::microseconds(i * 3 % 40)));
+            select(on_recv(c, [&](std::optional<owner> v) { received += **v == i; }),
+                on_timeout(std::chrono::microseconds(i * 3 % 40)));
             sender.wait();
             ASSERT_EQ(sent, received) << "round " << i;
             ++(received != 0 ? by_value : by_time);
@@ -672,7 +690,9 @@ std::chrono::nanoseconds cpu_time() {
 TEST_P(Select, AnIdleSelectUsesNoCpu) {
     run([] {
         const dunlin::chan<int> a, b, quit;
-        const auto wait = [=] { select(on_recv(a), on_send(b, 1), on_recv(quit), on_timeout(1h), on_recv(dunlin::after(1h))); };
+        const auto wait = [=] {
+            select(on_recv(a), on_send(b, 1), on_recv(quit), on_timeout(1h), on_recv(dunlin::after(1h)));
+        };
         dunlin::wait_group goroutines;
         for (int i = 0; i < 100; ++i) goroutines.go(wait);
         std::thread thread(wait);

@@ -405,7 +405,8 @@ TEST_P(Timer, OfManyWhoWaitOneGetsTheValue) {
         for (int i = 0; i < n; ++i) {
             wg.go([&, i] {
                 if (i % 2 == 0) {
-                    dunlin::select(dunlin::on_recv(c, [&] { received.fetch_add(1); }), dunlin::on_recv(stop, [&] { over.fetch_add(1); }));
+                    dunlin::select(dunlin::on_recv(c, [&] { received.fetch_add(1); }),
+                        dunlin::on_recv(stop, [&] { over.fetch_add(1); }));
                 } else {
                     // Gives up now and then, so that the first and the last of the waiters change.
                     while (!c.recv_for(std::chrono::microseconds(50 + i * 10))) {
@@ -511,7 +512,8 @@ TEST_P(Timer, ChannelsMayGoAwayWhileTheyFire) {
             wg.go([g] {
                 for (int i = 0; i < support::rounds(5000); ++i) {
                     const auto d = std::chrono::nanoseconds(1 + (i * 37 + static_cast<int>(g) * 101) % 20'000);
-                    dunlin::select(dunlin::on_recv(dunlin::after(d)), dunlin::on_recv(dunlin::after(d)), dunlin::on_timeout(d));
+                    dunlin::select(
+                        dunlin::on_recv(dunlin::after(d)), dunlin::on_recv(dunlin::after(d)), dunlin::on_timeout(d));
                     timer t(d);
                     t.channel().recv_for(d);
                     dunlin::after(d).recv();
@@ -567,7 +569,8 @@ TEST_F(PlainThreadTimer, WaitsWithoutRun) {
     EXPECT_TRUE(k.stop());
     bool timed_out = false;
     const times never = dunlin::after(1h);
-    const std::size_t taken = dunlin::select(dunlin::on_recv(never), dunlin::on_recv(dunlin::after(1ms), [&] { timed_out = true; }));
+    const std::size_t taken =
+        dunlin::select(dunlin::on_recv(never), dunlin::on_recv(dunlin::after(1ms), [&] { timed_out = true; }));
     EXPECT_EQ(taken, 1u);
     EXPECT_TRUE(timed_out);
 }

@@ -56,7 +56,8 @@ TEST_P(Context, EachFormMakesADerivedContext) {
     run([] {
         const context parent = context::background();
         const auto [a, cancel] = dunlin::with_cancel(parent);
-        static_assert(std::is_same_v<std::remove_const_t<decltype(a)>, context> && std::is_same_v<std::remove_const_t<decltype(cancel)>, cancel_function>);
+        static_assert(std::is_same_v<std::remove_const_t<decltype(a)>, context> &&
+                      std::is_same_v<std::remove_const_t<decltype(cancel)>, cancel_function>);
         const auto b = a.with_timeout(1h);
         const auto c = context::with_value(b, user, "ann");
         const auto [d, cancel_d] = context::with_deadline(c, std::chrono::steady_clock::now() + 30min);
@@ -205,7 +206,10 @@ TEST_P(Context, ValuesAreFoundThroughAllParents) {
         EXPECT_EQ(b.value(user), a.value(user)) << "the same object";
 
         // Texts are the same however they are given; numbers have their types.
-        const context c = none.with_value("trace", 1).with_value(std::string("user"), std::string("bob")).with_value(5, 2.5).with_value(5L, 'x');
+        const context c = none.with_value("trace", 1)
+                              .with_value(std::string("user"), std::string("bob"))
+                              .with_value(5, 2.5)
+                              .with_value(5L, 'x');
         EXPECT_EQ(*c.value<int>(std::string("trace")), 1);
         EXPECT_EQ(*c.value<int>(std::string_view("trace")), 1);
         const char trace[] = "trace";
@@ -427,18 +431,24 @@ TEST_P(Context, NamesTellHowAContextWasMade) {
         EXPECT_EQ(to_string(top.with_cancel()), "context.Background.WithCancel");
         EXPECT_EQ(to_string(top.with_cancel().without_cancel()), "context.Background.WithCancel.WithoutCancel");
         EXPECT_EQ(to_string(top.with_stop_token(std::stop_token())), "context.Background.WithStopToken");
-        EXPECT_EQ(to_string(context::todo().with_value("user", "ann").with_cancel()), "context.TODO.WithValue(user, ann).WithCancel");
+        EXPECT_EQ(to_string(context::todo().with_value("user", "ann").with_cancel()),
+            "context.TODO.WithValue(user, ann).WithCancel");
         // What can be shown is, of the rest the type.
         EXPECT_EQ(to_string(top.with_value(1, true)), "context.Background.WithValue(1, true)");
         EXPECT_EQ(to_string(top.with_value(point{3}, 2.5)), "context.Background.WithValue(x=3, 2.5)");
         EXPECT_EQ(to_string(top.with_value(port, 80)), "context.Background.WithValue(port, 80)");
-        EXPECT_EQ(to_string(top.with_value(request_id, 7)), "context.Background.WithValue(dunlin::context_key<int>, 7)");
-        EXPECT_EQ(to_string(top.with_value("p", std::make_unique<int>(4))).find("context.Background.WithValue(p, std::unique_ptr<int"), 0u);
-        EXPECT_EQ(to_string(top.with_value("p", static_cast<const char*>(nullptr))), "context.Background.WithValue(p, <nil>)");
+        EXPECT_EQ(
+            to_string(top.with_value(request_id, 7)), "context.Background.WithValue(dunlin::context_key<int>, 7)");
+        EXPECT_EQ(to_string(top.with_value("p", std::make_unique<int>(4)))
+                      .find("context.Background.WithValue(p, std::unique_ptr<int"),
+            0u);
+        EXPECT_EQ(to_string(top.with_value("p", static_cast<const char*>(nullptr))),
+            "context.Background.WithValue(p, <nil>)");
         EXPECT_NE(to_string(top.with_value("c", colour::red)).find("colour)"), std::string::npos);
         EXPECT_EQ(*top.with_value(port, 81).value(port), 81);
 
-        const std::regex deadline(R"(context\.Background\.WithDeadline\(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \+0000 UTC \[(-?[0-9a-z.]+)\]\)(.*))");
+        const std::regex deadline(
+            R"(context\.Background\.WithDeadline\(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \+0000 UTC \[(-?[0-9a-z.]+)\]\)(.*))");
         std::smatch found;
         const std::string soon = to_string(top.with_timeout(90min).with_timeout(2h));
         ASSERT_TRUE(std::regex_match(soon, found, deadline)) << soon;
@@ -466,7 +476,8 @@ TEST_P(Context, AfterFuncRunsOnceUnlessStopped) {
         const cancellable c = dunlin::with_cancel({});
         dunlin::chan<int> called(10);
         const auto stop0 = c.after_func([called] { called.send(0); });
-        const auto stop1 = dunlin::after_func(c.with_value("k", 1), [called, only_moved = std::make_unique<int>(1)] { called.send(*only_moved); });
+        const auto stop1 = dunlin::after_func(
+            c.with_value("k", 1), [called, only_moved = std::make_unique<int>(1)] { called.send(*only_moved); });
         const auto stop2 = c.after_func([called] { called.send(2); });
         const auto never = context().after_func([] { ADD_FAILURE(); });
         EXPECT_EQ(inside::calls(c), 3u);

@@ -36,7 +36,10 @@ std::string end_of(Call call) {
     } catch (const context_cancelled& e) {
         const std::string text = e.what();
         const std::string operation = text.substr(0, text.find(':'));
-        return (e.code() == errc::cancelled ? "cancelled, " : e.code() == errc::deadline_exceeded ? "deadline_exceeded, " : "other, ") + operation;
+        return (e.code() == errc::cancelled              ? "cancelled, "
+                   : e.code() == errc::deadline_exceeded ? "deadline_exceeded, "
+                                                         : "other, ") +
+               operation;
     }
     return "";
 }
@@ -158,15 +161,17 @@ TEST_P(ContextWait, AReceiveMayMeetACancel) {
             std::uint64_t received = 0;
             int last = 0;
             support::race(
-                support::rounds(who == opponent::thread ? 5000 : procs() == 8 ? 10'000 : 50'000), who, [&](int) { ctx = dunlin::with_cancel({}); },
+                support::rounds(who == opponent::thread ? 5000
+                                : procs() == 8          ? 10'000
+                                                        : 50'000),
+                who, [&](int) { ctx = dunlin::with_cancel({}); },
                 [&](int) {
                     try {
                         const int v = c.recv(ctx).value();
                         ASSERT_EQ(v, last + 1) << "one was lost";
                         last = v;
                         received += static_cast<std::uint64_t>(v);
-                    } catch (const context_cancelled&) {
-                    }
+                    } catch (const context_cancelled&) {}
                 },
                 [&](int) { ctx.cancel(); }, [](int) {});
             c.close();
@@ -198,7 +203,8 @@ TEST_P(ContextWait, SendersAndReceiversWithDeadlinesLoseNothing) {
             receivers.go([&, g] {
                 for (int i = 0;; ++i) {
                     try {
-                        const auto value = c.recv(dunlin::with_timeout({}, std::chrono::microseconds((i * 11 + g) % 50)));
+                        const auto value =
+                            c.recv(dunlin::with_timeout({}, std::chrono::microseconds((i * 11 + g) % 50)));
                         if (!value) return;
                         balance -= **value;
                     } catch (const context_cancelled&) {
@@ -228,8 +234,12 @@ TEST_P(ContextWait, EndsASleep) {
 
         dunlin::task_group group;
         group.go([&] { EXPECT_EQ(end_of([&] { dunlin::sleep_for(1h, c); }), "cancelled, sleep"); });
-        group.go([&] { EXPECT_EQ(end_of([&] { dunlin::sleep_for(std::chrono::hours::max(), c); }), "cancelled, sleep"); });
-        group.go([&] { EXPECT_EQ(end_of([&] { dunlin::sleep_until(std::chrono::steady_clock::now() + 1h, c.with_value(1, 1)); }), "cancelled, sleep"); });
+        group.go(
+            [&] { EXPECT_EQ(end_of([&] { dunlin::sleep_for(std::chrono::hours::max(), c); }), "cancelled, sleep"); });
+        group.go([&] {
+            EXPECT_EQ(end_of([&] { dunlin::sleep_until(std::chrono::steady_clock::now() + 1h, c.with_value(1, 1)); }),
+                "cancelled, sleep");
+        });
         until_parked(3);
         c.cancel();
         group.wait();
@@ -249,10 +259,14 @@ TEST_P(ContextWait, EndsASelect) {
     run([] {
         const cancellable c = dunlin::with_cancel({}), other = dunlin::with_cancel({});
         dunlin::chan<int> values(1);
-        const auto wait = [&] { return dunlin::select(dunlin::on_recv(values), dunlin::on_done(c), dunlin::on_done(other.with_value("k", 1))); };
+        const auto wait = [&] {
+            return dunlin::select(
+                dunlin::on_recv(values), dunlin::on_done(c), dunlin::on_done(other.with_value("k", 1)));
+        };
         values.send(1);
         EXPECT_EQ(wait(), 0u);
-        EXPECT_EQ(dunlin::select(dunlin::on_done(c), dunlin::on_done(context()), dunlin::otherwise()), 2u) << "the background is never done";
+        EXPECT_EQ(dunlin::select(dunlin::on_done(c), dunlin::on_done(context()), dunlin::otherwise()), 2u)
+            << "the background is never done";
         dunlin::task_group group;
         group.go([&] { EXPECT_EQ(wait(), 2u); });
         until_parked(1);
@@ -309,7 +323,8 @@ TEST_P(ContextWait, ADropMayMeetItsDeadline) {
     run([] {
         std::vector<cancellable> some;
         for (int i = 0; i < support::rounds(20'000); ++i) {
-            some.push_back(dunlin::with_timeout(i % 3 == 0 && !some.empty() ? context(some.front()) : context(), std::chrono::microseconds(i % 40)));
+            some.push_back(dunlin::with_timeout(
+                i % 3 == 0 && !some.empty() ? context(some.front()) : context(), std::chrono::microseconds(i % 40)));
             if (some.size() == 20) some.clear();
         }
         some.clear();
@@ -329,7 +344,8 @@ TEST_P(ContextWait, DropAgainstCancelOfTheParent) {
                     parent = dunlin::with_cancel({});
                     for (int i = 0; i < 4; ++i) children.push_back(parent.with_timeout(1h).with_cancel());
                 },
-                [&](int) { children.clear(); }, [&](int) { parent.cancel(); }, [&](int) { ASSERT_EQ(inside::children(parent), 0u); });
+                [&](int) { children.clear(); }, [&](int) { parent.cancel(); },
+                [&](int) { ASSERT_EQ(inside::children(parent), 0u); });
             EXPECT_EQ(inside::timers(), 0u);
         }
     });
@@ -380,7 +396,10 @@ TEST_P(ContextWait, EndsWaitsOfGoroutinesAndThreads) {
                 case 1: EXPECT_EQ(ctx.done().recv(), std::nullopt); break;
                 case 2: EXPECT_EQ(end_of([&] { dunlin::sleep_for(1h, ctx); }), "cancelled, sleep"); break;
                 case 3: EXPECT_EQ(dunlin::select(dunlin::on_recv(c), dunlin::on_done(ctx)), 1u); break;
-                default: EXPECT_EQ(end_of([&] { dunlin::chan<int>::nil().send(1, ctx.with_cancel()); }), "cancelled, chan send"); break;
+                default:
+                    EXPECT_EQ(
+                        end_of([&] { dunlin::chan<int>::nil().send(1, ctx.with_cancel()); }), "cancelled, chan send");
+                    break;
                 }
                 ++ended;
             };

@@ -32,11 +32,13 @@ struct opener {
     friend constexpr auto link_to_stop() { return Stop; }
     friend constexpr auto call_references() { return References; }
 };
-template struct opener<&context_node::first_child_, &context_node::next_, &context_node::calls_, &context_node::timer_call_, &context_node::stop_link_,
-    &dunlin::detail::timed_call::references_>;
+template struct opener<&context_node::first_child_, &context_node::next_, &context_node::calls_,
+    &context_node::timer_call_, &context_node::stop_link_, &dunlin::detail::timed_call::references_>;
 
 // The node that has the cancellation of `ctx`; null for the background.
-inline context_node* node(const dunlin::context& ctx) { return static_cast<context_node*>(dunlin::detail::done_channel(ctx)); }
+inline context_node* node(const dunlin::context& ctx) {
+    return static_cast<context_node*>(dunlin::detail::done_channel(ctx));
+}
 
 inline std::size_t children(const dunlin::context& ctx) {
     context_node* n = node(ctx);
@@ -55,7 +57,9 @@ inline std::size_t calls(const dunlin::context& ctx) {
 }
 
 // The timer of its deadline, and the holder of that.
-inline dunlin::detail::timed_call* deadline(const dunlin::context& ctx) { return dunlin::detail::as_timed_call(node(ctx)->*deadline_call()); }
+inline dunlin::detail::timed_call* deadline(const dunlin::context& ctx) {
+    return dunlin::detail::as_timed_call(node(ctx)->*deadline_call());
+}
 inline std::uint32_t references(dunlin::detail::timed_call* call) { return (call->*call_references()).load(); }
 inline dunlin::detail::stop_link* stop_link(const dunlin::context& ctx) { return node(ctx)->*link_to_stop(); }
 
@@ -65,7 +69,8 @@ inline std::size_t timers() {
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     std::size_t count = 0;
     dunlin::park::runtime_section section;
-    for (std::uint32_t i = 0; i < made; ++i) count += static_cast<const dunlin::timers::timer_heap*>(s.processor_at(i)->events)->size();
+    for (std::uint32_t i = 0; i < made; ++i)
+        count += static_cast<const dunlin::timers::timer_heap*>(s.processor_at(i)->events)->size();
     return count;
 }
 

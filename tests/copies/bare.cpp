@@ -32,7 +32,9 @@ function* find(void* plugin, const char* name) { return reinterpret_cast<functio
 int main(int argc, char** argv) {
     if (argc != 5) return 64;
     alarm(20);
-    const int how = std::strcmp(argv[3], "global") == 0 ? RTLD_GLOBAL : std::strcmp(argv[3], "deep") == 0 ? RTLD_DEEPBIND : RTLD_LOCAL;
+    const int how = std::strcmp(argv[3], "global") == 0 ? RTLD_GLOBAL
+                    : std::strcmp(argv[3], "deep") == 0 ? RTLD_DEEPBIND
+                                                        : RTLD_LOCAL;
     const std::string action = argv[4];
     void* const first = load(argv[1], how);
     if (action != "load" && find(first, "copies_alone")() != 1) return 1;

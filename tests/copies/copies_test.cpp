@@ -13,15 +13,18 @@ constexpr const char* ways[] = {"local", "global", "deep"};
 
 std::string plugin(const std::string& name) { return std::string(DUNLIN_CRASH_DIR) + "/libcopies_" + name + ".so"; }
 
-support::child_result load(const std::string& host, const std::string& plug_in, const std::string& how, const std::string& action) {
+support::child_result load(
+    const std::string& host, const std::string& plug_in, const std::string& how, const std::string& action) {
     return support::run_child(host, {plugin(plug_in), how, action});
 }
 
-support::child_result load_two(const std::string& first, const std::string& second, const std::string& how, const std::string& action) {
+support::child_result load_two(
+    const std::string& first, const std::string& second, const std::string& how, const std::string& action) {
     return support::run_child("copies_bare", {plugin(first), plugin(second), how, action});
 }
 
-void expect_refused(const support::child_result& r, const std::string& who, const std::string& what, const std::string& beside) {
+void expect_refused(
+    const support::child_result& r, const std::string& who, const std::string& what, const std::string& beside) {
     EXPECT_EQ(r.signal, SIGABRT) << r;
     ASSERT_EQ(r.err.find("fatal: two copies of dunlin in one process: that in "), 0u) << r;
     const std::string line = r.err.substr(0, r.err.find('\n'));
@@ -103,7 +106,8 @@ TEST(Copies, WorksWhereTheProgramIsLinkedWithThePlugIn) {
 
 TEST(Copies, PartsThatAProgramDoesNotHaveThoughItExportsItsOwnAreRefusedWhenTheyAreUsed) {
     for (const char* how : {"local", "global"}) {
-        expect_refused(load("copies_host_exports", "plain", how, "other_parts"), "libcopies_plain.so", "used", "crash_copies_host_exports");
+        expect_refused(load("copies_host_exports", "plain", how, "other_parts"), "libcopies_plain.so", "used",
+            "crash_copies_host_exports");
         expect_said(load("copies_host_shared", "plain", how, "other_parts"), "done\n");
     }
 }
@@ -115,8 +119,10 @@ TEST(Copies, OfTwoPlugInsOfAProgramWithoutDunlinTheSecondIsRefusedWhenItIsLoaded
                 SCOPED_TRACE(std::string(second) + ", " + how + ", " + action);
                 const auto r = load_two("plain", second, how, action);
                 EXPECT_EQ(r.out, "the first\n") << r;
-                expect_refused(r, std::string(second) == "sharing" ? "libcopies_shared.so" : "libcopies_" + std::string(second) + ".so",
-                               "loaded", "libcopies_plain.so");
+                expect_refused(r,
+                    std::string(second) == "sharing" ? "libcopies_shared.so"
+                                                     : "libcopies_" + std::string(second) + ".so",
+                    "loaded", "libcopies_plain.so");
             }
         }
     }

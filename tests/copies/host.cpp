@@ -69,13 +69,17 @@ int main(int argc, char** argv) {
     if (argc == 2) {
 #if defined(COPIES_LINKED)
         return act(argv[1], [](const char* name) -> copies_action* {
-            return std::strcmp(name, "copies_serve") == 0 ? copies_serve : std::strcmp(name, "copies_send") == 0 ? copies_send : nullptr;
+            return std::strcmp(name, "copies_serve") == 0  ? copies_serve
+                   : std::strcmp(name, "copies_send") == 0 ? copies_send
+                                                           : nullptr;
         });
 #endif
     }
     if (argc != 4) return 64;
     const std::string how = argv[2];
-    plugin = dlopen(argv[1], RTLD_NOW | (how == "deep" ? RTLD_LOCAL | RTLD_DEEPBIND : how == "global" ? RTLD_GLOBAL : RTLD_LOCAL));
+    plugin = dlopen(argv[1], RTLD_NOW | (how == "deep"        ? RTLD_LOCAL | RTLD_DEEPBIND
+                                            : how == "global" ? RTLD_GLOBAL
+                                                              : RTLD_LOCAL));
     if (plugin == nullptr) return say(dlerror());
     return act(argv[3], [](const char* name) { return reinterpret_cast<copies_action*>(dlsym(plugin, name)); });
 }

@@ -32,13 +32,15 @@ protected:
 
 TEST_F(Deadlock, ReportListsEveryGoroutineWithItsWaitReasonAndPlace) {
     const auto r = deadlock("wait_group_never_done");
-    expect_report(r, {"goroutine 1 [sync.WaitGroup.Wait", "\"left behind\" [sync.WaitGroup.Wait", "waits at deadlock.cpp:",
-        "created at deadlock.cpp:", "kind=parked"});
+    expect_report(r, {"goroutine 1 [sync.WaitGroup.Wait", "\"left behind\" [sync.WaitGroup.Wait",
+                         "waits at deadlock.cpp:", "created at deadlock.cpp:", "kind=parked"});
     EXPECT_EQ(count(r.err, "\ngoroutine "), 2u) << r;
     EXPECT_EQ(r.out, "waiting\n");
 }
 
-TEST_F(Deadlock, OfTwoThatWaitForEachOther) { expect_report(deadlock("two_wait_for_each_other"), {"[sync.WaitGroup.Wait"}); }
+TEST_F(Deadlock, OfTwoThatWaitForEachOther) {
+    expect_report(deadlock("two_wait_for_each_other"), {"[sync.WaitGroup.Wait"});
+}
 TEST_F(Deadlock, OfLocksSaysWhoHoldsThem) {
     const auto r = deadlock("locks_in_two_orders");
     expect_report(r, {"[sync.Mutex.Lock"});
@@ -46,7 +48,9 @@ TEST_F(Deadlock, OfLocksSaysWhoHoldsThem) {
     EXPECT_EQ(count(r.err, " has held for "), 2u) << r;
 }
 TEST_F(Deadlock, OfAGroupIsReported) { expect_report(deadlock("task_group_never_ends"), {}); }
-TEST_F(Deadlock, OfAJoinIsReported) { expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"}); }
+TEST_F(Deadlock, OfAJoinIsReported) {
+    expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"});
+}
 
 TEST_F(Deadlock, IsReportedAtOnce) {
     // TSan sleeps for a second at exit.
@@ -59,7 +63,8 @@ TEST_F(Deadlock, IsReportedAtOnce) {
         expect_report(r, {"goroutine 1 [sync.WaitGroup.Wait"});
         timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        best_ms = std::min(best_ms, (static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec) - std::stod(r.out)) / 1e6);
+        best_ms = std::min(best_ms,
+            (static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec) - std::stod(r.out)) / 1e6);
     }
     EXPECT_LT(best_ms, limit_ms);
 }
@@ -90,13 +95,15 @@ TEST_F(Deadlock, InALaterRunDoesNotListWhatTheEarlierOneLeft) {
 // What joins a thread sees it gone a moment before the kernel does.
 TEST_F(Deadlock, AfterAThreadWasJoinedIsReportedEveryTime) {
     for (int i = 0; i < support::rounds(50); ++i) {
-        const auto r = support::run_child("deadlock", {"after_a_thread_was_joined"}, {.timeout = std::chrono::seconds(5)});
+        const auto r =
+            support::run_child("deadlock", {"after_a_thread_was_joined"}, {.timeout = std::chrono::seconds(5)});
         ASSERT_EQ(r.status, 2) << "run " << i << '\n' << r;
     }
 }
 
 TEST_F(Deadlock, ThatComesToBeWhenTheLastThreadEndsIsReported) {
-    const auto r = support::run_child("deadlock", {"after_the_last_thread_ended"}, {.timeout = std::chrono::seconds(5)});
+    const auto r =
+        support::run_child("deadlock", {"after_the_last_thread_ended"}, {.timeout = std::chrono::seconds(5)});
     expect_report(r, {});
 }
 

@@ -139,8 +139,8 @@ int main_returns() {
 int everything_at_once() {
     quiet();
     dunlin::run({.max_procs = 16}, [] {
-        void (*const bodies[])() = {uses_static_objects, spins, parks, sleeps, sits_in_a_system_call, allocates, prints, prints_to_cout,
-            throws, spawns, yields};
+        void (*const bodies[])() = {uses_static_objects, spins, parks, sleeps, sits_in_a_system_call, allocates, prints,
+            prints_to_cout, throws, spawns, yields};
         for (auto* body : bodies) dunlin::go([body] { body(); });
         wait_until_started(static_cast<int>(std::size(bodies)));
     });
@@ -151,7 +151,8 @@ int everything_at_once() {
 int everything_without_run() {
     quiet();
     dunlin::runtime::set_max_procs(16);
-    void (*const bodies[])() = {uses_static_objects, spins, parks, sleeps, sits_in_a_system_call, allocates, prints, prints_to_cout, throws, spawns, yields};
+    void (*const bodies[])() = {uses_static_objects, spins, parks, sleeps, sits_in_a_system_call, allocates, prints,
+        prints_to_cout, throws, spawns, yields};
     for (auto* body : bodies) dunlin::go([body] { body(); });
     while (started.load() < static_cast<int>(std::size(bodies))) usleep(100);
     return 0;
@@ -331,7 +332,8 @@ constexpr support::scenario all[] = {
     {"exit_while_goroutines_accept", exit_while_goroutines_accept},
     {"exit_in_main_goroutine", exit_in_main_goroutine},
     {"static_destructor_uses_the_runtime", static_destructor_uses_the_runtime},
-    {"static_destructor_uses_the_runtime_after_exit_in_a_goroutine", static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
+    {"static_destructor_uses_the_runtime_after_exit_in_a_goroutine",
+        static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
     {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
     {"exit_handler_uses_the_runtime", exit_handler_uses_the_runtime},
     {"quick_exit", quick_exit},

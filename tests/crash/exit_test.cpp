@@ -13,7 +13,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-support::child_result leave(const std::string& scenario) { return support::run_child("exit", {scenario}, {.timeout = 10s}); }
+support::child_result leave(const std::string& scenario) {
+    return support::run_child("exit", {scenario}, {.timeout = 10s});
+}
 
 class Exit : public testing::TestWithParam<const char*> {};
 
@@ -23,7 +25,9 @@ class Exit : public testing::TestWithParam<const char*> {};
 TEST_P(Exit, IsAtOnceAndWithoutACrash) {
     constexpr int scenarios = 17;
     const int runs = support::rounds(1020) / scenarios / (support::under_thread ? 2 : 1);
-    const auto is_slow = [](const support::child_result& r) { return r.milliseconds() >= (support::sanitized ? 2000 : 200); };
+    const auto is_slow = [](const support::child_result& r) {
+        return r.milliseconds() >= (support::sanitized ? 2000 : 200);
+    };
     int slow = 0, slow_with_threads = 0;
     double slowest = 0;
     for (int i = 0; i < runs; ++i) {
@@ -39,8 +43,10 @@ TEST_P(Exit, IsAtOnceAndWithoutACrash) {
     EXPECT_LE(slow, std::max(runs / 10, 1) + 2 * slow_with_threads) << "the slowest took " << slowest << " ms";
 }
 
-INSTANTIATE_TEST_SUITE_P(While, Exit, testing::Values("nothing", "spin", "park", "sleep", "system_call", "allocate", "printf", "cout", "static_objects",
-    "throw", "spawn", "yield", "everything_at_once", "everything_without_run", "exit_in_a_goroutine", "exit_in_a_thread", "exit_in_main_goroutine"),
+INSTANTIATE_TEST_SUITE_P(While, Exit,
+    testing::Values("nothing", "spin", "park", "sleep", "system_call", "allocate", "printf", "cout", "static_objects",
+        "throw", "spawn", "yield", "everything_at_once", "everything_without_run", "exit_in_a_goroutine",
+        "exit_in_a_thread", "exit_in_main_goroutine"),
     [](const auto& info) { return std::string(info.param); });
 
 class StaticDestructors : public testing::Test {};
@@ -85,19 +91,23 @@ class Leaks : public testing::Test {};
 TEST_F(Leaks, AreNamedWhenAskedFor) {
     const auto r = leave("leak_report");
     EXPECT_EQ(r.status, 0) << r;
-    for (const char* text : {"1 goroutine is left when run() returns", "\"forgotten\"", "[sync.WaitGroup.Wait", "exit.cpp:"}) {
+    for (const char* text :
+        {"1 goroutine is left when run() returns", "\"forgotten\"", "[sync.WaitGroup.Wait", "exit.cpp:"}) {
         EXPECT_NE(r.err.find(text), std::string::npos) << text << '\n' << r;
     }
 }
 
 TEST_F(Leaks, ThoseThatAreLostAreNamedWithTheSetting) {
-    const auto r = support::run_child("exit", {"lost_report"}, {.environment = {{"DUNLIN_DEBUG", "leaks"}}, .timeout = 30s});
+    const auto r =
+        support::run_child("exit", {"lost_report"}, {.environment = {{"DUNLIN_DEBUG", "leaks"}}, .timeout = 30s});
     EXPECT_EQ(r.status, 0) << r;
     EXPECT_EQ(r.err.find("\"kept\""), std::string::npos) << r;
     if (support::under_thread || !support::may_trace()) {
         EXPECT_NE(r.err.find("not looked for goroutines that can never go on: "), std::string::npos) << r;
     } else if (!support::under_address) {  // there old values may hide them
-        EXPECT_NE(r.err.find(" can never go on, for nothing that can still run refers to what they wait for"), std::string::npos) << r;
+        EXPECT_NE(r.err.find(" can never go on, for nothing that can still run refers to what they wait for"),
+            std::string::npos)
+            << r;
         EXPECT_NE(r.err.find("\"answers too late\" [chan send"), std::string::npos) << r;
     }
     EXPECT_EQ(support::run_child("exit", {"lost_report"}, {.timeout = 30s}).err, "");

@@ -203,9 +203,11 @@ void tell_and_leave(int signal, siginfo_t* info, void* context) {
     char here;
     stack_t other{};
     sigaltstack(nullptr, &other);
-    const bool alternate = &here >= static_cast<char*>(other.ss_sp) && &here < static_cast<char*>(other.ss_sp) + other.ss_size;
-    std::printf("signal %d, %s, address %p, SIGUSR1 %s, itself %s, %s stack\n", signal, sensible ? "sensible" : "wrong", info->si_addr,
-        is_blocked(SIGUSR1) ? "blocked" : "free", is_blocked(signal) ? "blocked" : "free", alternate ? "alternate" : "its own");
+    const bool alternate =
+        &here >= static_cast<char*>(other.ss_sp) && &here < static_cast<char*>(other.ss_sp) + other.ss_size;
+    std::printf("signal %d, %s, address %p, SIGUSR1 %s, itself %s, %s stack\n", signal, sensible ? "sensible" : "wrong",
+        info->si_addr, is_blocked(SIGUSR1) ? "blocked" : "free", is_blocked(signal) ? "blocked" : "free",
+        alternate ? "alternate" : "its own");
     std::fflush(stdout);
     _exit(7);
 }

@@ -47,16 +47,22 @@ TEST(FatalSignal, ASegmentationFaultNamesTheAddressAndTheGoroutineAndBeginsItsTr
     EXPECT_LT(r.err.find("write_to_null()", first), r.err.find("#1 ")) << r;
 }
 
-TEST(FatalSignal, AWriteToAConstantSaysThatItIsProtected) { expect_in("which is protected", reported("write_to_constant", SIGSEGV, "SIGSEGV")); }
+TEST(FatalSignal, AWriteToAConstantSaysThatItIsProtected) {
+    expect_in("which is protected", reported("write_to_constant", SIGSEGV, "SIGSEGV"));
+}
 
 TEST(FatalSignal, ADivisionByZeroIsReported) {
     const auto r = reported("divide_by_zero", SIGFPE, "SIGFPE");
     expect_in("divide_by_zero", r);
 }
 
-TEST(FatalSignal, AnInstructionThatIsNoneIsReported) { expect_in("no_instruction", reported("no_instruction", SIGILL, "SIGILL")); }
+TEST(FatalSignal, AnInstructionThatIsNoneIsReported) {
+    expect_in("no_instruction", reported("no_instruction", SIGILL, "SIGILL"));
+}
 
-TEST(FatalSignal, AReadBehindTheEndOfAMappedFile) { expect_in("beyond the end of a mapped file", reported("read_behind_the_end", SIGBUS, "SIGBUS")); }
+TEST(FatalSignal, AReadBehindTheEndOfAMappedFile) {
+    expect_in("beyond the end of a mapped file", reported("read_behind_the_end", SIGBUS, "SIGBUS"));
+}
 
 TEST(FatalSignal, ACallOfANullFunctionHasTheTraceOfItsCaller) {
     const auto r = reported("call_null", SIGSEGV, "SIGSEGV");
@@ -64,7 +70,9 @@ TEST(FatalSignal, ACallOfANullFunctionHasTheTraceOfItsCaller) {
     expect_in("call_null() at fault.cpp", r);
 }
 
-TEST(FatalSignal, AnAbortIsReported) { expect_in("::call_abort() at fault.cpp", reported("abort", SIGABRT, "SIGABRT")); }
+TEST(FatalSignal, AnAbortIsReported) {
+    expect_in("::call_abort() at fault.cpp", reported("abort", SIGABRT, "SIGABRT"));
+}
 
 TEST(FatalSignal, AnExceptionThatLeavesANoexceptFunctionShowsWhereItWasThrown) {
     const auto r = reported("throw_through_noexcept", SIGABRT, "SIGABRT");
@@ -82,7 +90,9 @@ TEST(FatalSignal, NamesTheMainGoroutine) {
     expect_in("fatal: SIGSEGV in goroutine 1: ", r);
 }
 
-TEST(FatalSignal, AStackThatWasOverwrittenCostsTheRestOfTheTraceOnly) { expect_in("write_to_null", reported("ruined_stack", SIGSEGV, "SIGSEGV")); }
+TEST(FatalSignal, AStackThatWasOverwrittenCostsTheRestOfTheTraceOnly) {
+    expect_in("write_to_null", reported("ruined_stack", SIGSEGV, "SIGSEGV"));
+}
 
 TEST(FatalSignal, OfSeveralGoroutinesAtOnceIsReportedOnce) {
     for (int i = 0; i < support::rounds(50); ++i) {
@@ -103,7 +113,9 @@ TEST(FatalSignal, OnTheStackOfItsThreadIsTheGoroutines) {
     expect_in("call_abort() at fault.cpp", reported("abort_on_thread_stack", SIGABRT, "SIGABRT"));
 }
 
-TEST(SentSignal, ThatAGoroutineRaisesEndsTheProcess) { expect_in("it was raised", reported("raise", SIGSEGV, "SIGSEGV")); }
+TEST(SentSignal, ThatAGoroutineRaisesEndsTheProcess) {
+    expect_in("it was raised", reported("raise", SIGSEGV, "SIGSEGV"));
+}
 TEST(SentSignal, ByKillEndsTheProcess) { EXPECT_EQ(fault("kill_self").signal, SIGBUS); }
 TEST(SentSignal, FromAnotherProcessEndsItWithoutAWord) { unreported("killed_from_outside", SIGSEGV); }
 
@@ -124,8 +136,10 @@ void calls_handler(const std::string& scenario, const std::string& words) {
 }
 
 TEST(OwnHandler, InstalledBeforeTheRuntimeHasItsArgumentsMaskAndStack) {
-    calls_handler("handler_before", "signal 11, sensible, address (nil), SIGUSR1 blocked, itself blocked, its own stack\n");
-    calls_handler("handler_before_on_signal_stack", "signal 11, sensible, address (nil), SIGUSR1 blocked, itself free, alternate stack\n");
+    calls_handler(
+        "handler_before", "signal 11, sensible, address (nil), SIGUSR1 blocked, itself blocked, its own stack\n");
+    calls_handler("handler_before_on_signal_stack",
+        "signal 11, sensible, address (nil), SIGUSR1 blocked, itself free, alternate stack\n");
 }
 
 TEST(OwnHandler, ThatIsAtWorkWhenRunEndsFinishes) {
@@ -143,7 +157,8 @@ TEST(OwnHandler, ForAbortInstalledBeforeTheRuntimeIsCalled) {
 TEST(OwnHandler, OfTheOldKindIsCalled) { calls_handler("plain_handler_before", "called\n"); }
 
 TEST(OwnHandler, InstalledAfterwardsReplacesOurs) {
-    calls_handler("handler_after", "signal 11, sensible, address (nil), SIGUSR1 blocked, itself blocked, its own stack\n");
+    calls_handler(
+        "handler_after", "signal 11, sensible, address (nil), SIGUSR1 blocked, itself blocked, its own stack\n");
 }
 
 TEST(OwnHandler, InstalledAfterwardsMayPassOnToOurs) {

@@ -58,7 +58,8 @@ int async_preempt() {
         dunlin::runtime::dump(text);
         const std::string dump = text.str();
         int headers = 0;
-        for (std::size_t at = 0; (at = dump.find("goroutine ", at)) != std::string::npos; ++at) headers += at == 0 || dump[at - 1] == '\n';
+        for (std::size_t at = 0; (at = dump.find("goroutine ", at)) != std::string::npos; ++at)
+            headers += at == 0 || dump[at - 1] == '\n';
         std::printf("OK %d goroutines\n", headers);
     });
     return 0;

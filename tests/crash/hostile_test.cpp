@@ -44,7 +44,8 @@ void refuse(std::vector<long> calls, int error) {
     }
     code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(cannot);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(cannot);
 }
 
 void expect_worked(const support::child_result& r) {
@@ -89,7 +90,9 @@ TEST_P(Hostile, FewThreadsAreEnoughOrSaid) {
         const auto r = run(threads < 15 ? "work_that_calls" : "work", [=] {
             limit(RLIMIT_NPROC, threads);
             constexpr unsigned nobody = 64321;
-            if (setgroups(0, nullptr) != 0 || setresgid(nobody, nobody, nobody) != 0 || setresuid(nobody, nobody, nobody) != 0) _exit(cannot);
+            if (setgroups(0, nullptr) != 0 || setresgid(nobody, nobody, nobody) != 0 ||
+                setresuid(nobody, nobody, nobody) != 0)
+                _exit(cannot);
         });
         if (r.status == 127) GTEST_SKIP() << "the program cannot be read by others";
         expect_worked_or_said(r, "thread");
@@ -126,7 +129,8 @@ TEST_P(Hostile, AnyLimitOfTheStackIsGood) {
 TEST_P(Hostile, ItWorksWithoutWhatTheKernelMayRefuse) {
     if (support::sanitized) GTEST_SKIP() << "sanitizers need some of these";
     const std::vector<long> each{SYS_membarrier, SYS_rseq, SYS_tgkill, SYS_timer_create, SYS_sigaltstack, SYS_madvise,
-        SYS_sched_getaffinity, SYS_epoll_create1, SYS_eventfd2, SYS_prctl, 440 /* process_madvise */, 314 /* sched_setattr */};
+        SYS_sched_getaffinity, SYS_epoll_create1, SYS_eventfd2, SYS_prctl, 440 /* process_madvise */,
+        314 /* sched_setattr */};
     for (const int error : {EPERM, ENOSYS}) {
         for (const long call : each) {
             SCOPED_TRACE(std::to_string(call) + ", " + std::to_string(error));
@@ -156,7 +160,9 @@ TEST_P(Hostile, WhatThePollerNeedsIsSaid) {
 
 TEST_P(Hostile, NothingIsNeededOfProc) {
     const auto without_proc = [] {
-        if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || umount2("/proc", MNT_DETACH) != 0) _exit(cannot);
+        if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            umount2("/proc", MNT_DETACH) != 0)
+            _exit(cannot);
     };
     if (support::sanitized) GTEST_SKIP() << "sanitizers need it";
     expect_worked(run("work", without_proc));

@@ -15,9 +15,13 @@ namespace {
 
 using settings = std::vector<std::pair<std::string, std::string>>;
 
-support::child_result start(const settings& s, const std::string& scenario = "show") { return support::run_child("settings", {scenario}, {.environment = s}); }
+support::child_result start(const settings& s, const std::string& scenario = "show") {
+    return support::run_child("settings", {scenario}, {.environment = s});
+}
 
-std::size_t lines(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+std::size_t lines(const std::string& text) {
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
 
 std::string by_default() {
     static const std::string out = start({}).out;
@@ -64,19 +68,23 @@ TEST_P(UnreadableSettings, AreOneClearLineAndTheDefault) {
     EXPECT_NE(r.err.find("default"), std::string::npos) << r;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, UnreadableSettings, testing::Values(
-    unreadable{"DUNLIN_MAXPROCS", "0"}, unreadable{"DUNLIN_MAXPROCS", "-1"}, unreadable{"DUNLIN_MAXPROCS", "1025"}, unreadable{"DUNLIN_MAXPROCS", "four"},
-    unreadable{"DUNLIN_MAXPROCS", "4x"}, unreadable{"DUNLIN_MAXPROCS", " 4"}, unreadable{"DUNLIN_MAXPROCS", "99999999999999999999999999"},
-    unreadable{"DUNLIN_MAXPROCS", "4.5"}, unreadable{"GOMAXPROCS", "many"}, unreadable{"GOMAXPROCS", "0"},
-    unreadable{"DUNLIN_STACK_SIZE", "1"}, unreadable{"DUNLIN_STACK_SIZE", "lots"}, unreadable{"DUNLIN_STACK_SIZE", "2T"},
-        unreadable{"DUNLIN_STACK_SIZE", "64KX"},
-    unreadable{"DUNLIN_STACK_SIZE", "2G"}, unreadable{"DUNLIN_STACK_SIZE", "-64K"}, unreadable{"DUNLIN_STACK_SIZE", "18446744073709551615G"},
-    unreadable{"DUNLIN_STACK_GUARD", "wall"}, unreadable{"DUNLIN_DEBUG", "schedtrace"}, unreadable{"DUNLIN_DEBUG", "schedtrace=soon"},
-    unreadable{"DUNLIN_DEBUG", "leaks=often"},
-    unreadable{"DUNLIN_DEBUG", "nonsense=1"}, unreadable{"DUNLIN_DEBUG", "scheddetail=2"}, unreadable{"DUNLIN_BARRIERS", "wooden"},
-    unreadable{"DUNLIN_PREEMPTION", "never"}, unreadable{"DUNLIN_PREEMPTION", "SIGNAL"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "0"},
-    unreadable{"DUNLIN_PREEMPTION_SIGNAL", "9"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "11"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "33"},
-    unreadable{"DUNLIN_PREEMPTION_SIGNAL", "65"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "urg"}));
+INSTANTIATE_TEST_SUITE_P(All, UnreadableSettings,
+    testing::Values(unreadable{"DUNLIN_MAXPROCS", "0"}, unreadable{"DUNLIN_MAXPROCS", "-1"},
+        unreadable{"DUNLIN_MAXPROCS", "1025"}, unreadable{"DUNLIN_MAXPROCS", "four"},
+        unreadable{"DUNLIN_MAXPROCS", "4x"}, unreadable{"DUNLIN_MAXPROCS", " 4"},
+        unreadable{"DUNLIN_MAXPROCS", "99999999999999999999999999"}, unreadable{"DUNLIN_MAXPROCS", "4.5"},
+        unreadable{"GOMAXPROCS", "many"}, unreadable{"GOMAXPROCS", "0"}, unreadable{"DUNLIN_STACK_SIZE", "1"},
+        unreadable{"DUNLIN_STACK_SIZE", "lots"}, unreadable{"DUNLIN_STACK_SIZE", "2T"},
+        unreadable{"DUNLIN_STACK_SIZE", "64KX"}, unreadable{"DUNLIN_STACK_SIZE", "2G"},
+        unreadable{"DUNLIN_STACK_SIZE", "-64K"}, unreadable{"DUNLIN_STACK_SIZE", "18446744073709551615G"},
+        unreadable{"DUNLIN_STACK_GUARD", "wall"}, unreadable{"DUNLIN_DEBUG", "schedtrace"},
+        unreadable{"DUNLIN_DEBUG", "schedtrace=soon"}, unreadable{"DUNLIN_DEBUG", "leaks=often"},
+        unreadable{"DUNLIN_DEBUG", "nonsense=1"}, unreadable{"DUNLIN_DEBUG", "scheddetail=2"},
+        unreadable{"DUNLIN_BARRIERS", "wooden"}, unreadable{"DUNLIN_PREEMPTION", "never"},
+        unreadable{"DUNLIN_PREEMPTION", "SIGNAL"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "0"},
+        unreadable{"DUNLIN_PREEMPTION_SIGNAL", "9"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "11"},
+        unreadable{"DUNLIN_PREEMPTION_SIGNAL", "33"}, unreadable{"DUNLIN_PREEMPTION_SIGNAL", "65"},
+        unreadable{"DUNLIN_PREEMPTION_SIGNAL", "urg"}));
 
 TEST_F(Settings, StackGuardsCanBeChosen) {
     EXPECT_NE(start({{"DUNLIN_STACK_GUARD", "mprotect"}}).out.find("guards mprotect"), std::string::npos);
@@ -110,7 +118,8 @@ support::child_result start_traced(const settings& s, const std::string& scenari
     auto r = start(s, scenario);
     const auto traces = [&r] {
         const auto all = split(r.err);
-        return std::count_if(all.begin(), all.end(), [](const std::string& line) { return line.rfind("SCHED ", 0) == 0; });
+        return std::count_if(
+            all.begin(), all.end(), [](const std::string& line) { return line.rfind("SCHED ", 0) == 0; });
     };
     for (int i = 0; i < 9 && r.status == 0 && traces() < 8; ++i) r = start(s, scenario);
     return r;
@@ -147,9 +156,11 @@ TEST_F(Settings, SchedtraceGoesOnWhileEverybodySleeps) {
 }
 
 TEST_F(Settings, ScheddetailListsEveryPMAndG) {
-    const auto r = start_traced({{"DUNLIN_DEBUG", "schedtrace=100,scheddetail=1"}, {"DUNLIN_MAXPROCS", "4"}}, "busy_for_a_second");
+    const auto r =
+        start_traced({{"DUNLIN_DEBUG", "schedtrace=100,scheddetail=1"}, {"DUNLIN_MAXPROCS", "4"}}, "busy_for_a_second");
     EXPECT_EQ(r.status, 0) << r;
-    const std::regex first(R"(SCHED \d+ms: gomaxprocs=4 .* runqueue=\d+ gcwaiting=\w+ nmidlelocked=\d+ stopwait=\d+ sysmonwait=\w+)");
+    const std::regex first(
+        R"(SCHED \d+ms: gomaxprocs=4 .* runqueue=\d+ gcwaiting=\w+ nmidlelocked=\d+ stopwait=\d+ sysmonwait=\w+)");
     const std::regex p(R"(  P(\d+): status=\w+ schedtick=\d+ .*m=(nil|\d+) runqsize=\d+ .*gfreecnt=\d+.*)");
     const std::regex m(R"(  M\d+: p=(nil|\d+) curg=(nil|\d+) .*spinning=(true|false) blocked=(true|false).*)");
     const std::regex g(R"(  G\d+: status=\w+(\(.*\))?.*)");

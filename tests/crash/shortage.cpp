@@ -27,7 +27,8 @@ static std::atomic<int> threads_left{-1};
 
 #if !DUNLIN_THREAD_SANITIZER && !DUNLIN_ADDRESS_SANITIZER
 // In the place of libc's, which it calls.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*entry)(void*), void* argument) noexcept {
+extern "C" int pthread_create(
+    pthread_t* thread, const pthread_attr_t* attributes, void* (*entry)(void*), void* argument) noexcept {
     static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
     if (threads_left == 0) return EAGAIN;
     if (threads_left > 0) --threads_left;
@@ -97,7 +98,8 @@ int no_more_threads() {
             }
             wg.wait();
         }
-        std::printf("count %d max_procs %u threads %u\n", count.load(), dunlin::runtime::max_procs(), dunlin::runtime::stats().threads);
+        std::printf("count %d max_procs %u threads %u\n", count.load(), dunlin::runtime::max_procs(),
+            dunlin::runtime::stats().threads);
     });
     return 0;
 }

@@ -10,7 +10,9 @@
 
 namespace {
 
-std::size_t lines(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+std::size_t lines(const std::string& text) {
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
 
 std::size_t occurrences(const std::string& text, std::string_view what) {
     std::size_t n = 0;
@@ -20,7 +22,9 @@ std::size_t occurrences(const std::string& text, std::string_view what) {
 
 class Shortage : public testing::Test {
 protected:
-    static support::child_result shortage(const std::string& scenario) { return support::run_child("shortage", {scenario}); }
+    static support::child_result shortage(const std::string& scenario) {
+        return support::run_child("shortage", {scenario});
+    }
 };
 
 TEST_F(Shortage, OfTheFirstThreadIsASystemErrorAndTheProgramDecides) {

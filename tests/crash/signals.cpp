@@ -52,7 +52,8 @@ int under_signals(std::chrono::microseconds period, Wait wait) {
     const auto end = std::chrono::steady_clock::now();
     kill(sender, SIGKILL);
     waitpid(sender, nullptr, 0);
-    std::printf("%lld\n", static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(end - begin).count()));
+    std::printf(
+        "%lld\n", static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(end - begin).count()));
     return 0;
 }
 

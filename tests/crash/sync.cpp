@@ -395,7 +395,9 @@ int nil_send() {
 }
 
 int nil_select() {
-    dunlin::run([] { dunlin::select(dunlin::on_recv(dunlin::chan<int>::nil()), dunlin::on_send(dunlin::chan<int>::nil(), 1)); });
+    dunlin::run([] {
+        dunlin::select(dunlin::on_recv(dunlin::chan<int>::nil()), dunlin::on_send(dunlin::chan<int>::nil(), 1));
+    });
     return say("woken");
 }
 

@@ -17,7 +17,9 @@ using support::expect_in;
 
 constexpr const char* asleep = "fatal: all goroutines are asleep - deadlock!";
 
-support::child_result sync_program(const std::vector<std::string>& arguments) { return support::run_child("sync", arguments); }
+support::child_result sync_program(const std::vector<std::string>& arguments) {
+    return support::run_child("sync", arguments);
+}
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
@@ -70,9 +72,11 @@ INSTANTIATE_TEST_SUITE_P(TestMutexMisuse, Misuse, testing::Values(
     misuse{"mutex_unlock_by_guard", "unlock of unlocked mutex ("},
     misuse{"mutex_unlock_by_wait", "unlock of unlocked mutex ("}), name_of);
 
-INSTANTIATE_TEST_SUITE_P(Holder, Misuse, testing::Values(
-    misuse{"mutex_lock_twice", "recursive lock of a mutex by its own holder: "},
-    misuse{"recursive_mutex_unlock_by_another", "unlock of a recursive_mutex that another goroutine or thread holds"}), name_of);
+INSTANTIATE_TEST_SUITE_P(Holder, Misuse,
+    testing::Values(misuse{"mutex_lock_twice", "recursive lock of a mutex by its own holder: "},
+        misuse{
+            "recursive_mutex_unlock_by_another", "unlock of a recursive_mutex that another goroutine or thread holds"}),
+    name_of);
 
 INSTANTIATE_TEST_SUITE_P(Destruction, Misuse, testing::Values(
     misuse{"destroy_locked_mutex", "a mutex is destroyed while it is locked"},
@@ -102,10 +106,16 @@ protected:
 };
 
 // SYN-11, go1.24 src/sync/waitgroup_test.go TestWaitGroupMisuse
-TEST_F(UncaughtOf, ANegativeWaitGroup) { expect_report("negative_wait_group", {"negative wait_group counter", "created at sync.cpp:"}); }
+TEST_F(UncaughtOf, ANegativeWaitGroup) {
+    expect_report("negative_wait_group", {"negative wait_group counter", "created at sync.cpp:"});
+}
 TEST_F(UncaughtOf, ANegativeLatch) { expect_report("negative_latch", {"dunlin::latch: negative count"}); }
-TEST_F(UncaughtOf, ASemaphoreOverItsMost) { expect_report("semaphore_overflow", {"dunlin::counting_semaphore::release: "}); }
-TEST_F(UncaughtOf, ACloseOfAClosedChannel) { expect_report("close_of_closed_channel", {"\"closer\"", "close of closed channel"}); }
+TEST_F(UncaughtOf, ASemaphoreOverItsMost) {
+    expect_report("semaphore_overflow", {"dunlin::counting_semaphore::release: "});
+}
+TEST_F(UncaughtOf, ACloseOfAClosedChannel) {
+    expect_report("close_of_closed_channel", {"\"closer\"", "close of closed channel"});
+}
 TEST_F(UncaughtOf, ASendOnAClosedChannel) { expect_report("send_on_closed_channel", {"send on closed channel"}); }
 
 TEST_F(UncaughtOf, AMemberDoneTwice) {
@@ -152,7 +162,9 @@ void expect_deadlock(const support::child_result& r, const std::vector<std::stri
 
 class SyncDeadlock : public testing::TestWithParam<deadlock> {};
 
-TEST_P(SyncDeadlock, IsReportedWithWhatIsWaitedFor) { expect_deadlock(sync_program({GetParam().name}), GetParam().texts, GetParam().goroutines); }
+TEST_P(SyncDeadlock, IsReportedWithWhatIsWaitedFor) {
+    expect_deadlock(sync_program({GetParam().name}), GetParam().texts, GetParam().goroutines);
+}
 
 std::string name_of_deadlock(const testing::TestParamInfo<deadlock>& info) { return info.param.name; }
 
@@ -208,8 +220,8 @@ TEST(NoSyncDeadlock, WhileAThreadMayUnlock) { expect_end("thread_unlocks", "unlo
 // SYN-19, go1.24 src/runtime/semasleep_test.go TestSpuriousWakeupsNeverHangSemasleep: a signal does not start a limit
 // anew.
 TEST(Semasleep, TestSpuriousWakeupsNeverHangSemasleep) {
-    for (const char* scenario : {"timer_under_signals", "sleep_under_frequent_signals", "limit_under_signals", "thread_under_signals",
-             "thread_under_frequent_signals"}) {
+    for (const char* scenario : {"timer_under_signals", "sleep_under_frequent_signals", "limit_under_signals",
+             "thread_under_signals", "thread_under_frequent_signals"}) {
         const auto r = support::run_child("signals", {scenario});
         ASSERT_EQ(r.status, 0) << scenario << '\n' << r;
         const long took_ms = std::stol(r.out);

@@ -13,7 +13,9 @@ using namespace std::chrono_literals;
 namespace {
 
 // Where a deadlock is not seen, the child hangs.
-support::child_result timers(const std::string& scenario) { return support::run_child("timers", {scenario}, {.timeout = 10s}); }
+support::child_result timers(const std::string& scenario) {
+    return support::run_child("timers", {scenario}, {.timeout = 10s});
+}
 
 class TimersAndDeadlock : public testing::Test {
 protected:
@@ -37,19 +39,37 @@ protected:
 // DLK-06
 TEST_F(TimersAndDeadlock, APendingFunctionIsAReasonToWait) { expect_end("function_closes", "closed"); }
 TEST_F(TimersAndDeadlock, AStoppedFunctionIsNone) { expect_deadlock("function_stopped", "goroutine 1 [chan receive"); }
-TEST_F(TimersAndDeadlock, AFunctionThatIsStoppedLaterIsNone) { expect_deadlock("function_stopped_later", "goroutine 1 [chan receive"); }
+TEST_F(TimersAndDeadlock, AFunctionThatIsStoppedLaterIsNone) {
+    expect_deadlock("function_stopped_later", "goroutine 1 [chan receive");
+}
 
 TEST_F(TimersAndDeadlock, ATimerThatSomebodyWaitsForIsAReasonToWait) { expect_end("waits_for_timer", "received"); }
-TEST_F(TimersAndDeadlock, AStoppedTimerIsNone) { expect_deadlock("waits_for_stopped_timer", "goroutine 1 [chan receive"); }
-TEST_F(TimersAndDeadlock, ATimerThatIsStoppedUnderWhoWaitsIsNone) { expect_deadlock("stopped_under_who_waits", "goroutine 1 [chan receive"); }
+TEST_F(TimersAndDeadlock, AStoppedTimerIsNone) {
+    expect_deadlock("waits_for_stopped_timer", "goroutine 1 [chan receive");
+}
+TEST_F(TimersAndDeadlock, ATimerThatIsStoppedUnderWhoWaitsIsNone) {
+    expect_deadlock("stopped_under_who_waits", "goroutine 1 [chan receive");
+}
 TEST_F(TimersAndDeadlock, AStoppedTickerIsNone) { expect_deadlock("waits_for_stopped_ticker", "goroutine 1 [select"); }
-TEST_F(TimersAndDeadlock, ATimerWhoseValueWasReceivedIsNone) { expect_deadlock("receives_twice", "goroutine 1 [chan receive"); }
-TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAreNone) { expect_deadlock("nobody_waits", "goroutine 1 [chan receive"); }
-TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAnyMoreAreNone) { expect_deadlock("nobody_waits_any_more", "goroutine 1 [chan receive"); }
-TEST_F(TimersAndDeadlock, ATimerThatIsDroppedUnderWhoWaitsIsNone) { expect_deadlock("dropped_under_who_waits", "[chan receive"); }
+TEST_F(TimersAndDeadlock, ATimerWhoseValueWasReceivedIsNone) {
+    expect_deadlock("receives_twice", "goroutine 1 [chan receive");
+}
+TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAreNone) {
+    expect_deadlock("nobody_waits", "goroutine 1 [chan receive");
+}
+TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAnyMoreAreNone) {
+    expect_deadlock("nobody_waits_any_more", "goroutine 1 [chan receive");
+}
+TEST_F(TimersAndDeadlock, ATimerThatIsDroppedUnderWhoWaitsIsNone) {
+    expect_deadlock("dropped_under_who_waits", "[chan receive");
+}
 
-TEST_F(TimersAndDeadlock, AFunctionOfAnEarlierRunIsNone) { expect_deadlock("function_of_an_earlier_run", "[chan receive"); }
-TEST_F(TimersAndDeadlock, ATimerForWhichSomebodyWaitedInAnEarlierRunServesThisOne) { expect_end("waited_for_again", "received"); }
+TEST_F(TimersAndDeadlock, AFunctionOfAnEarlierRunIsNone) {
+    expect_deadlock("function_of_an_earlier_run", "[chan receive");
+}
+TEST_F(TimersAndDeadlock, ATimerForWhichSomebodyWaitedInAnEarlierRunServesThisOne) {
+    expect_end("waited_for_again", "received");
+}
 
 TEST_F(TimersAndDeadlock, AnExceptionThatLeavesTheFunctionEndsTheProcess) {
     const auto r = timers("function_throws");

@@ -31,7 +31,9 @@ static std::atomic<bool> enough{false};
     return got + number;  // not a tail call
 }
 
-[[gnu::noinline]] int outer_receiver(const dunlin::chan<int>& from, int number) { return receive_for_ever(from, number) + 1; }
+[[gnu::noinline]] int outer_receiver(const dunlin::chan<int>& from, int number) {
+    return receive_for_ever(from, number) + 1;
+}
 
 [[gnu::noinline]] void sleep_long(int hours) {
     const std::string kept = "kept on the stack " + std::to_string(hours);
@@ -211,7 +213,8 @@ int main(int argc, char** argv) {
     dunlin::run({.max_procs = 2}, [&] {
         const dunlin::chan<int> silent;
         for (int i = 0; i < receivers; ++i) {
-            dunlin::go({.name = asked < 0 ? "receiver" + std::to_string(i) : ""}, [silent, i] { outer_receiver(silent, i); });
+            dunlin::go(
+                {.name = asked < 0 ? "receiver" + std::to_string(i) : ""}, [silent, i] { outer_receiver(silent, i); });
         }
         dunlin::go({.name = "sleeper", .labels = {{"user", "anna"}, {"odd", "\"\\\x01\xff\xc3\xa9"}}},
             [] { sleep_long(9); });
@@ -221,7 +224,8 @@ int main(int argc, char** argv) {
         dunlin::go({.name = "reader"}, [&] { read_for_ever(pipe_ends[0]); });
         dunlin::go({.name = "borrower"}, [&] { block_on_thread_stack(pipe_ends[0]); });
         dunlin::go({.name = "parent"}, [&] { wait_for_child(silent); });
-        for (int i = 0; i < 4; ++i) dunlin::go({.name = "hog" + std::to_string(i)}, [i] { burn_the_cpu(static_cast<unsigned>(i)); });
+        for (int i = 0; i < 4; ++i)
+            dunlin::go({.name = "hog" + std::to_string(i)}, [i] { burn_the_cpu(static_cast<unsigned>(i)); });
         // Four compute on two processors, so one at least is preempted by now. Those that wait are counted, and this.
         while (computing.load() != 4) dunlin::sleep_for(5ms);
         while (dunlin::runtime::stats().waiting < static_cast<std::size_t>(receivers) + 4) dunlin::sleep_for(5ms);

@@ -37,8 +37,8 @@ public:
         if (process_ != 0) return;
         setpgid(0, 0);
         if (!std::freopen((folder_ + "/log").c_str(), "w", stdout)) _exit(126);
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_.c_str(), "--dir", folder_.c_str(), "--save", "", "--appendonly", "no",
-            "--maxclients", "1000", static_cast<char*>(nullptr));
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_.c_str(), "--dir", folder_.c_str(),
+            "--save", "", "--appendonly", "no", "--maxclients", "1000", static_cast<char*>(nullptr));
         _exit(127);
     }
     redis_server(const redis_server&) = delete;
@@ -77,7 +77,8 @@ private:
 class client {
 public:
     explicit client(const std::string& socket) : context_(redisConnectUnix(socket.c_str()), redisFree) {
-        if (!context_ || context_->err) throw std::runtime_error(std::string("connect: ") + (context_ ? context_->errstr : "no memory"));
+        if (!context_ || context_->err)
+            throw std::runtime_error(std::string("connect: ") + (context_ ? context_->errstr : "no memory"));
     }
 
     using reply = std::unique_ptr<redisReply, void (*)(void*)>;
@@ -103,7 +104,8 @@ void use(const std::string& socket, int number, int rounds) {
     const std::string key = "key:" + std::to_string(number), queue = "queue:" + std::to_string(number);
     for (int round = 0; round < rounds; ++round) {
         const std::string value(static_cast<std::size_t>(round * 997 % 5000 + 1), static_cast<char>('a' + number % 26));
-        expect(c.ask("SET %s %b", key.c_str(), value.data(), value.size())->type == REDIS_REPLY_STATUS, "SET has no status");
+        expect(c.ask("SET %s %b", key.c_str(), value.data(), value.size())->type == REDIS_REPLY_STATUS,
+            "SET has no status");
         const client::reply got = c.ask("GET %s", key.c_str());
         expect(got->type == REDIS_REPLY_STRING && std::string(got->str, got->len) == value, "GET gives another value");
         expect(c.ask("INCR mine:%d", number)->integer == round + 1, "INCR of a number that nobody else has");
@@ -118,7 +120,9 @@ void use(const std::string& socket, int number, int rounds) {
         if (round % 16 == 15) {
             expect(c.ask("RPUSH %s %d", queue.c_str(), round)->integer == 1, "RPUSH");
             const client::reply popped = c.ask("BLPOP %s 5", queue.c_str());
-            expect(popped->type == REDIS_REPLY_ARRAY && popped->elements == 2 && popped->element[1]->str == std::to_string(round), "BLPOP gives another");
+            expect(popped->type == REDIS_REPLY_ARRAY && popped->elements == 2 &&
+                       popped->element[1]->str == std::to_string(round),
+                "BLPOP gives another");
         }
     }
 }
@@ -205,11 +209,15 @@ TEST_F(Hiredis, AHundredBlockingClientsAndAGoroutineThatKeepsItsPace) {
 
     ASSERT_FALSE(gaps_ms.empty());
     std::sort(gaps_ms.begin(), gaps_ms.end());
-    const auto at = [&](double part) { return gaps_ms[static_cast<std::size_t>(part * static_cast<double>(gaps_ms.size() - 1))]; };
+    const auto at = [&](double part) {
+        return gaps_ms[static_cast<std::size_t>(part * static_cast<double>(gaps_ms.size() - 1))];
+    };
     const dunlin::runtime::runtime_stats stats = dunlin::runtime::stats();
-    std::printf("%d clients, %d rounds each, %.1f s; the ticker: %zu ticks, gaps %.2f ms median, %.1f ms p99, %.1f ms longest; %llu processors taken from "
-                "blocked threads, %u threads\n",
-        clients, rounds, seconds, gaps_ms.size(), at(0.5), at(0.99), at(1), static_cast<unsigned long long>(stats.hand_offs.from_blocked), stats.threads);
+    std::printf(
+        "%d clients, %d rounds each, %.1f s; the ticker: %zu ticks, gaps %.2f ms median, %.1f ms p99, %.1f ms longest; %llu processors taken from "
+        "blocked threads, %u threads\n",
+        clients, rounds, seconds, gaps_ms.size(), at(0.5), at(0.99), at(1),
+        static_cast<unsigned long long>(stats.hand_offs.from_blocked), stats.threads);
     // On a quiet machine the median is below 5 ms and nothing above 100 ms. The tests' machine may be busy: a thread
     // that sleeps beside it tells how much.
     EXPECT_LT(at(0.5), (support::sanitized ? 100 : 20) + 4 * thread_gaps.median_ms);

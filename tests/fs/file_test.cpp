@@ -152,19 +152,25 @@ TEST_P(File, ErrorsNameThePath) {
         EXPECT_FALSE(file::open(path, open_mode::read, ec).is_open());
         EXPECT_EQ(ec, std::errc::no_such_file_or_directory);
         for (const char* mode : {"", "q", "rw", "r++", "rx", "wxx", "+r"}) {
-            EXPECT_NE(error_text([&] { file::open(path, mode); }, &ec).find("\"" + std::string(mode) + "\" is none of r, r+,"), std::string::npos) << mode;
+            EXPECT_NE(error_text([&] { file::open(path, mode); }, &ec)
+                          .find("\"" + std::string(mode) + "\" is none of r, r+,"),
+                std::string::npos)
+                << mode;
             EXPECT_EQ(ec, std::errc::invalid_argument);
         }
         dunlin::fs::write_file(path, "here now");
         EXPECT_EQ(error_text([&] { file::open(path, "wx"); }, &ec), "open " + path.string() + ": file exists");
         EXPECT_EQ(error_text([&] { file::open(std::string("/tmp/a\0b", 8)); }, &ec).find("open /tmp/a"), 0u);
         EXPECT_EQ(ec, std::errc::invalid_argument);
-        EXPECT_EQ(error_text([&] { file::open(path).write("x"); }, &ec), "write " + path.native() + ": bad file descriptor");
+        EXPECT_EQ(
+            error_text([&] { file::open(path).write("x"); }, &ec), "write " + path.native() + ": bad file descriptor");
         EXPECT_EQ(ec, std::errc::bad_file_descriptor);
-        EXPECT_EQ(error_text([&] { file::open(path).pwrite("x", 0); }, &ec), "pwrite " + path.native() + ": bad file descriptor");
+        EXPECT_EQ(error_text([&] { file::open(path).pwrite("x", 0); }, &ec),
+            "pwrite " + path.native() + ": bad file descriptor");
         EXPECT_EQ(error_text([&] { file::open(path).seek(-1); }, &ec), "seek " + path.native() + ": invalid argument");
         EXPECT_EQ(error_text([&] { dunlin::fs::read_file("/tmp"); }, &ec), "read /tmp: is a directory");
-        EXPECT_EQ(error_text([&] { dunlin::fs::write_file("/dev/full", "x"); }, &ec), "write /dev/full: no space left on device");
+        EXPECT_EQ(error_text([&] { dunlin::fs::write_file("/dev/full", "x"); }, &ec),
+            "write /dev/full: no space left on device");
         EXPECT_EQ(error_text([&] { file::adopt(-1); }, &ec), "adopt descriptor -1: bad file descriptor");
         file closed = file::open(path);
         closed.close();

@@ -68,21 +68,26 @@ TEST_F(FsForms, FilesHaveBoth) {
         const std::filesystem::path path = dir_ / "f";
         file f;
         EXPECT_EQ(error_of([&](std::error_code& ec) { f = file::create(path, ec); }), std::error_code());
-        EXPECT_EQ(error_of([&](std::error_code& ec) { file::create(dir_ / "none" / "f", ec); }), std::errc::no_such_file_or_directory);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { file::create(dir_ / "none" / "f", ec); }),
+            std::errc::no_such_file_or_directory);
         EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(f.write("0123", 4, ec), 4u); }), std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(f.pwrite("ab", 2, 1, ec), 2u); }), std::error_code());
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(f.seek(0, file::from::end, ec), 4u); }), std::error_code());
+        EXPECT_EQ(
+            error_of([&](std::error_code& ec) { EXPECT_EQ(f.seek(0, file::from::end, ec), 4u); }), std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(f.seek(1, ec), 1u); }), std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { f.seek(-1, ec); }), std::errc::invalid_argument);
         EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(f.size(ec), 4u); }), std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { f.truncate(3, ec); }), std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { f.sync(ec); }), std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { f.sync_data(ec); }), std::error_code());
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(dunlin::fs::read_file(path, ec), "0ab"); }), std::error_code());
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(dunlin::fs::read_file(path, ec), "0ab"); }),
+            std::error_code());
         EXPECT_EQ(error_of([&](std::error_code& ec) { dunlin::fs::write_file(path, "new", ec); }), std::error_code());
         EXPECT_EQ(dunlin::fs::read_file(path), "new");
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(dunlin::fs::read_file(dir_, ec), ""); }), std::errc::is_a_directory);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { dunlin::fs::write_file(dir_, "new", ec); }), std::errc::is_a_directory);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(dunlin::fs::read_file(dir_, ec), ""); }),
+            std::errc::is_a_directory);
+        EXPECT_EQ(
+            error_of([&](std::error_code& ec) { dunlin::fs::write_file(dir_, "new", ec); }), std::errc::is_a_directory);
         char c[4];
         EXPECT_EQ(f.pread(c, sizeof c, 1), 2u);
         f.close();
@@ -105,8 +110,10 @@ TEST_F(FsForms, OpeningAFifoEndsWithAContext) {
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
     dunlin::run([&] {
         const auto limit = dunlin::with_timeout(dunlin::context::background(), 10ms);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_FALSE(file::open(path, "r", limit, ec)); }), dunlin::errc::deadline_exceeded);
-        EXPECT_EQ(code_of([&] { file::open(path, open_mode::read, limit); }), dunlin::errc::deadline_exceeded) << "it is over already";
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_FALSE(file::open(path, "r", limit, ec)); }),
+            dunlin::errc::deadline_exceeded);
+        EXPECT_EQ(code_of([&] { file::open(path, open_mode::read, limit); }), dunlin::errc::deadline_exceeded)
+            << "it is over already";
         EXPECT_EQ(text_of([&] { file::open(path, "r", limit); }).rfind("open " + path.native(), 0), 0u);
         // The one that was left behind is let go, and then there is nothing that reads.
         const int writes = open(path.c_str(), O_WRONLY);
@@ -117,7 +124,8 @@ TEST_F(FsForms, OpeningAFifoEndsWithAContext) {
         const auto live = dunlin::with_cancel(dunlin::context::background());
         EXPECT_TRUE(file::open(dir_ / "f", "w", live));
         EXPECT_EQ(code_of([&] { file::open(dir_ / "f", "rx", live); }), std::errc::invalid_argument);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { file::open(dir_ / "none", "r", live, ec); }), std::errc::no_such_file_or_directory);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { file::open(dir_ / "none", "r", live, ec); }),
+            std::errc::no_such_file_or_directory);
     });
 }
 
@@ -142,14 +150,22 @@ TEST_F(FsForms, ProcessesHaveBoth) {
         EXPECT_EQ(text_of([&] { cat.standard_input().write_all("x"); }).rfind("write " + name + ": ", 0), 0u);
         EXPECT_EQ(error_of([&](std::error_code& e) { EXPECT_TRUE(cat.wait(e).success()); }), std::error_code());
 
-        EXPECT_EQ(error_of([](std::error_code& e) { EXPECT_EQ(process::run({"echo", "x"}, e).output, "x\n"); }), std::error_code());
-        EXPECT_EQ(error_of([](std::error_code& e) { process::run({"/no/such/program"}, e); }), std::errc::no_such_file_or_directory);
-        EXPECT_EQ(error_of([&](std::error_code& e) { process::run({"cat"}, "x", limit, e); }), dunlin::errc::deadline_exceeded);
+        EXPECT_EQ(error_of([](std::error_code& e) {
+            EXPECT_EQ(process::run({"echo", "x"}, e).output, "x\n");
+        }),
+            std::error_code());
+        EXPECT_EQ(error_of([](std::error_code& e) { process::run({"/no/such/program"}, e); }),
+            std::errc::no_such_file_or_directory);
+        EXPECT_EQ(error_of([&](std::error_code& e) { process::run({"cat"}, "x", limit, e); }),
+            dunlin::errc::deadline_exceeded);
     });
 }
 
 TEST_F(FsForms, SignalsHaveBoth) {
-    EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_EQ(dunlin::signal_channel({SIGKILL}, ec), dunlin::receiver<int>()); }), std::errc::invalid_argument);
+    EXPECT_EQ(error_of([](std::error_code& ec) {
+        EXPECT_EQ(dunlin::signal_channel({SIGKILL}, ec), dunlin::receiver<int>());
+    }),
+        std::errc::invalid_argument);
     EXPECT_EQ(error_of([](std::error_code& ec) {
         const auto c = dunlin::signal_channel({SIGUSR1}, 2, ec);
         raise(SIGUSR1);

@@ -139,10 +139,13 @@ TEST_P(Process, InheritsNoTimerSlack) {
 
 TEST_P(Process, ErrorsNameTheProgram) {
     run([] {
-        EXPECT_EQ(error_text([] { process({"/no/such/program"}); }), "start /no/such/program: no such file or directory");
-        EXPECT_EQ(error_text([] { process({"no-such-program-anywhere"}); }), "start no-such-program-anywhere: no such file or directory");
+        EXPECT_EQ(
+            error_text([] { process({"/no/such/program"}); }), "start /no/such/program: no such file or directory");
+        EXPECT_EQ(error_text([] { process({"no-such-program-anywhere"}); }),
+            "start no-such-program-anywhere: no such file or directory");
         EXPECT_EQ(error_text([] { process({"/etc/passwd"}); }), "start /etc/passwd: permission denied");
-        EXPECT_EQ(error_text([] { process({"true"}, {.directory = "/no/such"}); }), "start true in /no/such: no such file or directory");
+        EXPECT_EQ(error_text([] { process({"true"}, {.directory = "/no/such"}); }),
+            "start true in /no/such: no such file or directory");
         EXPECT_THROW(process(std::vector<std::string>{}), std::invalid_argument);
         EXPECT_THROW(process({"true"}, {.output = process_stream::output}), std::invalid_argument);
         EXPECT_THROW(process({"true"}, {.input = process_stream::output}), std::invalid_argument);
@@ -156,7 +159,8 @@ TEST_P(Process, ErrorsNameTheProgram) {
         EXPECT_TRUE(none.done().is_nil());
         EXPECT_EQ(error_text([&] { none.wait(); }), "wait for a process that was never started");
         process sleeper({"sleep", "60"});
-        EXPECT_EQ(error_text([&] { sleeper.kill(12345); }), "send signal 12345 to process " + std::to_string(sleeper.id()) + " (sleep): invalid argument");
+        EXPECT_EQ(error_text([&] { sleeper.kill(12345); }),
+            "send signal 12345 to process " + std::to_string(sleeper.id()) + " (sleep): invalid argument");
         EXPECT_TRUE(sleeper.kill(SIGKILL));
         EXPECT_EQ(sleeper.wait().signal, SIGKILL);
     });
@@ -194,11 +198,15 @@ TEST_P(Process, AWaitEndsWithItsContext) {
     run([] {
         process p({"sleep", "60"});
         auto ctx = dunlin::with_timeout(dunlin::context::background(), 2ms);
-        EXPECT_EQ(error_text([&] { p.wait(ctx); }).find("wait for process " + std::to_string(p.id()) + " (sleep): context deadline exceeded"), 0u);
+        EXPECT_EQ(error_text([&] {
+            p.wait(ctx);
+        }).find("wait for process " + std::to_string(p.id()) + " (sleep): context deadline exceeded"),
+            0u);
         EXPECT_EQ(dunlin::select(dunlin::on_recv(p.done()), dunlin::on_timeout(1ms)), 1u);
         p.kill();
         dunlin::exit_status status;
-        dunlin::select(dunlin::on_recv(p.done(), [&](std::optional<dunlin::exit_status> s) { status = *s; }), dunlin::on_timeout(20s));
+        dunlin::select(dunlin::on_recv(p.done(), [&](std::optional<dunlin::exit_status> s) { status = *s; }),
+            dunlin::on_timeout(20s));
         EXPECT_EQ(status.signal, SIGTERM);
     });
 }
@@ -219,7 +227,10 @@ TEST_P(Process, RunWithMuchOnAllStreams) {
 TEST_P(Process, RunsUntilItIsCancelled) {
     run([] {
         auto ctx = dunlin::with_timeout(dunlin::context::background(), 5ms);
-        EXPECT_EQ(error_text([&] { process::run({"sleep", "60"}, {}, ctx); }).find("run sleep: context deadline exceeded"), 0u);
+        EXPECT_EQ(error_text([&] {
+            process::run({"sleep", "60"}, {}, ctx);
+        }).find("run sleep: context deadline exceeded"),
+            0u);
         EXPECT_THROW(process::run({"sleep", "60"}, {}, ctx), dunlin::context_cancelled);
     });
 }
@@ -240,7 +251,8 @@ TEST_P(Process, ManyRunAtOnce) {
         const int count = support::rounds(60);
         for (int i = 0; i < count; ++i) {
             done.go([i] {
-                const process::result r = process::run(shell("cat; exit " + std::to_string(i)), "input " + std::to_string(i));
+                const process::result r =
+                    process::run(shell("cat; exit " + std::to_string(i)), "input " + std::to_string(i));
                 EXPECT_EQ(r.status.code, i);
                 EXPECT_EQ(r.output, "input " + std::to_string(i));
             });
@@ -300,7 +312,9 @@ TEST_F(ProcessAnywhere, OutlivesARun) {
     EXPECT_EQ(p.wait().code, 0);
 }
 
-std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); }
+std::ptrdiff_t open_descriptors() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
 
 TEST_F(ProcessAnywhere, LeavesNoDescriptorsBehind) {
     process({"true"}).wait();  // what is made once

@@ -133,7 +133,8 @@ std::string refusal(int signal) {
 TEST_F(SignalsAnywhere, SomeAreRefused) {
     for (const int s : {SIGKILL, SIGSTOP}) EXPECT_NE(refusal(s).find(": no program can catch it"), std::string::npos);
     EXPECT_EQ(refusal(SIGKILL), "signal_channel: signal 9 (SIGKILL): no program can catch it");
-    for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) EXPECT_NE(refusal(s).find("a fault belongs to"), std::string::npos) << s;
+    for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP})
+        EXPECT_NE(refusal(s).find("a fault belongs to"), std::string::npos) << s;
     EXPECT_NE(refusal(SIGABRT).find("abort()"), std::string::npos);
     EXPECT_NE(refusal(dunlin::sched::preemption_signal).find("preempts goroutines"), std::string::npos);
     for (const int s : {0, -1, 65, 1000}) EXPECT_NE(refusal(s).find("there is no such signal"), std::string::npos) << s;
@@ -316,7 +317,8 @@ TEST(SignalsAlone, DISABLED_WaitForOne) {
 
 TEST_F(SignalsAnywhere, WaitingForASignalIsNoDeadlock) {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-    const auto r = dunlin::process::run({self, "--gtest_also_run_disabled_tests", "--gtest_filter=SignalsAlone.DISABLED_WaitForOne"});
+    const auto r = dunlin::process::run(
+        {self, "--gtest_also_run_disabled_tests", "--gtest_filter=SignalsAlone.DISABLED_WaitForOne"});
     EXPECT_EQ(r.status.code, 77) << r.output << r.error;
 }
 

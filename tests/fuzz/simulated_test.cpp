@@ -44,7 +44,8 @@ TEST_F(SimulatedPrograms, KeepToTheOracleInEachOrder) {
     for (std::uint64_t program = 1; program <= programs; ++program) {
         for (const sim::search_strategy& strategy : {sim::random, sim::search_strategy(sim::pct(3))}) {
             const sim::result r = explore(program, fuzz::plant::none, {.seeds = 10, .strategy = strategy});
-            ASSERT_TRUE(r.ok()) << "program " << program << ":\n" << fuzz::to_string(within_the_simulation(program)) << r.report;
+            ASSERT_TRUE(r.ok()) << "program " << program << ":\n"
+                                << fuzz::to_string(within_the_simulation(program)) << r.report;
             executions += r.executions;
         }
     }
@@ -54,7 +55,8 @@ TEST_F(SimulatedPrograms, KeepToTheOracleInEachOrder) {
 // Of each kind: a value, a permit, a lock, a wake-up.
 TEST_F(SimulatedPrograms, FaultsAreFoundAndPlayedAgain) {
     using fuzz::plant;
-    for (const plant planted : {plant::lose_on_time_out, plant::permit_lost_on_time_out, plant::lock_kept_on_cancel, plant::swallow_wake_up}) {
+    for (const plant planted :
+        {plant::lose_on_time_out, plant::permit_lost_on_time_out, plant::lock_kept_on_cancel, plant::swallow_wake_up}) {
         sim::result found;
         std::uint64_t program = 0;
         while (found.ok() && program < 400) found = explore(++program, planted, {.seeds = 5});

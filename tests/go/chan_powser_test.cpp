@@ -93,7 +93,8 @@ void split_step(const series& in, two_series out, const dunlin::chan<bool>& olde
     bool both = false;
     dunlin::select(dunlin::on_recv(out[0].request), dunlin::on_recv(older_done, [&] {
         both = true;
-        dunlin::select(dunlin::on_recv(out[0].request), dunlin::on_recv(out[1].request, [&] { std::swap(out[0], out[1]); }));
+        dunlin::select(
+            dunlin::on_recv(out[0].request), dunlin::on_recv(out[1].request, [&] { std::swap(out[0], out[1]); }));
     }));
     in.request.send(0);
     dunlin::chan<bool> done;
@@ -219,12 +220,14 @@ TEST_P(GoChanPowser, powser1) {
         const series ones = repeat(1), twos = repeat(2);
         expect_terms("Add", add(ones, twos), {3, 3, 3, 3, 3});
         expect_terms("Diff", derivative(ones), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-        expect_terms("Integ", integral(0, ones), {0, 1, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}, {1, 9}});
+        expect_terms(
+            "Integ", integral(0, ones), {0, 1, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}, {1, 9}});
         expect_terms("Mul", product(ones, ones), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
         expect_terms("Exp", exponential(ones),
             {1, 1, {3, 2}, {13, 6}, {73, 24}, {167, 40}, {4051, 720}, {37633, 5040}, {43817, 4480}, {4596553, 362880}});
         for (int i = 0; i < support::rounds(60); ++i) {
-            expect_terms("Tan", tangent(), {0, 1, 0, {1, 3}, 0, {2, 15}, 0, {17, 315}, 0, {62, 2835}, 0, {1382, 155925}});
+            expect_terms(
+                "Tan", tangent(), {0, 1, 0, {1, 3}, 0, {2, 15}, 0, {17, 315}, 0, {62, 2835}, 0, {1382, 155925}});
         }
         EXPECT_GT(dunlin::runtime::num_goroutines(), static_cast<std::size_t>(support::rounds(2000)));
     });

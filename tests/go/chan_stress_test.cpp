@@ -148,7 +148,8 @@ TEST_P(GoChanStress, chanlinear) {
             many += wake_a_hundred_of(8 * n);
             if (attempt >= (support::sanitized ? 0 : 4) && many < 3 * few) return;
         }
-        ADD_FAILURE() << "of " << n << " goroutines: " << few.count() << " ns, of eight times as many: " << many.count() << " ns";
+        ADD_FAILURE() << "of " << n << " goroutines: " << few.count() << " ns, of eight times as many: " << many.count()
+                      << " ns";
     });
 }
 
@@ -203,7 +204,8 @@ TEST_P(GoChanStress, select2) {
             dunlin::wait_group both;
             both.go([&] {
                 for (int i = 0; i < n; ++i) {
-                    dunlin::select(dunlin::on_recv(c, [&](std::optional<int> v) { received += *v; }), dunlin::on_recv(never));
+                    dunlin::select(
+                        dunlin::on_recv(c, [&](std::optional<int> v) { received += *v; }), dunlin::on_recv(never));
                 }
             });
             both.go([&] {
@@ -228,7 +230,8 @@ TEST_P(GoChanStress, issue9110) {
         for (int i = 0; i < 20; ++i) {
             if (i == 10) before = live_objects;
             dunlin::chan<int> c;
-            for (int k = 0; k < 10; ++k) dunlin::go([c] { dunlin::select(dunlin::on_recv(c), dunlin::on_recv(c), dunlin::on_recv(c)); });
+            for (int k = 0; k < 10; ++k)
+                dunlin::go([c] { dunlin::select(dunlin::on_recv(c), dunlin::on_recv(c), dunlin::on_recv(c)); });
             until_parked(10);
             c.close();
             support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
@@ -284,7 +287,8 @@ struct guarded {
     }
     v = c.recv();
     for (std::size_t i = 0; i < 8; ++i) {
-        if (below[i] != (seed ^ i) || above[i] != (seed ^ i)) ADD_FAILURE() << "a word beside the received value was overwritten";
+        if (below[i] != (seed ^ i) || above[i] != (seed ^ i))
+            ADD_FAILURE() << "a word beside the received value was overwritten";
     }
     return v;
 }
@@ -330,7 +334,8 @@ TEST_P(GoChanStress, TestNoShrinkStackWhileParking) {
                 for (std::uint64_t i = 0; i < n; ++i) {
                     there.send(guarded(i));
                     const std::optional<guarded> v = receive_between_canaries(back, i);
-                    if (!v || !v->intact() || v->value != i + static_cast<std::uint64_t>(p)) ADD_FAILURE() << "wrong value";
+                    if (!v || !v->intact() || v->value != i + static_cast<std::uint64_t>(p))
+                        ADD_FAILURE() << "wrong value";
                     static_cast<void>(use_stack(static_cast<int>(i % 50), i));
                 }
                 --left;
@@ -387,7 +392,9 @@ void random_operation(const std::vector<dunlin::chan<counted>>& channels, std::m
     counted value(1 + static_cast<int>(random() % 1000)), other(2000);
     const int number = value.number();
     bool sent = false;
-    const auto check_other = [&] { EXPECT_EQ(other.number(), 2000) << "a send that was not chosen has moved its value"; };
+    const auto check_other = [&] {
+        EXPECT_EQ(other.number(), 2000) << "a send that was not chosen has moved its value";
+    };
     try {
         switch (random() % 9) {
         case 0:
@@ -401,8 +408,9 @@ void random_operation(const std::vector<dunlin::chan<counted>>& channels, std::m
         case 5: static_cast<void>(any().recv_for(std::chrono::microseconds(random() % 50))); break;
         case 6: sent = dunlin::select(dunlin::on_send(any(), std::move(value)), dunlin::on_recv(any())) == 0; break;
         case 7: {
-            const std::size_t taken = dunlin::select(dunlin::on_send(any(), std::move(value)), dunlin::on_recv(any(), [](std::optional<counted>) {}),
-                dunlin::on_send(any(), std::move(other)), dunlin::on_timeout(std::chrono::microseconds(random() % 50)));
+            const std::size_t taken = dunlin::select(dunlin::on_send(any(), std::move(value)),
+                dunlin::on_recv(any(), [](std::optional<counted>) {}), dunlin::on_send(any(), std::move(other)),
+                dunlin::on_timeout(std::chrono::microseconds(random() % 50)));
             sent = taken == 0;
             if (taken != 2) check_other();
             break;
@@ -411,7 +419,8 @@ void random_operation(const std::vector<dunlin::chan<counted>>& channels, std::m
             if (random() % 40 == 0) {
                 any().close();
             } else {
-                sent = dunlin::select(dunlin::on_recv(any()), dunlin::on_send(any(), std::move(value)), dunlin::otherwise()) == 1;
+                sent = dunlin::select(
+                           dunlin::on_recv(any()), dunlin::on_send(any(), std::move(value)), dunlin::otherwise()) == 1;
             }
             break;
         }

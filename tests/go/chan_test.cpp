@@ -51,7 +51,8 @@ template <std::size_t N>
 struct element<bytes_of<N>> {
     static bytes_of<N> make(int n) {
         bytes_of<N> v;
-        for (std::size_t i = 0; i < N; ++i) v.content[i] = static_cast<unsigned char>(static_cast<std::size_t>(n) * 31 + i);
+        for (std::size_t i = 0; i < N; ++i)
+            v.content[i] = static_cast<unsigned char>(static_cast<std::size_t>(n) * 31 + i);
         std::memcpy(v.content.data(), &n, sizeof n);
         return v;
     }
@@ -191,8 +192,8 @@ struct test_chan {
 
     // None may be left before the next part counts waiters.
     static void all(std::ptrdiff_t capacity) {
-        for (const auto part : {empty_receive_blocks, full_send_blocks, drained_after_close, close_unblocks, first_in_first_out, what_is_sent_is_received,
-                 length_and_capacity}) {
+        for (const auto part : {empty_receive_blocks, full_send_blocks, drained_after_close, close_unblocks,
+                 first_in_first_out, what_is_sent_is_received, length_and_capacity}) {
             part(capacity);
             support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
         }
@@ -356,7 +357,8 @@ const send_form send_forms[] = {
     {"send_until", [](const dunlin::chan<int>& c) { c.send_until(1, dunlin::clock::now() + 1h); }},
     {"send_until, past", [](const dunlin::chan<int>& c) { c.send_until(1, dunlin::clock::now() - 1h); }},
     {"select", [](const dunlin::chan<int>& c) { dunlin::select(dunlin::on_send(c, 1)); }},
-    {"select with otherwise", [](const dunlin::chan<int>& c) { dunlin::select(dunlin::on_send(c, 1), dunlin::otherwise()); }},
+    {"select with otherwise",
+        [](const dunlin::chan<int>& c) { dunlin::select(dunlin::on_send(c, 1), dunlin::otherwise()); }},
 };
 
 template <class F>
@@ -414,7 +416,8 @@ TEST_P(GoChan, CloseWakesEveryReceiver) {
                     if (i % 3 == 0) {
                         EXPECT_EQ(c.recv_for(1h).status(), channel_status::closed);
                     } else if (i % 3 == 1) {
-                        dunlin::select(dunlin::on_recv(c, [](std::optional<std::unique_ptr<int>> v) { EXPECT_FALSE(v.has_value()); }),
+                        dunlin::select(dunlin::on_recv(c,
+                                           [](std::optional<std::unique_ptr<int>> v) { EXPECT_FALSE(v.has_value()); }),
                             dunlin::on_recv(dunlin::chan<int>::nil()), dunlin::on_timeout(1h));
                     } else {
                         EXPECT_FALSE(c.recv().has_value());
@@ -449,7 +452,8 @@ TEST_P(GoChan, CloseWakesEverySenderWhoKeepsItsValue) {
                         if (i % 3 == 0) {
                             c.send_for(std::move(value), 1h);
                         } else if (i % 3 == 1) {
-                            dunlin::select(dunlin::on_send(c, std::move(value), [] { ADD_FAILURE() << "sent"; }), dunlin::on_timeout(1h));
+                            dunlin::select(dunlin::on_send(c, std::move(value), [] { ADD_FAILURE() << "sent"; }),
+                                dunlin::on_timeout(1h));
                         } else {
                             c.send(std::move(value));
                         }
@@ -506,7 +510,8 @@ TEST_P(GoChan, TestChanSendInterface) {
         const std::any pointer = std::make_shared<int>(1);
         c.send(pointer);
         EXPECT_EQ(dunlin::select(dunlin::on_send(c, pointer), dunlin::otherwise()), 1u);
-        EXPECT_EQ(dunlin::select(dunlin::on_send(c, pointer), dunlin::on_send(c, std::any(2)), dunlin::otherwise()), 2u);
+        EXPECT_EQ(
+            dunlin::select(dunlin::on_send(c, pointer), dunlin::on_send(c, std::any(2)), dunlin::otherwise()), 2u);
         EXPECT_EQ(*std::any_cast<std::shared_ptr<int>>(*c.recv()), 1);
 
         dunlin::chan<std::variant<int, std::string, std::unique_ptr<int>>> odd(3);

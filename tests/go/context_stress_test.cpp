@@ -194,7 +194,10 @@ TEST_P(GoContextStress, TestWithCancelSimultaneouslyCanceledParent) {
             cancellable parent, child;
             support::race(
                 support::rounds(10'000), who, [&](int) { parent = dunlin::with_cancel({}); },
-                [&](int i) { child = i % 2 == 0 ? dunlin::with_cancel(parent) : dunlin::with_timeout(parent.with_value("k", i), 1h); },
+                [&](int i) {
+                    child =
+                        i % 2 == 0 ? dunlin::with_cancel(parent) : dunlin::with_timeout(parent.with_value("k", i), 1h);
+                },
                 [&](int) { parent.cancel(cause); },
                 [&](int) {
                     ASSERT_EQ(child.err(), errc::cancelled) << "both have returned";

@@ -34,7 +34,9 @@ std::string text_of(std::exception_ptr cause) {
     try {
         std::rethrow_exception(cause);
     } catch (const dunlin::context_cancelled& e) {
-        return e.code() == errc::cancelled ? "Canceled" : e.code() == errc::deadline_exceeded ? "DeadlineExceeded" : e.what();
+        return e.code() == errc::cancelled           ? "Canceled"
+               : e.code() == errc::deadline_exceeded ? "DeadlineExceeded"
+                                                     : e.what();
     } catch (const std::exception& e) {
         return e.what();
     }
@@ -119,7 +121,8 @@ TEST_P(GoContext, TestParentFinishesChild) {
         EXPECT_EQ(inside::children(parent), 0u);
         EXPECT_EQ(inside::calls(parent), 0u);
         EXPECT_EQ(inside::timers(), 0u);
-        for (const context& c : {parent, cancel_child, value_child, timer_child}) expect_done(c, errc::cancelled, "after");
+        for (const context& c : {parent, cancel_child, value_child, timer_child})
+            expect_done(c, errc::cancelled, "after");
         EXPECT_EQ(called.recv(), std::nullopt);
         EXPECT_FALSE(stop_after());
 
@@ -304,7 +307,8 @@ TEST_P(GoContext, TestWithCancelCanceledParent) {
         expect_done(c, errc::cancelled, "child of a cancelled parent");
         EXPECT_EQ(text_of(c.cause()), "Because!");
         EXPECT_EQ(c.cause(), parent.cause());
-        const auto [timed, stop2] = dunlin::with_timeout(parent.with_value("k", 0), 1h, std::make_exception_ptr(std::runtime_error("own")));
+        const auto [timed, stop2] =
+            dunlin::with_timeout(parent.with_value("k", 0), 1h, std::make_exception_ptr(std::runtime_error("own")));
         expect_done(timed, errc::cancelled, "the same with a deadline");
         EXPECT_EQ(text_of(timed.cause()), "Because!");
         EXPECT_EQ(inside::timers(), 0u);
@@ -321,13 +325,32 @@ struct cause_case {
 
 TEST_P(GoContext, TestCause) {
     const auto error = [](const char* text) { return std::make_exception_ptr(std::runtime_error(text)); };
-    const auto parent_cause = error("parentCause"), child_cause = error("childCause"), too_slow = error("tooSlow"), finished = error("finishedEarly");
+    const auto parent_cause = error("parentCause"), child_cause = error("childCause"), too_slow = error("tooSlow"),
+               finished = error("finishedEarly");
     const cause_case cases[] = {
         {"Background", [] { return context::background(); }, "", ""},
         {"todo", [] { return context::todo(); }, "", ""},
-        {"WithCancel", [] { auto c = dunlin::with_cancel({}); c.cancel(); return context(c); }, "Canceled", "Canceled"},
-        {"WithCancelCause", [=] { auto c = dunlin::with_cancel({}); c.cancel(parent_cause); return context(c); }, "Canceled", "parentCause"},
-        {"WithCancelCause nil", [] { auto c = dunlin::with_cancel({}); c.cancel(std::exception_ptr()); return context(c); }, "Canceled", "Canceled"},
+        {"WithCancel",
+            [] {
+                auto c = dunlin::with_cancel({});
+                c.cancel();
+                return context(c);
+            },
+            "Canceled", "Canceled"},
+        {"WithCancelCause",
+            [=] {
+                auto c = dunlin::with_cancel({});
+                c.cancel(parent_cause);
+                return context(c);
+            },
+            "Canceled", "parentCause"},
+        {"WithCancelCause nil",
+            [] {
+                auto c = dunlin::with_cancel({});
+                c.cancel(std::exception_ptr());
+                return context(c);
+            },
+            "Canceled", "Canceled"},
         {"WithCancelCause: parent cause before child",
             [=] {
                 auto p = dunlin::with_cancel({});
@@ -373,8 +396,19 @@ TEST_P(GoContext, TestCause) {
             },
             "Canceled", "parentCause"},
         {"WithTimeout",
-            [] { auto c = dunlin::with_timeout({}, 0s); c.cancel(); return context(c); }, "DeadlineExceeded", "DeadlineExceeded"},
-        {"WithTimeout canceled", [] { auto c = dunlin::with_timeout({}, 1h); c.cancel(); return context(c); }, "Canceled", "Canceled"},
+            [] {
+                auto c = dunlin::with_timeout({}, 0s);
+                c.cancel();
+                return context(c);
+            },
+            "DeadlineExceeded", "DeadlineExceeded"},
+        {"WithTimeout canceled",
+            [] {
+                auto c = dunlin::with_timeout({}, 1h);
+                c.cancel();
+                return context(c);
+            },
+            "Canceled", "Canceled"},
         {"WithTimeout cancelled by parent",
             [=] {
                 auto p = dunlin::with_cancel({});
@@ -383,7 +417,13 @@ TEST_P(GoContext, TestCause) {
                 return context(c);
             },
             "Canceled", "parentCause"},
-        {"WithTimeoutCause", [=] { auto c = dunlin::with_timeout({}, 0s, too_slow); c.cancel(); return context(c); }, "DeadlineExceeded", "tooSlow"},
+        {"WithTimeoutCause",
+            [=] {
+                auto c = dunlin::with_timeout({}, 0s, too_slow);
+                c.cancel();
+                return context(c);
+            },
+            "DeadlineExceeded", "tooSlow"},
         {"WithTimeoutCause later",
             [=] {
                 auto c = dunlin::with_timeout({}, 1ms, too_slow);
@@ -391,7 +431,13 @@ TEST_P(GoContext, TestCause) {
                 return context(c);
             },
             "DeadlineExceeded", "tooSlow"},
-        {"WithTimeoutCause canceled", [=] { auto c = dunlin::with_timeout({}, 1h, too_slow); c.cancel(); return context(c); }, "Canceled", "Canceled"},
+        {"WithTimeoutCause canceled",
+            [=] {
+                auto c = dunlin::with_timeout({}, 1h, too_slow);
+                c.cancel();
+                return context(c);
+            },
+            "Canceled", "Canceled"},
         {"WithTimeoutCause stacked",
             [=] {
                 auto p = dunlin::with_cancel({});

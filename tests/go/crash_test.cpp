@@ -14,8 +14,12 @@ using support::expect_in;
 
 class GoCrash : public testing::Test {
 protected:
-    static support::child_result deadlock(const std::string& scenario) { return support::run_child("deadlock", {scenario}); }
-    static support::child_result exception(const std::string& scenario) { return support::run_child("exception", {scenario}); }
+    static support::child_result deadlock(const std::string& scenario) {
+        return support::run_child("deadlock", {scenario});
+    }
+    static support::child_result exception(const std::string& scenario) {
+        return support::run_child("exception", {scenario});
+    }
 };
 
 // go1.24 src/runtime/crash_test.go, TestSimpleDeadlock.
@@ -124,7 +128,8 @@ TEST_F(GoCrash, TestMainGoroutineID) {
 TEST_F(GoCrash, TestNoHelperGoroutines) {
     const auto r = deadlock("main_exits_others_stay");
     std::size_t headers = 0;
-    for (std::size_t at = r.err.find("\ngoroutine "); at != r.err.npos; at = r.err.find("\ngoroutine ", at + 1)) ++headers;
+    for (std::size_t at = r.err.find("\ngoroutine "); at != r.err.npos; at = r.err.find("\ngoroutine ", at + 1))
+        ++headers;
     EXPECT_EQ(headers, 1u) << r;
 }
 

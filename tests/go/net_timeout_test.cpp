@@ -236,7 +236,8 @@ TEST_P(GoNetTimeout, TestWriteTimeoutFluctuation) {
         auto e = connected("tcp");
         e.client.set_send_buffer(10000);
         const std::string block(1 << 16, 'w');
-        fluctuation([&](auto d) { e.client.set_write_deadline(d); }, [&](std::error_code& ec) { e.client.write_all(block, ec); });
+        fluctuation([&](auto d) { e.client.set_write_deadline(d); },
+            [&](std::error_code& ec) { e.client.write_all(block, ec); });
     });
 }
 
@@ -264,7 +265,8 @@ TEST_P(GoNetTimeout, TestVariousDeadlines) {
                     const std::string block(1024, 'a');
                     std::error_code write_error;
                     while (!write_error) s->write_all(block, write_error);
-                    EXPECT_TRUE(write_error == std::errc::broken_pipe || write_error == std::errc::connection_reset) << write_error.message();
+                    EXPECT_TRUE(write_error == std::errc::broken_pipe || write_error == std::errc::connection_reset)
+                        << write_error.message();
                 });
             }
         });
@@ -278,8 +280,8 @@ TEST_P(GoNetTimeout, TestVariousDeadlines) {
             EXPECT_EQ(ec, has_timed_out) << timeout.count();
             EXPECT_GE(clock::now() - begin, timeout);
         };
-        for (const nanoseconds timeout : std::initializer_list<nanoseconds>{1ns, 2ns, 5ns, 50ns, 100ns, 200ns, 500ns, 750ns, 1us, 5us, 25us, 250us, 500us, 1ms,
-                 5ms, 100ms}) {
+        for (const nanoseconds timeout : std::initializer_list<nanoseconds>{
+                 1ns, 2ns, 5ns, 50ns, 100ns, 200ns, 500ns, 750ns, 1us, 5us, 25us, 250us, 500us, 1ms, 5ms, 100ms}) {
             for (int run = 0; run < 3; ++run) read_until(timeout);
         }
         dunlin::wait_group long_ones;
@@ -323,7 +325,8 @@ TEST_P(GoNetTimeout, TestReadWriteProlongedTimeout) {
 TEST_P(GoNetTimeout, TestAcceptTimeout) {
     run([] {
         net::listener l = net::listen("tcp", "127.0.0.1:0");
-        for (const auto& [timeout, expected] : {std::pair{nanoseconds(-5s), has_timed_out}, {nanoseconds(50ms), std::error_code()}}) {
+        for (const auto& [timeout, expected] :
+            {std::pair{nanoseconds(-5s), has_timed_out}, {nanoseconds(50ms), std::error_code()}}) {
             net::stream dialled = net::dial("tcp", l.local_address());
             l.set_deadline(timeout);
             for (int i = 0; i < 10; ++i) {

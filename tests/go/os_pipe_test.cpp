@@ -277,7 +277,8 @@ TEST_P(GoOs, NonpollableDeadline) {
                     ADD_FAILURE() << path;
                 } catch (const dunlin::io_error& e) {
                     EXPECT_EQ(e.code(), dunlin::errc::no_deadlines);
-                    EXPECT_NE(std::string(e.what()).find(": file type does not support deadlines"), std::string::npos) << e.what();
+                    EXPECT_NE(std::string(e.what()).find(": file type does not support deadlines"), std::string::npos)
+                        << e.what();
                 }
             };
             refused([&] { f.set_deadline(10s); });
@@ -322,7 +323,8 @@ TEST_P(GoOs, RacyRead) {
                 dunlin::sleep_for(100us);
             }
         });
-        racy([&p](dunlin::mutable_buffer b, std::error_code& ec) { p.read_end.read_some(b, ec); }, [&p] { p.read_end.set_read_deadline(1ms); });
+        racy([&p](dunlin::mutable_buffer b, std::error_code& ec) { p.read_end.read_some(b, ec); },
+            [&p] { p.read_end.set_read_deadline(1ms); });
         p.read_end.close();
         done.wait();
     });

@@ -116,7 +116,10 @@ TEST_P(Preemption, KeepsTheRoundingMode) {
     std::array<std::uint64_t, 4> expected;
     for (std::size_t i = 0; i < 4; ++i) expected[i] = compute_rounding(modes[i]);
     ASSERT_NE(expected[1], expected[2]);
-    run([&] { storm(procs(), [&](int i) -> long { return compute_rounding(modes[i % 4]) != expected[static_cast<std::size_t>(i % 4)]; }); });
+    run([&] {
+        storm(procs(),
+            [&](int i) -> long { return compute_rounding(modes[i % 4]) != expected[static_cast<std::size_t>(i % 4)]; });
+    });
 }
 
 // The address of errno, like that of any thread_local variable, is the thread's: not to be kept over what may change
@@ -203,7 +206,8 @@ TEST_P(Preemption, KeepsThoseThatAllocateAndThrowAllTheTime) {
             long wrong = 0;
             for (int round = 0; round < support::rounds(2000); ++round) {
                 if (i % 2 == 0) {
-                    const auto text = std::make_unique<std::string>(static_cast<std::size_t>(100 + round % 3000), static_cast<char>('a' + i));
+                    const auto text = std::make_unique<std::string>(
+                        static_cast<std::size_t>(100 + round % 3000), static_cast<char>('a' + i));
                     wrong += text->back() != 'a' + i;
                 } else {
                     try {

@@ -115,7 +115,8 @@ struct alignas(64) runner {
         while (!over.load(std::memory_order_relaxed)) {
             const std::uint64_t o = other.work.load(std::memory_order_relaxed), now = ticks();
             // Read anew: it may have been stopped between the two.
-            if (now - last > gap && other.work.load(std::memory_order_relaxed) != others && runs.size() < runs.capacity()) {
+            if (now - last > gap && other.work.load(std::memory_order_relaxed) != others &&
+                runs.size() < runs.capacity()) {
                 runs.push_back(done - begin);
                 run_count.store(runs.size(), std::memory_order_relaxed);
                 begin = done;
@@ -183,7 +184,8 @@ TEST_P(GoPreemptP, NobodyStarvesAmongManyThatCompute) {
         dunlin::wait_group done;
         for (std::atomic<std::uint64_t>& w : work) {
             done.go([&w, &over] {
-                while (!over.load(std::memory_order_relaxed)) w.store(w.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+                while (!over.load(std::memory_order_relaxed))
+                    w.store(w.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
             });
         }
         // Twice each, so that it was stopped and came back.
@@ -503,7 +505,8 @@ constexpr const char* stopped = support::under_thread ? "" : "stopped\n";
 
 TEST_F(GoPreempt, BySignalUnlessToldOtherwise) {
     allow(120s);
-    for (const settings& s : {settings{}, settings{{"DUNLIN_PREEMPTION", "signal"}}, settings{{"DUNLIN_PREEMPTION_SIGNAL", "10"}}}) {
+    for (const settings& s :
+        {settings{}, settings{{"DUNLIN_PREEMPTION", "signal"}}, settings{{"DUNLIN_PREEMPTION_SIGNAL", "10"}}}) {
         const auto r = hand_off(until_stopped, s);
         EXPECT_EQ(r.status, 0) << r;
         EXPECT_EQ(r.out.rfind(std::string("ticked\ntaken\n") + stopped, 0), 0u) << r;

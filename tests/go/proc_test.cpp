@@ -186,7 +186,8 @@ TEST_F(GoProc, GlobalQueueIsServedEvery61stTick) {
                 }
                 s.ended.wait();
                 support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
-                return round_result{s.when_run - s.when_queued, s.when_run, dunlin::runtime::stats().procs[0].global_hits - before.global_hits};
+                return round_result{s.when_run - s.when_queued, s.when_run,
+                    dunlin::runtime::stats().procs[0].global_hits - before.global_hits};
             }, 1h);
             ASSERT_GE(r.run_at, 0);
             EXPECT_LE(r.waited, 2 * 61 + 2);
@@ -269,7 +270,8 @@ TEST_F(GoProc, OverflowMovesHalfOfTheQueue) {
         EXPECT_EQ(ring.size(), 128u);
         EXPECT_EQ(global.size(), 129u);
         const auto last_of_ring = std::find(order.begin(), order.end(), 255) - order.begin();
-        const auto early = std::count_if(order.begin(), order.begin() + last_of_ring, [](int i) { return i < 128 || i == 256; });
+        const auto early =
+            std::count_if(order.begin(), order.begin() + last_of_ring, [](int i) { return i < 128 || i == 256; });
         EXPECT_LE(early, 3) << "the global queue went first more often than every 61st tick";
     });
 }
@@ -357,7 +359,9 @@ void expect_overlap(Work work) {
         if (taken > 0.5) return;
         shares += ' ' + std::to_string(taken);
     }
-    if (cpus < 1.8) GTEST_SKIP() << "others use the CPUs: two threads got " << cpus << " of them; of the hand-overs were taken" << shares;
+    if (cpus < 1.8)
+        GTEST_SKIP() << "others use the CPUs: two threads got " << cpus << " of them; of the hand-overs were taken"
+                     << shares;
     FAIL() << "they run one after the other; of the hand-overs were taken" << shares;
 }
 

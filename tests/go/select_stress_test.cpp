@@ -189,7 +189,8 @@ TEST_P(GoSelectStress, ken_chan) {
                         serve_senders(t, static_cast<service>(s));
                         serve_receivers(t, static_cast<service>(r));
                         t.finish();
-                        ASSERT_FALSE(HasFailure()) << "senders " << s << ", receivers " << r << ", capacity " << capacity;
+                        ASSERT_FALSE(HasFailure())
+                            << "senders " << s << ", receivers " << r << ", capacity " << capacity;
                     }
                 }
             }
@@ -256,7 +257,8 @@ public:
         }
         const std::size_t k = take(round);
         EXPECT_TRUE(ready[k]);
-        for (std::size_t i = 0; i < channels; ++i) ASSERT_EQ(channels_[i].try_recv().has_value(), ready[i] && i != k) << "channel " << i;
+        for (std::size_t i = 0; i < channels; ++i)
+            ASSERT_EQ(channels_[i].try_recv().has_value(), ready[i] && i != k) << "channel " << i;
     }
 
     // None is ready: it waits in all queues, until another sends.

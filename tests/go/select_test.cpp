@@ -61,14 +61,16 @@ std::vector<row> rows() {
         {"select of nothing", "select (no cases)", [] { select(); }},
         {"select, receive from nil", "select (no cases)", [=] { select(on_recv(nil, unreachable)); }},
         {"select, send on nil", "select (no cases)", [=] { select(on_send(nil, 7, unreachable)); }},
-        {"select, both on nil", "select (no cases)", [=] { select(on_recv(nil, unreachable), on_send(nil, 7, unreachable)); }},
+        {"select, both on nil", "select (no cases)",
+            [=] { select(on_recv(nil, unreachable), on_send(nil, 7, unreachable)); }},
         {"select, receive from empty", "select",
             [] {
                 const dunlin::chan<int> c;
                 select(on_recv(c, unreachable));
             }},
         {"select, send on full", "select", [=] { select(on_send(with_value(), 7, unreachable)); }},
-        {"select, receive from empty or nil", "select", [=] { select(on_recv(nil, unreachable), on_recv(dunlin::chan<int>(3), unreachable)); }},
+        {"select, receive from empty or nil", "select",
+            [=] { select(on_recv(nil, unreachable), on_recv(dunlin::chan<int>(3), unreachable)); }},
         {"select, send and receive on the same", "select",
             [] {
                 const dunlin::chan<int> c;
@@ -76,25 +78,34 @@ std::vector<row> rows() {
             }},
 
         {"otherwise alone", nullptr, [] { EXPECT_EQ(select(otherwise()), 0u); }},
-        {"receive from nil, otherwise", nullptr, [=] { EXPECT_EQ(select(on_recv(nil, unreachable), otherwise()), 1u); }},
+        {"receive from nil, otherwise", nullptr,
+            [=] { EXPECT_EQ(select(on_recv(nil, unreachable), otherwise()), 1u); }},
         {"send on nil, otherwise", nullptr, [=] { EXPECT_EQ(select(on_send(nil, 7, unreachable), otherwise()), 1u); }},
-        {"receive from empty, otherwise", nullptr, [] { EXPECT_EQ(select(on_recv(dunlin::chan<int>(), unreachable), otherwise()), 1u); }},
-        {"send on full, otherwise", nullptr, [=] { EXPECT_EQ(select(on_send(with_value(), 7, unreachable), otherwise()), 1u); }},
+        {"receive from empty, otherwise", nullptr,
+            [] { EXPECT_EQ(select(on_recv(dunlin::chan<int>(), unreachable), otherwise()), 1u); }},
+        {"send on full, otherwise", nullptr,
+            [=] { EXPECT_EQ(select(on_send(with_value(), 7, unreachable), otherwise()), 1u); }},
         {"send and receive on the same, otherwise", nullptr,
             [] {
                 const dunlin::chan<int> c;
                 EXPECT_EQ(select(on_send(c, 1, unreachable), on_recv(c, unreachable), otherwise()), 2u);
             }},
-        {"send with room, otherwise", nullptr, [] { EXPECT_EQ(select(on_send(dunlin::chan<int>(1), 7), otherwise(unreachable)), 0u); }},
-        {"receive what is there, otherwise", nullptr, [=] { EXPECT_EQ(select(on_recv(with_value()), otherwise(unreachable)), 0u); }},
+        {"send with room, otherwise", nullptr,
+            [] { EXPECT_EQ(select(on_send(dunlin::chan<int>(1), 7), otherwise(unreachable)), 0u); }},
+        {"receive what is there, otherwise", nullptr,
+            [=] { EXPECT_EQ(select(on_recv(with_value()), otherwise(unreachable)), 0u); }},
 
         {"select, receive from closed", nullptr, [=] { EXPECT_EQ(select(on_recv(closed)), 0u); }},
         {"select, receive from closed, with value", nullptr,
             [=] { select(on_recv(closed, [](std::optional<int> v) { EXPECT_EQ(v, std::nullopt); })); }},
-        {"select, receive from closed, otherwise", nullptr, [=] { EXPECT_EQ(select(on_recv(closed), otherwise(unreachable)), 0u); }},
-        {"select, send on closed", nullptr, [=] { EXPECT_THROW(select(on_send(closed, 7, unreachable)), dunlin::channel_closed); }},
+        {"select, receive from closed, otherwise", nullptr,
+            [=] { EXPECT_EQ(select(on_recv(closed), otherwise(unreachable)), 0u); }},
+        {"select, send on closed", nullptr,
+            [=] { EXPECT_THROW(select(on_send(closed, 7, unreachable)), dunlin::channel_closed); }},
         {"select, send on closed, otherwise", nullptr,
-            [=] { EXPECT_THROW(select(on_send(closed, 7, unreachable), otherwise(unreachable)), dunlin::channel_closed); }},
+            [=] {
+                EXPECT_THROW(select(on_send(closed, 7, unreachable), otherwise(unreachable)), dunlin::channel_closed);
+            }},
     };
 }
 
@@ -134,7 +145,8 @@ TEST_P(GoSelect, select3) {
             const std::string reason = "[" + std::string(r.waits);
             const std::size_t at = header.find(reason);
             ASSERT_NE(at, header.npos) << r.what << " waits for: " << header;
-            EXPECT_NE(std::string("],").find(header[at + reason.size()]), std::string::npos) << r.what << " waits for: " << header;
+            EXPECT_NE(std::string("],").find(header[at + reason.size()]), std::string::npos)
+                << r.what << " waits for: " << header;
         }
     });
 }
@@ -221,7 +233,9 @@ private:
                 sends.push_back(i);
                 list.push_back(dunlin::on_send(channel_of(i), value_of(i), [this, i] { handlers_run_.push_back(i); }));
                 break;
-            case receive: list.push_back(dunlin::on_recv(channel_of(i), [this, i] { handlers_run_.push_back(i); })); break;
+            case receive:
+                list.push_back(dunlin::on_recv(channel_of(i), [this, i] { handlers_run_.push_back(i); }));
+                break;
             default:
                 list.push_back(dunlin::on_recv(channel_of(i), [this, i](std::optional<int> v) {
                     EXPECT_EQ(v, 100 + static_cast<int>(i));
@@ -260,7 +274,8 @@ TEST_P(GoSelect, select5) {
             for (int number = 0; number < combinations; ++number) {
                 for (const bool with_otherwise : {false, true}) {
                     combination(number, count, with_otherwise).check();
-                    ASSERT_FALSE(HasFailure()) << "combination " << number << " of " << count << (with_otherwise ? ", otherwise" : "");
+                    ASSERT_FALSE(HasFailure())
+                        << "combination " << number << " of " << count << (with_otherwise ? ", otherwise" : "");
                 }
             }
         }
@@ -276,8 +291,8 @@ TEST_P(GoSelect, EachOperandIsEvaluatedOnce) {
             ++evaluated[i];
             return std::forward<decltype(operand)>(operand);
         };
-        const std::size_t taken =
-            dunlin::select(dunlin::on_recv(once(0, a)), dunlin::on_send(once(1, b), once(2, 5)), dunlin::on_send(once(3, never), once(4, 6)));
+        const std::size_t taken = dunlin::select(dunlin::on_recv(once(0, a)), dunlin::on_send(once(1, b), once(2, 5)),
+            dunlin::on_send(once(3, never), once(4, 6)));
         EXPECT_EQ(taken, 1u);
         for (const int times : evaluated) EXPECT_EQ(times, 1);
         EXPECT_EQ(b.recv(), 5);
@@ -339,8 +354,8 @@ TEST_P(GoSelect, select) {
                 c = dunlin::chan<unsigned>::nil();
             };
             for (bool more = true; more; ++shift) {
-                dunlin::select(dunlin::on_send(a, value(), [&] { used(a); }), dunlin::on_send(b, value(), [&] { used(b); }),
-                    dunlin::otherwise([&] { more = false; }));
+                dunlin::select(dunlin::on_send(a, value(), [&] { used(a); }),
+                    dunlin::on_send(b, value(), [&] { used(b); }), dunlin::otherwise([&] { more = false; }));
                 if (!more) break;
             }
             return sent;
@@ -359,7 +374,8 @@ TEST_P(GoSelect, select4) {
         dunlin::chan<int> c(1), never;
         c.send(42);
         int got = 0;
-        dunlin::select(dunlin::on_recv(never, [] { ADD_FAILURE() << "received"; }), dunlin::on_recv(c, [&](std::optional<int> v) { got = *v; }));
+        dunlin::select(dunlin::on_recv(never, [] { ADD_FAILURE() << "received"; }),
+            dunlin::on_recv(c, [&](std::optional<int> v) { got = *v; }));
         EXPECT_EQ(got, 42);
     });
 }

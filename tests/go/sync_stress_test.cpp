@@ -78,7 +78,8 @@ class GoRWMutexStress : public support::runtime_test {};
 TEST_F(GoRWMutexStress, HammerRWMutex) {
     allow(120s);
     const int n = support::rounds(1000);
-    constexpr std::pair<unsigned, int> combinations[] = {{1, 1}, {1, 3}, {1, 10}, {4, 1}, {4, 3}, {4, 10}, {10, 1}, {10, 3}, {10, 10}, {10, 5}};
+    constexpr std::pair<unsigned, int> combinations[] = {
+        {1, 1}, {1, 3}, {1, 10}, {4, 1}, {4, 3}, {4, 10}, {10, 1}, {10, 3}, {10, 10}, {10, 5}};
     for (int round = 0; round < 5; ++round) {
         for (const auto& [procs, readers] : combinations) hammer_rwmutex(procs, readers, n);
     }

@@ -349,10 +349,11 @@ TEST_P(GoSync, TestCondSignalStealing) {
 
 // SYN-10, go1.24 src/sync/cond_test.go TestCondCopy: Go finds it out when it runs. Here it does not compile.
 template <class T>
-constexpr bool stays_where_it_is =
-    !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && !std::is_move_constructible_v<T> && !std::is_move_assignable_v<T>;
+constexpr bool stays_where_it_is = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
+                                   !std::is_move_constructible_v<T> && !std::is_move_assignable_v<T>;
 static_assert(stays_where_it_is<dunlin::condition_variable> && stays_where_it_is<dunlin::condition_variable_any>);
-static_assert(stays_where_it_is<dunlin::mutex> && stays_where_it_is<dunlin::recursive_mutex> && stays_where_it_is<dunlin::shared_mutex>);
+static_assert(stays_where_it_is<dunlin::mutex> && stays_where_it_is<dunlin::recursive_mutex> &&
+              stays_where_it_is<dunlin::shared_mutex>);
 static_assert(stays_where_it_is<dunlin::counting_semaphore<>>);
 
 // ---- shared_mutex ---------------------------------------------------------------------------------------------------
@@ -469,7 +470,9 @@ TEST_P(GoSync, ReadersThatWaitGetInBeforeTheNextWriter) {
             std::vector<unsigned> seen;  // m
             dunlin::task_group group;
             m.lock();
-            const auto until_waiting = [](std::size_t n) { support::eventually([n] { return dunlin::runtime::stats().waiting == n; }); };
+            const auto until_waiting = [](std::size_t n) {
+                support::eventually([n] { return dunlin::runtime::stats().waiting == n; });
+            };
             for (unsigned i = 0; i < writers; ++i) {
                 group.go([&] {
                     const std::lock_guard guard(m);

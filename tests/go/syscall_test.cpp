@@ -149,7 +149,8 @@ TEST_F(GoSyscall, ALongCallReturnsToAnIdleProcessor) {
         do {
             dunlin::blocking([] { usleep(30'000); });
             after = hand_offs();
-        } while (after.returns_idle == before.returns_idle || after.from_blocking + after.at_once == before.from_blocking + before.at_once);
+        } while (after.returns_idle == before.returns_idle ||
+                 after.from_blocking + after.at_once == before.from_blocking + before.at_once);
     });
 }
 
@@ -166,7 +167,8 @@ TEST_F(GoSyscall, ALongCallReturnsThroughTheGlobalQueue) {
         EXPECT_GT(after.from_blocking, before.from_blocking) << "the first calls were not known to last";
         // It finds one idle only when the kernel has kept the other's thread from running, or it had no other to hand
         // it to.
-        EXPECT_LE(after.returns_idle, before.returns_idle + 10 + (after.from_blocked - before.from_blocked) + (after.from_hogs - before.from_hogs));
+        EXPECT_LE(after.returns_idle, before.returns_idle + 10 + (after.from_blocked - before.from_blocked) +
+                                          (after.from_hogs - before.from_hogs));
     });
 }
 
@@ -357,7 +359,8 @@ TEST_P(GoSyscallP, TestEINTR) {
                 joins.fetch_add(1);
             }
         });
-        while (trips.load() < 20 || sleeps.load() < 20 || joins.load() < 20 || storm_signals.load() < before + 50) dunlin::sleep_for(1ms);
+        while (trips.load() < 20 || sleeps.load() < 20 || joins.load() < 20 || storm_signals.load() < before + 50)
+            dunlin::sleep_for(1ms);
         over = true;
         done.wait();
     });
@@ -547,7 +550,9 @@ void expect_results_of_all_kinds() {
     EXPECT_EQ(dunlin::blocking(callable()), 3);
     EXPECT_EQ(dunlin::blocking(&getpid), getpid());
     // Nested.
-    EXPECT_EQ(dunlin::blocking([] { return dunlin::blocking([] { return dunlin::blocking([] { return 12; }) + 1; }) + 1; }), 14);
+    EXPECT_EQ(
+        dunlin::blocking([] { return dunlin::blocking([] { return dunlin::blocking([] { return 12; }) + 1; }) + 1; }),
+        14);
     EXPECT_THROW(dunlin::blocking([] { dunlin::blocking([] { throw trouble("inner"); }); }), trouble);
 }
 

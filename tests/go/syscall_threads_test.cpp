@@ -60,7 +60,8 @@ TEST_F(GoSyscallThreads, ThreadsThatComeAgainAreNotCountedAsSearching) {
             while (dunlin::runtime::stats().threads > 20) dunlin::sleep_for(20ms);
         }
         // Only main has a processor now.
-        support::eventually([] { return dunlin::sched::spinning_count(dunlin::sched::the_scheduler.idle_and_spinning.load()) == 0; });
+        support::eventually(
+            [] { return dunlin::sched::spinning_count(dunlin::sched::the_scheduler.idle_and_spinning.load()) == 0; });
     });
 }
 

@@ -130,11 +130,13 @@ TEST_P(GoSleep, TestOverflowSleep) {
             dunlin::sleep_for(nanoseconds::max());
             returned = true;
         });
-        const std::size_t first = dunlin::select(dunlin::on_recv(after(nanoseconds::max())), dunlin::on_recv(after(25ms)));
+        const std::size_t first =
+            dunlin::select(dunlin::on_recv(after(nanoseconds::max())), dunlin::on_recv(after(25ms)));
         EXPECT_EQ(first, 1u) << "big timeout fired";
         dunlin::sleep_for(nanoseconds::min());  // returns at once
         within_five_attempts([](int i) -> std::string {
-            const std::size_t taken = dunlin::select(dunlin::on_recv(after(nanoseconds::min())), dunlin::on_recv(after(1s * (1 << i))));
+            const std::size_t taken =
+                dunlin::select(dunlin::on_recv(after(nanoseconds::min())), dunlin::on_recv(after(1s * (1 << i))));
             return taken == 0 ? "" : "negative timeout didn't fire";
         });
         EXPECT_FALSE(returned.load());
@@ -238,9 +240,11 @@ std::string in_order_of_time(nanoseconds delta, const std::function<times(nanose
     std::vector<result> all;
     for (std::size_t i = 0; i < std::size(slots); ++i) all.push_back(results.recv().value());
     for (const result& r : all) EXPECT_GE(r.t - t0, r.slot * delta) << "early";
-    if (!std::is_sorted(all.begin(), all.end(), [](const result& a, const result& b) { return a.slot < b.slot; })) return "returned out of order";
+    if (!std::is_sorted(all.begin(), all.end(), [](const result& a, const result& b) { return a.slot < b.slot; }))
+        return "returned out of order";
     for (const result& r : all) {
-        if (r.t - t0 > r.slot * delta + 10 * delta) return "slot " + std::to_string(r.slot) + " came after " + std::to_string((r.t - t0) / 1ms) + " ms";
+        if (r.t - t0 > r.slot * delta + 10 * delta)
+            return "slot " + std::to_string(r.slot) + " came after " + std::to_string((r.t - t0) / 1ms) + " ms";
     }
     return "";
 }
@@ -248,9 +252,12 @@ std::string in_order_of_time(nanoseconds delta, const std::function<times(nanose
 // TMR-09
 TEST_P(GoSleep, TestAfterQueuing) {
     run([] {
-        within_five_attempts([](int i) { return in_order_of_time((20 + i * 50) * 1ms, [](nanoseconds d) { return after(d); }); });
+        within_five_attempts(
+            [](int i) { return in_order_of_time((20 + i * 50) * 1ms, [](nanoseconds d) { return after(d); }); });
         // The channel outlives the handle of its timer, which does not stop it.
-        within_five_attempts([](int i) { return in_order_of_time((20 + i * 50) * 1ms, [](nanoseconds d) { return by_function(d).c; }); });
+        within_five_attempts([](int i) {
+            return in_order_of_time((20 + i * 50) * 1ms, [](nanoseconds d) { return by_function(d).c; });
+        });
     });
 }
 
@@ -288,7 +295,9 @@ TEST_P(GoSleep, TestTimerStopStress) {
         wg.wait();
         dunlin::sleep_for(200ms);
         // On a machine that let none of us run for a while those that were not stopped may be due but not have run yet.
-        support::eventually([&] { return std::all_of(all.begin(), all.end(), [](const one& o) { return o.stopped || o.fired.load(); }); });
+        support::eventually([&] {
+            return std::all_of(all.begin(), all.end(), [](const one& o) { return o.stopped || o.fired.load(); });
+        });
         for (const one& o : all) {
             ASSERT_TRUE(o.stopped || !o.in_time);
             ASSERT_FALSE(o.stopped && o.fired.load()) << "timer was not stopped";

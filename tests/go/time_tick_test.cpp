@@ -76,7 +76,8 @@ std::string tick_and_reset(int count, nanoseconds delta) {
     dunlin::sleep_for(2 * delta);
     EXPECT_FALSE(arrived(c)) << "Ticker did not shut down";
     if (took <= target + target * 3 / 10) return "";
-    return std::to_string(count) + " ticks of " + std::to_string(delta / 1ms) + " ms took " + std::to_string(took / 1ms) + " ms";
+    return std::to_string(count) + " ticks of " + std::to_string(delta / 1ms) + " ms took " +
+           std::to_string(took / 1ms) + " ms";
 }
 
 // TMR-14. A busy machine makes it late, so it tries again with longer periods.
@@ -84,7 +85,8 @@ TEST_P(GoTick, TestTicker) {
     allow(60s);
     run([] {
         std::string errors;
-        for (const auto& [count, delta] : {std::pair(10, 20ms), std::pair(10, 60ms), std::pair(8, 200ms), std::pair(8, 1000ms)}) {
+        for (const auto& [count, delta] :
+            {std::pair(10, 20ms), std::pair(10, 60ms), std::pair(8, 200ms), std::pair(8, 1000ms)}) {
             const std::string error = tick_and_reset(count, delta);
             if (error.empty()) return;
             errors += error + '\n';
@@ -233,7 +235,10 @@ nanoseconds ping_pong_with_timeouts(int rounds) {
     return took;
 }
 
-nanoseconds best_of_three(int rounds) { return std::min({ping_pong_with_timeouts(rounds), ping_pong_with_timeouts(rounds), ping_pong_with_timeouts(rounds)}); }
+nanoseconds best_of_three(int rounds) {
+    return std::min(
+        {ping_pong_with_timeouts(rounds), ping_pong_with_timeouts(rounds), ping_pong_with_timeouts(rounds)});
+}
 
 // TMR-18
 TEST_P(GoTick, TestLongAdjustTimers) {
@@ -245,10 +250,12 @@ TEST_P(GoTick, TestLongAdjustTimers) {
         for (int i = 0; i < count; ++i) wg.go([] { dunlin::sleep_for(10us); });
         for (int i = 0; i < count; ++i) dunlin::sleep_for(1us);
         // 50000 rounds, but for the time it takes with each number of processors.
-        EXPECT_LT(ping_pong_with_timeouts(support::rounds(procs() == 8 ? 50'000 : 10'000)), support::sanitized ? 170s : 60s);
+        EXPECT_LT(
+            ping_pong_with_timeouts(support::rounds(procs() == 8 ? 50'000 : 10'000)), support::sanitized ? 170s : 60s);
         // A busy machine makes each slower now and then, and what is in the way does it always.
         bool slower = !support::sanitized;
-        for (int attempt = 0; attempt < 10 && slower; ++attempt) slower = best_of_three(support::rounds(1000)) >= 3 * fresh + 20ms;
+        for (int attempt = 0; attempt < 10 && slower; ++attempt)
+            slower = best_of_three(support::rounds(1000)) >= 3 * fresh + 20ms;
         EXPECT_FALSE(slower) << "with what is left of other timers";
         wg.wait();
     });

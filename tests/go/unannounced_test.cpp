@@ -142,7 +142,8 @@ TEST_F(Unannounced, AFlockLosesItsProcessor) {
     unlink(name);
     for (const int loops : {0, 2}) {
         ASSERT_EQ(flock(holder, LOCK_EX), 0);
-        with_ticker([&](ticker&) { EXPECT_EQ(flock(waiter, LOCK_EX), 0) << errno_now(); }, [&] { EXPECT_EQ(flock(holder, LOCK_UN), 0); }, loops);
+        with_ticker([&](ticker&) { EXPECT_EQ(flock(waiter, LOCK_EX), 0) << errno_now(); },
+            [&] { EXPECT_EQ(flock(holder, LOCK_UN), 0); }, loops);
         ASSERT_EQ(flock(waiter, LOCK_UN), 0);
     }
     close(holder);
@@ -155,7 +156,8 @@ TEST_F(Unannounced, AcceptAndConnectLoseTheirProcessors) {
     const std::string name = "dunlin_test_" + std::to_string(getpid());
     std::copy(name.begin(), name.end(), address.sun_path + 1);  // in the abstract name space: no file
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+              client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), size), 0);
     ASSERT_EQ(listen(listener, 1), 0);
     int accepted = -1;
@@ -174,7 +176,8 @@ TEST_F(Unannounced, ASemaphoreLosesItsProcessor) {
     sem_t semaphore;
     ASSERT_EQ(sem_init(&semaphore, 0, 0), 0);
     for (const int loops : {0, 2}) {
-        with_ticker([&](ticker&) { EXPECT_EQ(sem_wait(&semaphore), 0) << errno_now(); }, [&] { EXPECT_EQ(sem_post(&semaphore), 0); }, loops);
+        with_ticker([&](ticker&) { EXPECT_EQ(sem_wait(&semaphore), 0) << errno_now(); },
+            [&] { EXPECT_EQ(sem_post(&semaphore), 0); }, loops);
     }
     sem_destroy(&semaphore);
 }
@@ -284,7 +287,10 @@ TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
                         case 1: error = nanosleep(&t, nullptr) == 0 ? 0 : errno_now(); break;
                         case 2: error = poll(&p, 1, 1) == 0 ? 0 : errno_now(); break;
                         case 3: error = select(0, nullptr, nullptr, nullptr, &v) == 0 ? 0 : errno_now(); break;
-                        case 4: error = sem_timedwait(&semaphore, &soon) == -1 && errno_now() == ETIMEDOUT ? 0 : errno_now(); break;
+                        case 4:
+                            error =
+                                sem_timedwait(&semaphore, &soon) == -1 && errno_now() == ETIMEDOUT ? 0 : errno_now();
+                            break;
                     }
                     // ThreadSanitizer does not know select(): it notes the signal and lets the call end, and the
                     // runtime's handler comes too late.
@@ -304,8 +310,9 @@ TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
         done.wait();
 #if defined(__x86_64__)
         // Elsewhere a call cannot be made again (stack/signal_frame.h).
-        EXPECT_EQ(failed.load(), 0) << "of " << rounds.load() << "; usleep " << errors[0] << ", nanosleep " << errors[1] << ", poll " << errors[2]
-                                    << ", select " << errors[3] << ", sem_timedwait " << errors[4];
+        EXPECT_EQ(failed.load(), 0) << "of " << rounds.load() << "; usleep " << errors[0] << ", nanosleep " << errors[1]
+                                    << ", poll " << errors[2] << ", select " << errors[3] << ", sem_timedwait "
+                                    << errors[4];
 #endif
         RecordProperty("preemptions", static_cast<int>(hand_offs().preemptions - before));
     });

@@ -65,8 +65,8 @@ int main() {
                         curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take);
                         curl_easy_setopt(c, CURLOPT_WRITEDATA, &body);
                         const CURLcode code = curl_easy_perform(c);
-                        libraries::expect(code == CURLE_OK && body == std::string(length, 'x'), "%s, %zu bytes of %zu", curl_easy_strerror(code),
-                            body.size(), length);
+                        libraries::expect(code == CURLE_OK && body == std::string(length, 'x'), "%s, %zu bytes of %zu",
+                            curl_easy_strerror(code), body.size(), length);
                     }
                     curl_easy_cleanup(c);
                 });

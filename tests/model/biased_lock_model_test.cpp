@@ -45,11 +45,13 @@ public:
     explicit biased_model(const config& c) : c_(c), model(c.mem) {
         ended_ = model.make("(ended)");
         processors_ = c.biased_to;
-        for (const party& p : c.parties) locks_ = std::max(locks_, p.last + 1), processors_ = std::max(processors_, p.processor);
+        for (const party& p : c.parties)
+            locks_ = std::max(locks_, p.last + 1), processors_ = std::max(processors_, p.processor);
         for (unsigned i = 0; i < locks_; ++i) {
             const std::string n = locks_ == 1 ? "" : std::string(1, static_cast<char>('A' + i)) + ".";
-            l_.push_back({model.make(n + "bias", static_cast<value>(c.biased_to)), model.make(n + "lock"), model.make(n + "last"), model.make(n + "on_end"),
-                          model.make("(owners of " + n + ")"), model.make(n + "data"), model.make("(sections of " + n + ")")});
+            l_.push_back({model.make(n + "bias", static_cast<value>(c.biased_to)), model.make(n + "lock"),
+                model.make(n + "last"), model.make(n + "on_end"), model.make("(owners of " + n + ")"),
+                model.make(n + "data"), model.make("(sections of " + n + ")")});
         }
         for (unsigned p = 1; p <= processors_; ++p) {
             const std::string n = "P" + std::to_string(p);
@@ -87,7 +89,9 @@ private:
     enum { round, which, from, place, seen };
 
     const lock_cells& at(turn& t) const { return l_[t.local(which)]; }
-    cell section_of(unsigned processor, unsigned i) const { return sections_[(processor - 1) * locks_ + (c_.shared_place ? 0 : i)]; }
+    cell section_of(unsigned processor, unsigned i) const {
+        return sections_[(processor - 1) * locks_ + (c_.shared_place ? 0 : i)];
+    }
     static value name_of_lock(turn& t) { return static_cast<value>(t.local(which) + 1); }
 
     void get_in(turn& t) {
@@ -98,7 +102,8 @@ private:
 
     // Does this processor have several machines?
     bool in_turn(unsigned processor) const {
-        return processor != plain && std::count_if(c_.parties.begin(), c_.parties.end(), [=](const party& p) { return p.processor == processor; }) > 1;
+        return processor != plain && std::count_if(c_.parties.begin(), c_.parties.end(),
+                                         [=](const party& p) { return p.processor == processor; }) > 1;
     }
 
     program thread_steps(const party& me) {
@@ -260,21 +265,32 @@ const std::vector<party> with_thread = {{.processor = 1, .rounds = 2}, {.rounds 
 TEST(BiasedLockModel, OneOwnerAtATimeAndNobodyWaitsForEver) {
     for (const memory mem : every_memory) {
         for (const bool symmetric : {false, true}) {
-            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 5}, {.processor = 2, .rounds = 5}}, .mem = mem, .symmetric = symmetric}));
-            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 5}, {.rounds = 3}}, .mem = mem, .symmetric = symmetric}));
-            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}, {}}, .mem = mem, .symmetric = symmetric}));
+            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 5}, {.processor = 2, .rounds = 5}},
+                .mem = mem,
+                .symmetric = symmetric}));
+            EXPECT_TRUE(is_a_lock(
+                {.parties = {{.processor = 1, .rounds = 5}, {.rounds = 3}}, .mem = mem, .symmetric = symmetric}));
+            EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}, {}},
+                .mem = mem,
+                .symmetric = symmetric}));
         }
     }
-    EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 4}, {.processor = 2, .rounds = 4}}, .bias_after = 2}));
+    EXPECT_TRUE(
+        is_a_lock({.parties = {{.processor = 1, .rounds = 4}, {.processor = 2, .rounds = 4}}, .bias_after = 2}));
     EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 3}, {.rounds = 2}}}));
-    EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 2}, {.processor = 2, .rounds = 2}, {.processor = 3, .rounds = 2}, {}}, .biased_to = 1}));
+    EXPECT_TRUE(is_a_lock(
+        {.parties = {{.processor = 1, .rounds = 2}, {.processor = 2, .rounds = 2}, {.processor = 3, .rounds = 2}, {}},
+            .biased_to = 1}));
 }
 
 // The bias is the processor's, not the machine's.
 TEST(BiasedLockModel, TheProcessorMayGoToAnotherMachineBetweenTwoSections) {
     for (const memory mem : every_memory) {
-        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3}, {.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}}, .mem = mem}));
-        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1}, {.processor = 1}, {.processor = 2}, {}}, .mem = mem, .biased_to = 1}));
+        EXPECT_TRUE(is_a_lock(
+            {.parties = {{.processor = 1, .rounds = 3}, {.processor = 1, .rounds = 3}, {.processor = 2, .rounds = 2}},
+                .mem = mem}));
+        EXPECT_TRUE(is_a_lock(
+            {.parties = {{.processor = 1}, {.processor = 1}, {.processor = 2}, {}}, .mem = mem, .biased_to = 1}));
     }
 }
 
@@ -282,10 +298,17 @@ TEST(BiasedLockModel, SeveralAtOnceInTheOrderInWhichEverybodyTakesThem) {
     const party both = {.processor = 1, .rounds = 3, .first = 0, .last = 1};
     for (const memory mem : every_memory) {
         for (const unsigned biased_to : {0u, 1u, 2u}) {
-            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 3, .first = 0, .last = 1}}, .mem = mem, .biased_to = biased_to}));
-            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 2, .first = 1, .last = 1}}, .mem = mem, .biased_to = biased_to}));
-            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 2, .first = 0, .last = 0}}, .mem = mem, .biased_to = biased_to}));
-            EXPECT_TRUE(is_a_lock({.parties = {both, {.rounds = 1, .first = 0, .last = 1}}, .mem = mem, .biased_to = biased_to}));
+            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 3, .first = 0, .last = 1}},
+                .mem = mem,
+                .biased_to = biased_to}));
+            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 2, .first = 1, .last = 1}},
+                .mem = mem,
+                .biased_to = biased_to}));
+            EXPECT_TRUE(is_a_lock({.parties = {both, {.processor = 2, .rounds = 2, .first = 0, .last = 0}},
+                .mem = mem,
+                .biased_to = biased_to}));
+            EXPECT_TRUE(is_a_lock(
+                {.parties = {both, {.rounds = 1, .first = 0, .last = 1}}, .mem = mem, .biased_to = biased_to}));
         }
     }
 }
@@ -293,8 +316,12 @@ TEST(BiasedLockModel, SeveralAtOnceInTheOrderInWhichEverybodyTakesThem) {
 // A machine all of whose places are in use takes the lock below, its processor's bias or not.
 TEST(BiasedLockModel, AMachineWithoutAFreePlaceTakesTheLockBelow) {
     for (const memory mem : every_memory) {
-        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 4, .without_place = sometimes}, {.processor = 2, .rounds = 2}}, .mem = mem}));
-        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3, .without_place = sometimes}, {.rounds = 2}}, .mem = mem, .biased_to = 1}));
+        EXPECT_TRUE(is_a_lock(
+            {.parties = {{.processor = 1, .rounds = 4, .without_place = sometimes}, {.processor = 2, .rounds = 2}},
+                .mem = mem}));
+        EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 3, .without_place = sometimes}, {.rounds = 2}},
+            .mem = mem,
+            .biased_to = 1}));
     }
 }
 
@@ -312,21 +339,24 @@ TEST(BiasedLockModel, WithoutTheHeavyBarrierR3BothGoIn) {
 // The bias was taken away between the first look and B1.
 TEST(BiasedLockModel, WithoutTheSecondLookB3BothGoIn) {
     for (const auto& parties : {two, with_thread}) {
-        EXPECT_TRUE(fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .second_look = false}, two_owners));
+        EXPECT_TRUE(
+            fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .second_look = false}, two_owners));
         EXPECT_TRUE(fails({.parties = parties, .biased_to = 1, .second_look = false}, two_owners));
     }
 }
 
 TEST(BiasedLockModel, WhoDoesNotWaitR4ForTheEndOfTheSectionGoesIntoIt) {
     for (const auto& parties : {two, with_thread}) {
-        EXPECT_TRUE(fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .without = {"R4"}}, two_owners));
+        EXPECT_TRUE(
+            fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .without = {"R4"}}, two_owners));
         EXPECT_TRUE(fails({.parties = parties, .biased_to = 1, .without = {"R4"}}, two_owners));
     }
 }
 
 TEST(BiasedLockModel, WhoLooksB3BeforeItSaysThatItIsInsideB1IsNotSeen) {
     for (const auto& parties : {two, with_thread}) {
-        EXPECT_TRUE(fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .late_section = true}, two_owners));
+        EXPECT_TRUE(
+            fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .late_section = true}, two_owners));
         EXPECT_TRUE(fails({.parties = parties, .biased_to = 1, .late_section = true}, two_owners));
     }
 }
@@ -342,19 +372,23 @@ TEST(BiasedLockModel, TheBiasEndsR2BeforeAnybodyLooksForTheSection) {
 }
 
 TEST(BiasedLockModel, EveryPlaceIsLookedAt) {
-    const std::vector<party> inner = {{.processor = 1, .rounds = 1, .first = 0, .last = 1}, {.processor = 2, .rounds = 1, .first = 1, .last = 1}};
-    EXPECT_TRUE(fails({.parties = inner, .mem = memory::sequential, .biased_to = 1, .first_place_only = true}, two_owners));
+    const std::vector<party> inner = {
+        {.processor = 1, .rounds = 1, .first = 0, .last = 1}, {.processor = 2, .rounds = 1, .first = 1, .last = 1}};
+    EXPECT_TRUE(
+        fails({.parties = inner, .mem = memory::sequential, .biased_to = 1, .first_place_only = true}, two_owners));
 }
 
 // The end of the inner one would be the end of the outer one.
 TEST(BiasedLockModel, EachNeedsAPlaceOfItsOwn) {
-    const std::vector<party> outer = {{.processor = 1, .rounds = 1, .first = 0, .last = 1}, {.processor = 2, .rounds = 1, .first = 0, .last = 0}};
+    const std::vector<party> outer = {
+        {.processor = 1, .rounds = 1, .first = 0, .last = 1}, {.processor = 2, .rounds = 1, .first = 0, .last = 0}};
     EXPECT_TRUE(fails({.parties = outer, .mem = memory::sequential, .biased_to = 1, .shared_place = true}, two_owners));
 }
 
 TEST(BiasedLockModel, WithoutMembarrierTheFenceB2IsNeeded) {
     EXPECT_TRUE(fails({.parties = two, .biased_to = 1, .symmetric = true, .without = {"B2"}}, two_owners));
-    EXPECT_TRUE(is_a_lock({.parties = two, .mem = memory::sequential, .biased_to = 1, .symmetric = true, .without = {"B2"}}));
+    EXPECT_TRUE(
+        is_a_lock({.parties = two, .mem = memory::sequential, .biased_to = 1, .symmetric = true, .without = {"B2"}}));
 }
 
 TEST(BiasedLockModel, TheEndOfASectionReleases) {
@@ -363,7 +397,8 @@ TEST(BiasedLockModel, TheEndOfASectionReleases) {
 }
 
 TEST(BiasedLockModel, EveryStepHappens) {
-    EXPECT_EQ(never_made(biased_model({}).model, biased_model({.parties = with_thread, .biased_to = 1}).model), std::set<std::string>());
+    EXPECT_EQ(never_made(biased_model({}).model, biased_model({.parties = with_thread, .biased_to = 1}).model),
+        std::set<std::string>());
 }
 
 }  // namespace

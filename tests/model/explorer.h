@@ -36,7 +36,8 @@ struct result {
 
 class explorer {
 public:
-    explicit explorer(const protocol& model, std::size_t max_states = 20'000'000) : model_(model), max_states_(max_states) {
+    explicit explorer(const protocol& model, std::size_t max_states = 20'000'000)
+        : model_(model), max_states_(max_states) {
         for (const auto& thread : model.threads) made_.emplace_back(thread.steps.size(), false);
     }
 
@@ -47,7 +48,8 @@ public:
         while (!now.empty() && found_.failure.empty()) {
             const std::size_t first_next = nodes_.size();
             next.clear();
-            for (std::size_t i = 0; i < now.size() && found_.failure.empty(); ++i) expand(now[i], static_cast<std::uint32_t>(first + i), next);
+            for (std::size_t i = 0; i < now.size() && found_.failure.empty(); ++i)
+                expand(now[i], static_cast<std::uint32_t>(first + i), next);
             first = first_next;
             now.swap(next);
         }
@@ -81,8 +83,10 @@ private:
         bool moved = false;
         for (unsigned thread = 0; thread < model_.threads.size(); ++thread) {
             unsigned ways = 1;
-            for (unsigned i = 0; i < from.threads[thread].buffered; ++i) moved |= follow(from, id, thread, leaves_buffer + i, next, ways);
-            for (unsigned way = 0; way < ways && found_.failure.empty(); ++way) moved |= follow(from, id, thread, way, next, ways);
+            for (unsigned i = 0; i < from.threads[thread].buffered; ++i)
+                moved |= follow(from, id, thread, leaves_buffer + i, next, ways);
+            for (unsigned way = 0; way < ways && found_.failure.empty(); ++way)
+                moved |= follow(from, id, thread, way, next, ways);
         }
         if (moved || !found_.failure.empty()) return;
         ++found_.rests;
@@ -92,7 +96,8 @@ private:
     }
 
     // Makes one move. False: it cannot be made. `ways` becomes the number of ways that there are of this step.
-    bool follow(const state& from, std::uint32_t id, unsigned thread, unsigned move, std::vector<state>& next, unsigned& ways) {
+    bool follow(
+        const state& from, std::uint32_t id, unsigned thread, unsigned move, std::vector<state>& next, unsigned& ways) {
         state to = from;
         std::string failure;
         if (!make(to, thread, move, ways, nullptr, failure)) return false;
@@ -110,7 +115,8 @@ private:
         return true;
     }
 
-    bool make(state& s, unsigned thread, unsigned move, unsigned& ways, std::string* notes, std::string& failure) const {
+    bool make(
+        state& s, unsigned thread, unsigned move, unsigned& ways, std::string* notes, std::string& failure) const {
         turn t(model_, s, thread, move, notes);
         thread_state& me = s.threads[thread];
         if (move >= leaves_buffer) {
@@ -129,7 +135,8 @@ private:
         // Whose buffer is empty has now made its fence for every heavy barrier that waits for it.
         unsigned empty = 0;
         for (unsigned i = 0; i < model_.threads.size(); ++i) empty |= (s.threads[i].buffered == 0) << i;
-        for (unsigned i = 0; i < model_.threads.size(); ++i) s.threads[i].waits_for &= static_cast<std::uint8_t>(~empty);
+        for (unsigned i = 0; i < model_.threads.size(); ++i)
+            s.threads[i].waits_for &= static_cast<std::uint8_t>(~empty);
         return true;
     }
 
@@ -190,7 +197,8 @@ private:
         while (!rests_.empty()) {
             const std::uint32_t to = rests_.back();
             rests_.pop_back();
-            for (auto e = std::lower_bound(edges_.begin(), edges_.end(), to, [](const edge& a, std::uint32_t b) { return a.to < b; });
+            for (auto e = std::lower_bound(
+                     edges_.begin(), edges_.end(), to, [](const edge& a, std::uint32_t b) { return a.to < b; });
                  e != edges_.end() && e->to == to; ++e) {
                 if (comes_to_rest[e->from]) continue;
                 comes_to_rest[e->from] = true;
@@ -219,10 +227,13 @@ private:
             std::string notes, failure;
             unsigned ways = 1;
             make(s, n.thread, n.move, ways, &notes, failure);
-            if (ways > 1) notes += (notes.empty() ? "way " : ", way ") + std::to_string(n.move + 1) + " of " + std::to_string(ways);
+            if (ways > 1)
+                notes +=
+                    (notes.empty() ? "way " : ", way ") + std::to_string(n.move + 1) + " of " + std::to_string(ways);
             for (std::size_t c = 0; c < model_.cell_names.size(); ++c) {
                 if (before.memory[c] == s.memory[c]) continue;
-                notes += (notes.empty() ? "" : ", ") + model_.cell_names[c] + " " + std::to_string(before.memory[c]) + " -> " + std::to_string(s.memory[c]);
+                notes += (notes.empty() ? "" : ", ") + model_.cell_names[c] + " " + std::to_string(before.memory[c]) +
+                         " -> " + std::to_string(s.memory[c]);
             }
             const auto& thread = model_.threads[n.thread];
             std::string line = std::string(i < 9 ? 5 : 4, ' ') + std::to_string(i + 1) + "  " + thread.name;
@@ -231,9 +242,12 @@ private:
                 line += "..   (a buffered write becomes visible)";
             } else {
                 const step& made = thread.steps[before.threads[n.thread].at];
-                line += made.label + std::string(5 - std::min<std::size_t>(4, std::strlen(made.label)), ' ') + made.text;
+                line +=
+                    made.label + std::string(5 - std::min<std::size_t>(4, std::strlen(made.label)), ' ') + made.text;
             }
-            text += line + (notes.empty() ? "" : std::string(line.size() < 80 ? 80 - line.size() : 1, ' ') + "| " + notes) + "\n";
+            text += line +
+                    (notes.empty() ? "" : std::string(line.size() < 80 ? 80 - line.size() : 1, ' ') + "| " + notes) +
+                    "\n";
         }
         return text;
     }
@@ -285,8 +299,12 @@ inline testing::AssertionResult holds(const protocol& model) {
 inline testing::AssertionResult breaks(const protocol& model, const std::string& how) {
     const result r = explore(model);
     if (r.failure == how) return testing::AssertionSuccess();
-    if (r.failure.empty()) return testing::AssertionFailure() << "the variant holds in all " << r.states << " states, but should break: " << how;
-    return testing::AssertionFailure() << "the variant breaks otherwise than expected (" << how << "): " << r.failure << ":\n" << r.interleaving;
+    if (r.failure.empty())
+        return testing::AssertionFailure()
+               << "the variant holds in all " << r.states << " states, but should break: " << how;
+    return testing::AssertionFailure() << "the variant breaks otherwise than expected (" << how << "): " << r.failure
+                                       << ":\n"
+                                       << r.interleaving;
 }
 
 }  // namespace model

@@ -182,7 +182,9 @@ TEST(LeaveModel, ALeaverThatWaitsWhereItStandsDeadlocks) {
     EXPECT_TRUE(fails({.wait = unsaved::where_it_stands}, deadlock));
 }
 
-TEST(LeaveModel, ALeaverThatDoesNotLookAtSavedExecutesAGoroutineTooEarly) { EXPECT_TRUE(fails({.wait = unsaved::not_at_all}, too_early)); }
+TEST(LeaveModel, ALeaverThatDoesNotLookAtSavedExecutesAGoroutineTooEarly) {
+    EXPECT_TRUE(fails({.wait = unsaved::not_at_all}, too_early));
+}
 
 TEST(LeaveModel, SavedIsClearedBeforeOthersCanFindTheGoroutine) {
     EXPECT_TRUE(fails({.goroutines = 3, .mem = memory::sequential, .clear_after_publishing = true}, too_early));

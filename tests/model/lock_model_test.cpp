@@ -77,21 +77,25 @@ private:
         if (!c_.count_after_sleep) p += {count};
         if (c_.limited_first) {
             p += {
-                {"F4", "on the way = 0, remember", [this](turn& t) {
-                    t.update(waiters_, [&](value old) {
-                        t.local(remembered) = static_cast<value>(old & ~on_the_way);
-                        return std::optional<value>(t.local(remembered));
-                    });
-                }},
+                {"F4", "on the way = 0, remember",
+                    [this](turn& t) {
+                        t.update(waiters_, [&](value old) {
+                            t.local(remembered) = static_cast<value>(old & ~on_the_way);
+                            return std::optional<value>(t.local(remembered));
+                        });
+                    }},
                 {"F6", "CAS held 0 -> 1", try_to_get_in},
-                {"F7", "the word is as remembered: sleep", [=, this](turn& t) {
-                    if (t.load_in_kernel(waiters_) == t.local(remembered)) t.guarded(asleep_) |= my_bit;
-                }},
-                {"F7'", "woken, or it has lasted", [=, this](turn& t) { t.guarded(asleep_) &= static_cast<value>(~my_bit); }},
+                {"F7", "the word is as remembered: sleep",
+                    [=, this](turn& t) {
+                        if (t.load_in_kernel(waiters_) == t.local(remembered)) t.guarded(asleep_) |= my_bit;
+                    }},
+                {"F7'", "woken, or it has lasted",
+                    [=, this](turn& t) { t.guarded(asleep_) &= static_cast<value>(~my_bit); }},
                 {"F7'", "CAS held 0 -> 1", try_to_get_in},
-                {"F7'", "once more, or for good", [](turn& t) {
-                    if (t.way(2) == 1) t.go("F4");
-                }},
+                {"F7'", "once more, or for good",
+                    [](turn& t) {
+                        if (t.way(2) == 1) t.go("F4");
+                    }},
             };
         }
         p += {{"L4", "on the way = 0, remember", [this](turn& t) {
@@ -111,41 +115,52 @@ private:
         };
         if (c_.count_after_sleep) p += {count};
         p += {
-            {"L7'", "woken", [=, this](turn& t) {
-                if (t.guarded(asleep_) & my_bit) t.block();
-            }},
+            {"L7'", "woken",
+                [=, this](turn& t) {
+                    if (t.guarded(asleep_) & my_bit) t.block();
+                }},
             {"L7'", "CAS held 0 -> 1", try_to_get_in},
             {"L7'", "again", [](turn& t) { t.go("L4"); }},
-            {"L8", "on the way = 0, count -= 1", [this](turn& t) {
-                t.update(waiters_, [this](value old) { return std::optional<value>(static_cast<value>((c_.keep_mark ? old : old & ~on_the_way) - 1)); });
-            }},
+            {"L8", "on the way = 0, count -= 1",
+                [this](turn& t) {
+                    t.update(waiters_, [this](value old) {
+                        return std::optional<value>(static_cast<value>((c_.keep_mark ? old : old & ~on_the_way) - 1));
+                    });
+                }},
             {"in", "read what it guards", [this](turn& t) { t.local(seen) = t.load(data_); }},
             {"", "and write", [this](turn& t) { t.store(data_, static_cast<value>(t.local(seen) + 1)); }},
-            {"U1", "held = 0 (release)", [this](turn& t) {
-                t.local(seen) = 0;
-                --t.guarded(owners_);
-                c_.relaxed_unlock ? t.store(held_, 0) : t.store_release(held_, 0);
-            }},
+            {"U1", "held = 0 (release)",
+                [this](turn& t) {
+                    t.local(seen) = 0;
+                    --t.guarded(owners_);
+                    c_.relaxed_unlock ? t.store(held_, 0) : t.store_release(held_, 0);
+                }},
         };
         if (c_.symmetric) p += {{"U2", "fence", [](turn& t) { t.fence(); }}};
         p += {
-            {"U3", "somebody to wake?", [this](turn& t) {
-                if (!wants_a_wake(t.load(waiters_))) t.go("next");
-            }},
-            {"U4", "on the way = 1, woken += 1", [this](turn& t) {
-                const bool done = t.update(waiters_, [](value old) {
-                    return wants_a_wake(old) ? std::optional<value>(static_cast<value>((old | on_the_way) + one_woken)) : std::nullopt;
-                });
-                if (!done) t.go("next");
-            }},
-            {"U4", "wake one", [this](turn& t) {
-                // FUTEX_WAKE chooses. U4's CAS was a fence, so the unlock is visible before it looks for sleepers.
-                value& list = t.guarded(asleep_);
-                if (list == 0) return;
-                value rest = list;
-                for (unsigned skip = t.way(static_cast<unsigned>(std::popcount(list))); skip != 0; --skip) rest &= static_cast<value>(rest - 1);
-                list &= static_cast<value>(~(rest & -rest));
-            }},
+            {"U3", "somebody to wake?",
+                [this](turn& t) {
+                    if (!wants_a_wake(t.load(waiters_))) t.go("next");
+                }},
+            {"U4", "on the way = 1, woken += 1",
+                [this](turn& t) {
+                    const bool done = t.update(waiters_, [](value old) {
+                        return wants_a_wake(old)
+                                   ? std::optional<value>(static_cast<value>((old | on_the_way) + one_woken))
+                                   : std::nullopt;
+                    });
+                    if (!done) t.go("next");
+                }},
+            {"U4", "wake one",
+                [this](turn& t) {
+                    // FUTEX_WAKE chooses. U4's CAS was a fence, so the unlock is visible before it looks for sleepers.
+                    value& list = t.guarded(asleep_);
+                    if (list == 0) return;
+                    value rest = list;
+                    for (unsigned skip = t.way(static_cast<unsigned>(std::popcount(list))); skip != 0; --skip)
+                        rest &= static_cast<value>(rest - 1);
+                    list &= static_cast<value>(~(rest & -rest));
+                }},
             {"next", "again?", [=, this](turn& t) { ++t.local(round) < rounds_of(me) ? t.go("L1") : t.end(); }},
         };
         return p;
@@ -174,7 +189,8 @@ TEST(LockModel, OneOwnerAtATimeAndNoSleeperIsForgotten) {
 TEST(LockModel, ASleepWithAnEndNeedsNoBarrierAndNobodyElseIsForgottenForIt) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         for (const bool symmetric : {false, true}) {
-            EXPECT_TRUE(is_a_lock({.threads = 2, .rounds = 2, .mem = mem, .symmetric = symmetric, .limited_first = true}));
+            EXPECT_TRUE(
+                is_a_lock({.threads = 2, .rounds = 2, .mem = mem, .symmetric = symmetric, .limited_first = true}));
         }
     }
     EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::sequential, .limited_first = true}));
@@ -197,12 +213,18 @@ TEST(LockModel, ASleeperThatCountsItselfAfterTheSleepIsForgotten) {
 
 TEST(LockModel, ASleeperThatDoesNotCountItselfL3IsForgotten) { EXPECT_TRUE(fails({.without = {"L3"}}, forgotten)); }
 
-TEST(LockModel, WithoutMembarrierTheFenceU2IsNeeded) { EXPECT_TRUE(fails({.symmetric = true, .without = {"U2"}}, forgotten)); }
+TEST(LockModel, WithoutMembarrierTheFenceU2IsNeeded) {
+    EXPECT_TRUE(fails({.symmetric = true, .without = {"U2"}}, forgotten));
+}
 
 // The woken one got nothing, and sleeps again; it is not woken because one is on its way: itself.
-TEST(LockModel, TheMarkMustBeClearedBeforeTheNextSleepL4) { EXPECT_TRUE(fails({.threads = 3, .keep_mark = true}, forgotten)); }
+TEST(LockModel, TheMarkMustBeClearedBeforeTheNextSleepL4) {
+    EXPECT_TRUE(fails({.threads = 3, .keep_mark = true}, forgotten));
+}
 
-TEST(LockModel, TheWordIsRememberedInTheStepThatClearsTheMark) { EXPECT_TRUE(fails({.threads = 3, .remember_after = true}, forgotten)); }
+TEST(LockModel, TheWordIsRememberedInTheStepThatClearsTheMark) {
+    EXPECT_TRUE(fails({.threads = 3, .remember_after = true}, forgotten));
+}
 
 TEST(LockModel, TheUnlockReleases) {
     EXPECT_TRUE(fails({.mem = memory::weak, .relaxed_unlock = true}, lost_update));

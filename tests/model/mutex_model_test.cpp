@@ -147,63 +147,76 @@ private:
         };
         if (c_.symmetric) p += {{"U3", "fence", [](turn& t) { t.fence(); }}};
         p += {
-            {"U4", "watched?", [this](turn& t) {
-                if (t.load(watched_) == 0 || !c_.looks_after) t.go("next");
-            }},
+            {"U4", "watched?",
+                [this](turn& t) {
+                    if (t.load(watched_) == 0 || !c_.looks_after) t.go("next");
+                }},
             {"U5", "lock the bucket", [this](turn& t) { t.lock(bucket_); }},
-            {"U5q", "anybody?", [this](turn& t) {
-                if (t.guarded(queue_) == 0 || c_.clears_always) maybe_clear(t, t.guarded(queue_) == 0 ? "unlock" : "U5c");
-            }},
-            {"U5c", "CAS 0 -> woken, take one off", [this](turn& t) {
-                if (!t.cas(word_, 0, woken)) return t.go("unlock");
-                t.local(chosen) = pop(t, t.way(static_cast<unsigned>(std::popcount(t.guarded(queue_)))));
-                t.go("wake");
-            }},
-            {"U6", "CAS locked|woken -> woken (release)", [this](turn& t) {
-                if (c_.plain_u6 ? t.load(word_) != (locked | woken) : !t.cas(word_, locked | woken, woken)) return t.go("U7");
-                if (c_.plain_u6) return;
-                --t.guarded(owners_);
-                t.go("next");
-            }},
-            {"U6s", "word = woken (release)", [this](turn& t) {
-                --t.guarded(owners_);
-                t.store_release(word_, woken);
-                t.go("next");
-            }},
+            {"U5q", "anybody?",
+                [this](turn& t) {
+                    if (t.guarded(queue_) == 0 || c_.clears_always)
+                        maybe_clear(t, t.guarded(queue_) == 0 ? "unlock" : "U5c");
+                }},
+            {"U5c", "CAS 0 -> woken, take one off",
+                [this](turn& t) {
+                    if (!t.cas(word_, 0, woken)) return t.go("unlock");
+                    t.local(chosen) = pop(t, t.way(static_cast<unsigned>(std::popcount(t.guarded(queue_)))));
+                    t.go("wake");
+                }},
+            {"U6", "CAS locked|woken -> woken (release)",
+                [this](turn& t) {
+                    if (c_.plain_u6 ? t.load(word_) != (locked | woken) : !t.cas(word_, locked | woken, woken))
+                        return t.go("U7");
+                    if (c_.plain_u6) return;
+                    --t.guarded(owners_);
+                    t.go("next");
+                }},
+            {"U6s", "word = woken (release)",
+                [this](turn& t) {
+                    --t.guarded(owners_);
+                    t.store_release(word_, woken);
+                    t.go("next");
+                }},
             {"U7", "lock the bucket", [this](turn& t) { t.lock(bucket_); }},
-            {"U7q", "anybody? starving?", [this](turn& t) {
-                if (t.guarded(queue_) == 0) return t.go("U7n");
-                if (t.way(2) == 0) return;
-                t.go("U7h");
-            }},
-            {"U7w", "take one off, word = woken (release)", [this](turn& t) {
-                t.local(chosen) = pop(t, t.way(static_cast<unsigned>(std::popcount(t.guarded(queue_)))));
-                --t.guarded(owners_);
-                t.store_release(word_, woken);
-                t.go("wake");
-            }},
-            {"U7h", "take one off, who owns it now", [this](turn& t) {
-                t.local(chosen) = pop(t, t.way(static_cast<unsigned>(std::popcount(t.guarded(queue_)))));
-                --t.guarded(owners_);
-                t.guarded(granted_) |= t.local(chosen);
-                t.go("wake");
-            }},
-            {"U7n", "word = 0 (release)", [this](turn& t) {
-                --t.guarded(owners_);
-                t.store_release(word_, 0);
-            }},
+            {"U7q", "anybody? starving?",
+                [this](turn& t) {
+                    if (t.guarded(queue_) == 0) return t.go("U7n");
+                    if (t.way(2) == 0) return;
+                    t.go("U7h");
+                }},
+            {"U7w", "take one off, word = woken (release)",
+                [this](turn& t) {
+                    t.local(chosen) = pop(t, t.way(static_cast<unsigned>(std::popcount(t.guarded(queue_)))));
+                    --t.guarded(owners_);
+                    t.store_release(word_, woken);
+                    t.go("wake");
+                }},
+            {"U7h", "take one off, who owns it now",
+                [this](turn& t) {
+                    t.local(chosen) = pop(t, t.way(static_cast<unsigned>(std::popcount(t.guarded(queue_)))));
+                    --t.guarded(owners_);
+                    t.guarded(granted_) |= t.local(chosen);
+                    t.go("wake");
+                }},
+            {"U7n", "word = 0 (release)",
+                [this](turn& t) {
+                    --t.guarded(owners_);
+                    t.store_release(word_, 0);
+                }},
             {"U7m", "clear?", [this](turn& t) { maybe_clear(t, "unlock"); }},
             {"clear", "watched = 0", [this](turn& t) { t.store(watched_, 0); }},
-            {"unlock", "unlock the bucket", [this](turn& t) {
-                t.unlock(bucket_);
-                t.go("next");
-            }},
+            {"unlock", "unlock the bucket",
+                [this](turn& t) {
+                    t.unlock(bucket_);
+                    t.go("next");
+                }},
             {"wake", "unlock the bucket", [this](turn& t) { t.unlock(bucket_); }},
-            {"wakeup", "wake", [this](turn& t) {
-                t.fence();
-                t.guarded(asleep_) &= static_cast<value>(~t.local(chosen));
-                t.local(chosen) = 0;
-            }},
+            {"wakeup", "wake",
+                [this](turn& t) {
+                    t.fence();
+                    t.guarded(asleep_) &= static_cast<value>(~t.local(chosen));
+                    t.local(chosen) = 0;
+                }},
             {"next", "again?", [this](turn& t) { ++t.local(round) < c_.rounds ? t.go("L1") : t.end(); }},
         };
         return p;
@@ -236,14 +249,22 @@ TEST(MutexModel, ThreeThreadsExcludeEachOther) {
 // The unlock is still in its thread's buffer, and that thread has already seen that `watched` is 0.
 TEST(MutexModel, WithoutTheHeavyBarrierL4AWaiterIsForgotten) { EXPECT_TRUE(fails({.without = {"L4b"}}, forgotten)); }
 
-TEST(MutexModel, WithoutTheLookAfterTheUnlockU4AWaiterIsForgotten) { EXPECT_TRUE(fails({.looks_after = false}, forgotten)); }
+TEST(MutexModel, WithoutTheLookAfterTheUnlockU4AWaiterIsForgotten) {
+    EXPECT_TRUE(fails({.looks_after = false}, forgotten));
+}
 
 // The woken waiter may have looked for the last time in between.
-TEST(MutexModel, ThatSomebodyIsWokenMustBeTrueInTheSameStepAsTheReleaseU6) { EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .plain_u6 = true}, forgotten)); }
+TEST(MutexModel, ThatSomebodyIsWokenMustBeTrueInTheSameStepAsTheReleaseU6) {
+    EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .plain_u6 = true}, forgotten));
+}
 
-TEST(MutexModel, WatchedIsNotClearedWhileSomebodyQueues) { EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .clears_always = true}, forgotten)); }
+TEST(MutexModel, WatchedIsNotClearedWhileSomebodyQueues) {
+    EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .clears_always = true}, forgotten));
+}
 
-TEST(MutexModel, WithoutMembarrierTheFenceU3IsNeeded) { EXPECT_TRUE(fails({.symmetric = true, .without = {"U3"}}, forgotten)); }
+TEST(MutexModel, WithoutMembarrierTheFenceU3IsNeeded) {
+    EXPECT_TRUE(fails({.symmetric = true, .without = {"U3"}}, forgotten));
+}
 
 TEST(MutexModel, TheUnlockReleases) { EXPECT_TRUE(fails({.mem = memory::weak, .relaxed_unlock = true}, lost_update)); }
 

@@ -151,7 +151,13 @@ public:
 class turn {
 public:
     turn(const protocol& model, state& s, unsigned thread, unsigned way, std::string* notes)
-        : model_(model), state_(s), me_(s.threads[thread]), steps_(model.threads[thread].steps), thread_(thread), way_(way), notes_(notes) {}
+        : model_(model),
+          state_(s),
+          me_(s.threads[thread]),
+          steps_(model.threads[thread].steps),
+          thread_(thread),
+          way_(way),
+          notes_(notes) {}
 
     // -- shared memory: one of these in each step
 
@@ -280,7 +286,8 @@ private:
     }
 
     bool pending(cell c) const {
-        return std::any_of(me_.buffer, me_.buffer + me_.buffered, [=](const buffered_write& w) { return w.cell == c.index; });
+        return std::any_of(
+            me_.buffer, me_.buffer + me_.buffered, [=](const buffered_write& w) { return w.cell == c.index; });
     }
 
     value own_view(cell c) {
@@ -306,7 +313,8 @@ private:
         // A full buffer: the processor waits until there is room.
         if (me_.buffered == max_buffered) return block();
         me_.buffer[me_.buffered++] = {c.index, how, v};
-        note("in its buffer: " + name(c) + (how == kind::add ? " += " + std::to_string(static_cast<std::int16_t>(v)) : " = " + std::to_string(v)));
+        note("in its buffer: " + name(c) +
+             (how == kind::add ? " += " + std::to_string(static_cast<std::int16_t>(v)) : " = " + std::to_string(v)));
     }
 
     void drain() {
@@ -326,7 +334,8 @@ private:
     bool may_leave(unsigned i) const {
         if (i == 0) return true;
         if (model_.memory_model != memory::weak || me_.buffer[i].how != kind::store) return false;
-        return std::none_of(me_.buffer, me_.buffer + i, [&](const buffered_write& w) { return w.cell == me_.buffer[i].cell; });
+        return std::none_of(
+            me_.buffer, me_.buffer + i, [&](const buffered_write& w) { return w.cell == me_.buffer[i].cell; });
     }
 
     const protocol& model_;

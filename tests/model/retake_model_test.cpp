@@ -39,10 +39,13 @@ public:
         sections_ = model.make("(sections)");
         program machine = machine_steps();
         program taker = taker_steps();
-        for (const char* label : c.without) (label[0] == 'T' ? taker : machine) = (label[0] == 'T' ? taker : machine).without(label);
+        for (const char* label : c.without)
+            (label[0] == 'T' ? taker : machine) = (label[0] == 'T' ? taker : machine).without(label);
         model.thread("machine", machine);
         for (unsigned i = 0; i < c.takers; ++i) model.thread("taker " + std::to_string(i), taker);
-        model.at_rest([this](const view& v) { return v[data_] != v[sections_] ? lost_update : v[retake_] != 0 ? "the retake lock is held for ever" : ""; });
+        model.at_rest([this](const view& v) {
+            return v[data_] != v[sections_] ? lost_update : v[retake_] != 0 ? "the retake lock is held for ever" : "";
+        });
     }
 
 private:
@@ -247,9 +250,11 @@ private:
         if (v[lock_] != 0 || v[p_[0].retake] != 0 || v[p_[1].retake] != 0) return "a lock is held for ever";
         if (v[stopping_] != 0) return "the world has stopped for ever";
         for (const processor_cells& p : p_) {
-            if ((v[p.state] == running) != (v[p.owner] != 0)) return "a processor runs without a machine, or has one and does not run";
+            if ((v[p.state] == running) != (v[p.owner] != 0))
+                return "a processor runs without a machine, or has one and does not run";
             if (v[p.state] == stopped) return "a processor is stopped for ever";
-            if (v[p.state] == idle && v[queued_] != 0) return "the goroutine waits in a queue while a processor is idle";
+            if (v[p.state] == idle && v[queued_] != 0)
+                return "the goroutine waits in a queue while a processor is idle";
         }
         return "";
     }
@@ -500,11 +505,13 @@ TEST(WorldStopModel, WithoutTheSecondLookUnderTheLockAMachineGetsTwoProcessors) 
 // that believes it sleeps, inside the runtime and with its processor, until the world starts: the stop waits for the
 // machine, and the machine for the stop.
 TEST(WorldStopModel, AMachineThatAsksForTakenInsteadOfItsProcessorHoldsUpTheNextStop) {
-    EXPECT_TRUE(breaks(world_model({.stops = 2, .mem = memory::sequential, .asks_taken = true}).model, "it goes on for ever"));
+    EXPECT_TRUE(
+        breaks(world_model({.stops = 2, .mem = memory::sequential, .asks_taken = true}).model, "it goes on for ever"));
 }
 
 TEST(WorldStopModel, EveryStepHappens) {
-    const world_model with_thief({.stops = 2, .thief = true, .shrinks = true}), busy({.stops = 2, .other_computes = true, .shrinks = true});
+    const world_model with_thief({.stops = 2, .thief = true, .shrinks = true}),
+        busy({.stops = 2, .other_computes = true, .shrinks = true});
     EXPECT_EQ(never_made(with_thief.model, busy.model), std::set<std::string>());
     EXPECT_EQ(never_made(handshake_model({}).model), std::set<std::string>());
 }

@@ -43,10 +43,13 @@ private:
     static unsigned size(value w) { return w >> 3 & 7; }
     value changed(value w, int heads, int sizes, bool taken) const {
         const unsigned version = static_cast<unsigned>(w >> 6) + (taken && c_.version ? 1 : 0);
-        return static_cast<value>(version << 6 | (size(w) + static_cast<unsigned>(sizes)) << 3 | (head(w) + static_cast<unsigned>(heads)) % c_.capacity);
+        return static_cast<value>(version << 6 | (size(w) + static_cast<unsigned>(sizes)) << 3 |
+                                  (head(w) + static_cast<unsigned>(heads)) % c_.capacity);
     }
     value with_one_more(value w) const { return changed(w, 0, 1, false); }
-    value without_oldest(value w, unsigned n) const { return changed(w, static_cast<int>(n), -static_cast<int>(n), true); }
+    value without_oldest(value w, unsigned n) const {
+        return changed(w, static_cast<int>(n), -static_cast<int>(n), true);
+    }
     value without_youngest(value w) const { return changed(w, 0, -1, true); }
 
     // compare_exchange on the word as the code has it: on failure `local(i)` is what is there.

@@ -95,7 +95,8 @@ private:
         signals_sent };  // of the monitor, the thief, and m1: processor 0 or 1
 
     const config c_;
-    cell lock_, idle_, preempted_, queued_, p_, last_p_, taken_, in_runtime_, stray_, asked_, resume_word_, handed_, m1_idle_, wake_word_;
+    cell lock_, idle_, preempted_, queued_, p_, last_p_, taken_, in_runtime_, stray_, asked_, resume_word_, handed_,
+        m1_idle_, wake_word_;
     cell retake_[2], owner_[2], used_[2];  // idle_: one bit each
 
 public:
@@ -193,7 +194,8 @@ private:
              }},
             {"", "unlock had->retake", [this](turn& t) {
                  t.unlock(retake_[t.local(had) - 1]);
-                 const value now = std::exchange(t.local(mine), value{0}), before = std::exchange(t.local(had), value{0});
+                 const value now = std::exchange(t.local(mine), value{0}),
+                             before = std::exchange(t.local(had), value{0});
                  if (now == 0) return t.go("none");
                  t.go(now == before || !c_.knows_whose_lock ? "in" : "slow");
              }},
@@ -347,7 +349,8 @@ private:
         // take()
         p += {{"take", "lock its retake", [this](turn& t) { t.lock(retake_[t.local(target)]); }}};
         p += take_steps("took", "missed", true);
-        const step mark = {"took", "stray = true (release)", [this](turn& t) { c_.stray_releases ? t.store_release(stray_, 1) : t.store(stray_, 1); }};
+        const step mark = {"took", "stray = true (release)",
+            [this](turn& t) { c_.stray_releases ? t.store_release(stray_, 1) : t.store(stray_, 1); }};
         const step unlock = {c_.stray_under_lock ? "" : "took", "unlock its retake", [this](turn& t) {
                                  ++t.local(takes_made);
                                  t.unlock(retake_[t.local(target)]);
@@ -532,19 +535,22 @@ TEST(StrayModel, EveryProcessorIsUsedByOneThreadAndNobodyStandsStillWithoutNeed)
 // m0 holds the lock of p0 and finds that it has p1: the holder of the lock of that may be about to take it.
 TEST(StrayModel, AMachineThatFindsAProcessorMustHoldTheLockOfThatOne) {
     EXPECT_TRUE(breaks_with({.mem = memory::sequential, .knows_whose_lock = false}, both_inside));
-    EXPECT_TRUE(breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .knows_whose_lock = false}, both_inside));
+    EXPECT_TRUE(
+        breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .knows_whose_lock = false}, both_inside));
 }
 
 // The same a moment later: m0 holds the lock of p0 and finds none, because a holder of the lock of p1 has just taken
 // that. A thief gives it back, to a machine that has found another one meanwhile; the monitor marks such a machine as a
 // stray.
 TEST(StrayModel, AMachineThatFindsNoneMustHoldTheLockOfTheOneItWasGivenLast) {
-    EXPECT_TRUE(breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .compares_null = false}, two_processors));
+    EXPECT_TRUE(
+        breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .compares_null = false}, two_processors));
     EXPECT_TRUE(breaks_with({.mem = memory::sequential, .compares_null = false}, preempted_owner));
 }
 
 TEST(StrayModel, WhoGivesAProcessorSaysWhichBeforeAThiefCanTakeIt) {
-    EXPECT_TRUE(breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .last_p_first = false}, two_processors));
+    EXPECT_TRUE(
+        breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .last_p_first = false}, two_processors));
 }
 
 TEST(StrayModel, AStrayIsMarkedBeforeTheLockIsFree) {
@@ -578,15 +584,19 @@ TEST(StrayModel, WithoutTheSecondLookUnderTheLockAMachineGetsTwoProcessors) {
 
 // A goroutine is preempted after one has looked for that, and before its processor is idle.
 TEST(StrayModel, WhoeverMakesAProcessorIdleLooksForThePreempted) {
-    EXPECT_TRUE(breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .hand_on_looks = false}, stands_still));
-    EXPECT_TRUE(breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .retire_looks = false, .rescans = false}, stands_still));
+    EXPECT_TRUE(
+        breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .hand_on_looks = false}, stands_still));
+    EXPECT_TRUE(
+        breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .retire_looks = false, .rescans = false},
+            stands_still));
     // Either is enough: a machine is queued as preempted under the scheduler lock.
     EXPECT_TRUE(keeps({.p1_away = true, .mem = memory::sequential, .retire_looks = false}));
     EXPECT_TRUE(keeps({.p1_away = true, .mem = memory::sequential, .rescans = false}));
 }
 
 TEST(StrayModel, EveryStepHappens) {
-    const stray_model two({.m1_runs = true, .mem = memory::sequential}), robbed({.takes = 1, .thief = true, .mem = memory::sequential}),
+    const stray_model two({.m1_runs = true, .mem = memory::sequential}),
+        robbed({.takes = 1, .thief = true, .mem = memory::sequential}),
         one({.p1_away = true, .mem = memory::sequential});
     EXPECT_EQ(never_made(two.model, robbed.model, one.model), std::set<std::string>());
 }

@@ -45,7 +45,8 @@ enum { processor, is_spinning, found, taken, woken, last };
 class wake_model {
 public:
     explicit wake_model(const config& c) : c_(c), model(c.mem) {
-        word_ = model.make("idle|spinning", static_cast<value>((c.procs > c.machines ? c.procs - c.machines : 0) * one_idle));
+        word_ = model.make(
+            "idle|spinning", static_cast<value>((c.procs > c.machines ? c.procs - c.machines : 0) * one_idle));
         lock_ = model.make("lock");
         global_ = model.make("global queue");
         global_size_ = model.make("global_size");
@@ -77,7 +78,9 @@ public:
 private:
     void add(const std::string& name, program steps) {
         for (const char* label : c_.without) {
-            if (std::any_of(steps.begin(), steps.end(), [&](const step& s) { return std::string_view(label) == s.label; })) steps = steps.without(label);
+            if (std::any_of(
+                    steps.begin(), steps.end(), [&](const step& s) { return std::string_view(label) == s.label; }))
+                steps = steps.without(label);
         }
         model.thread(name, steps);
     }
@@ -88,7 +91,8 @@ private:
         for (const cell c : queue_) queued |= v[c] != 0;
         if (queued && v[idle_list_] != 0) return "a goroutine is runnable, a processor is idle, and nobody comes";
         if (spinning(v[word_]) != 0) return "a machine is counted that does not spin";
-        if (idle(v[word_]) != static_cast<unsigned>(std::popcount(v[idle_list_]))) return "the count of idle processors is wrong";
+        if (idle(v[word_]) != static_cast<unsigned>(std::popcount(v[idle_list_])))
+            return "the count of idle processors is wrong";
         if (v[lock_] != 0) return "the lock is held for ever";
         if (v[retirers_] != 0) return "somebody is at R2 for ever";
         return "";
@@ -113,25 +117,30 @@ private:
 
     program wake_steps() {
         program p = {
-            {"S3", "read the word", [this](turn& t) {
-                const value w = t.load(word_);
-                if (idle(w) == 0 || spinning(w) != 0) t.back();
-            }},
-            {"W1", "CAS spinning 0 -> 1", [this](turn& t) {
-                const bool mine = t.update(word_, [](value w) {
-                    return idle(w) != 0 && spinning(w) == 0 ? std::optional<value>(static_cast<value>(w + 1)) : std::nullopt;
-                });
-                if (!mine) t.back();
-            }},
+            {"S3", "read the word",
+                [this](turn& t) {
+                    const value w = t.load(word_);
+                    if (idle(w) == 0 || spinning(w) != 0) t.back();
+                }},
+            {"W1", "CAS spinning 0 -> 1",
+                [this](turn& t) {
+                    const bool mine = t.update(word_, [](value w) {
+                        return idle(w) != 0 && spinning(w) == 0 ? std::optional<value>(static_cast<value>(w + 1))
+                                                                : std::nullopt;
+                    });
+                    if (!mine) t.back();
+                }},
             {"W2", "lock", [this](turn& t) { t.lock(lock_); }},
-            {"W2", "take an idle processor; none: spinning -= 1", [this](turn& t) {
-                take_idle(t, taken);
-                if (t.local(taken) == 0 && !c_.give_back_after_unlock) t.add(word_, -1);
-            }},
-            {"W2", "unlock", [this](turn& t) {
-                t.unlock(lock_);
-                if (t.local(taken) == 0 && !c_.give_back_after_unlock) t.back();
-            }},
+            {"W2", "take an idle processor; none: spinning -= 1",
+                [this](turn& t) {
+                    take_idle(t, taken);
+                    if (t.local(taken) == 0 && !c_.give_back_after_unlock) t.add(word_, -1);
+                }},
+            {"W2", "unlock",
+                [this](turn& t) {
+                    t.unlock(lock_);
+                    if (t.local(taken) == 0 && !c_.give_back_after_unlock) t.back();
+                }},
         };
         if (c_.give_back_after_unlock) {
             p += {{"W2", "none: spinning -= 1", [this](turn& t) {
@@ -168,7 +177,8 @@ private:
     }
 
     program goroutine(unsigned i) {
-        const step publish = {"S1", "run_next = g (plain store)", [this, i](turn& t) { t.store_release(run_next_[i], 1); }};
+        const step publish = {
+            "S1", "run_next = g (plain store)", [this, i](turn& t) { t.store_release(run_next_[i], 1); }};
         const step ask = {"", "is a wake-up needed?", [this](turn& t) { t.call(c_.owes ? "O1" : "S3"); }};
         program p;
         if (c_.symmetric) {
@@ -214,20 +224,27 @@ private:
     program monitor() {
         enum { without_owing, seen };  // and its locals for waking: taken, woken
         program p = {
-            {"", "begins", [this](turn& t) { t.local(without_owing) = static_cast<value>(c_.attentive ? 0 : c_.rounds_of_attention); }},
-            {"M0", "a millisecond later", [this](turn& t) {
-                if (t.local(without_owing) >= c_.rounds_of_attention && t.guarded(owed_) == 0) return t.block();
-                t.heavy_barrier();
-            }},
-            {"M1", "wakes_owed = false", [this](turn& t) {
-                const bool owed = t.exchange(owed_, 0) != 0;
-                t.local(without_owing) = static_cast<value>(owed ? 0 : std::min(t.local(without_owing) + 1u, c_.rounds_of_attention));
-            }},
-            {"M2", "attentive?", [this](turn& t) {
-                const bool attentive = t.local(without_owing) < c_.rounds_of_attention;
-                t.store(attentive_, attentive);
-                if (!attentive) t.go("M0");
-            }},
+            {"", "begins",
+                [this](turn& t) {
+                    t.local(without_owing) = static_cast<value>(c_.attentive ? 0 : c_.rounds_of_attention);
+                }},
+            {"M0", "a millisecond later",
+                [this](turn& t) {
+                    if (t.local(without_owing) >= c_.rounds_of_attention && t.guarded(owed_) == 0) return t.block();
+                    t.heavy_barrier();
+                }},
+            {"M1", "wakes_owed = false",
+                [this](turn& t) {
+                    const bool owed = t.exchange(owed_, 0) != 0;
+                    t.local(without_owing) =
+                        static_cast<value>(owed ? 0 : std::min(t.local(without_owing) + 1u, c_.rounds_of_attention));
+                }},
+            {"M2", "attentive?",
+                [this](turn& t) {
+                    const bool attentive = t.local(without_owing) < c_.rounds_of_attention;
+                    t.store(attentive_, attentive);
+                    if (!attentive) t.go("M0");
+                }},
         };
         for (unsigned i = 0; i < c_.goroutines; ++i) {
             p += {{"M3", "the same in run_next " + std::to_string(i) + " as in the last round?", [this, i](turn& t) {
@@ -315,7 +332,8 @@ private:
     const char* retire() const { return c_.rescan_before_retiring ? "R3" : "R1"; }
 
     bool take_one(turn& t, cell queue) {
-        return t.update(queue, [](value n) { return n != 0 ? std::optional<value>(static_cast<value>(n - 1)) : std::nullopt; });
+        return t.update(
+            queue, [](value n) { return n != 0 ? std::optional<value>(static_cast<value>(n - 1)) : std::nullopt; });
     }
 
     // A batch of the global queue, as in take_global(); then F1, F2 and the goroutine.
@@ -336,7 +354,8 @@ private:
             }},
             {"B4", "the rest into its own queue", [this](turn& t) {
                 const value rest = static_cast<value>(t.local(found) - 1);
-                t.update(queue_[t.local(processor) - 1u], [=](value n) { return std::optional<value>(static_cast<value>(n + rest)); });
+                t.update(queue_[t.local(processor) - 1u],
+                    [=](value n) { return std::optional<value>(static_cast<value>(n + rest)); });
                 t.call("S3");
             }},
             {"F1", "spinning -= 1", [this](turn& t) {
@@ -375,7 +394,8 @@ private:
             {"J1", "all are idle: search at once; somebody is at R2: once more for me; else it is me", [this](turn& t) {
                 if (t.local(last) != 0) return t.go("R3");
                 value others = 0;
-                t.update(retirers_, [&](value n) { return others = n, std::optional<value>(static_cast<value>(n == 0 ? 1 : 2)); });
+                t.update(retirers_,
+                    [&](value n) { return others = n, std::optional<value>(static_cast<value>(n == 0 ? 1 : 2)); });
                 if (others != 0) t.go("Z1");
             }},
             {"R2", "heavy barrier", [this](turn& t) { c_.symmetric ? t.fence() : t.heavy_barrier(); }},
@@ -387,7 +407,9 @@ private:
             {"J2", "nothing there; has somebody joined meanwhile?", [this](turn& t) {
                 if (t.local(last) != 0) return t.go("Z1");
                 value before = 0;
-                t.update(retirers_, [&](value n) { return before = n, std::optional<value>(static_cast<value>(c_.forgets_who_joined ? 0 : n - 1)); });
+                t.update(retirers_, [&](value n) {
+                    return before = n, std::optional<value>(static_cast<value>(c_.forgets_who_joined ? 0 : n - 1));
+                });
                 t.go(before == 1 || c_.forgets_who_joined ? "Z1" : lacks("R2") ? "R3" : "R2");
             }},
             {"J3", "something there", [this](turn& t) {
@@ -469,7 +491,8 @@ TEST(WakeModel, TwoSubmittersAndTwoMachinesWithOneProcessor) {
 }
 
 TEST(WakeModel, TwoSubmittersAndTwoMachinesWithTwoProcessors) {
-    if (support::sanitized) GTEST_SKIP() << "two million states, and nothing in the explorer that the other tests do not reach";
+    if (support::sanitized)
+        GTEST_SKIP() << "two million states, and nothing in the explorer that the other tests do not reach";
     EXPECT_TRUE(keeps_w1({.goroutines = 2, .procs = 2}));
     EXPECT_TRUE(keeps_w1({.threads = 2, .procs = 2}));
     EXPECT_TRUE(keeps_w1({.goroutines = 1, .threads = 1, .procs = 2}));
@@ -485,7 +508,8 @@ TEST(WakeModel, AWakeThatIsOwedIsPaidByTheMonitor) {
     if (support::sanitized) GTEST_SKIP() << "as above";
     EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 2, .owes = true, .attentive = false, .rounds_of_attention = 3}));
     EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 1, .owes = true, .attentive = true, .rounds_of_attention = 3}));
-    EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 1, .mem = memory::weak, .owes = true, .attentive = true, .rounds_of_attention = 3}));
+    EXPECT_TRUE(keeps_w1(
+        {.goroutines = 1, .procs = 1, .mem = memory::weak, .owes = true, .attentive = true, .rounds_of_attention = 3}));
 }
 
 // It sees in one round what is in run_next and in the next that it has not moved.
@@ -495,7 +519,8 @@ TEST(WakeModel, AMonitorThatLooksOnceAfterAnOwedWakeDoesNotPay) {
 
 // Its attention may have ended since the submitter asked.
 TEST(WakeModel, AnOwedWakeOfWhichTheMonitorIsNotToldIsNotPaid) {
-    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 3, .without = {"O5"}}));
+    EXPECT_TRUE(loses_a_wake_up(
+        {.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 3, .without = {"O5"}}));
 }
 
 // A submitter that reads the word before its store is visible sees no idle processor, while the machine that retires
@@ -513,7 +538,8 @@ TEST(WakeModel, WithoutTheHeavyBarrierR2AWakeUpIsLost) {
 
 // Without membarrier R2 is not needed: J1 waits for R1, and nothing after it is read before it.
 TEST(WakeModel, WithoutMembarrierJoiningIsFenceEnough) {
-    for (const memory mem : {memory::tso, memory::weak}) EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = mem, .symmetric = true, .without = {"R2"}}));
+    for (const memory mem : {memory::tso, memory::weak})
+        EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = mem, .symmetric = true, .without = {"R2"}}));
 }
 
 // The submitter's processor is in use, its store not yet visible.
@@ -550,7 +576,9 @@ TEST(WakeModel, EveryStepHappens) {
     if (support::sanitized) GTEST_SKIP() << "as above";
     const wake_model owing({.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 3});
     const wake_model at_once({.goroutines = 1, .owes = true, .rounds_of_attention = 3});
-    EXPECT_EQ(never_made(owing.model, at_once.model, wake_model({.threads = 2}).model, wake_model({.threads = 1, .procs = 2}).model), std::set<std::string>());
+    EXPECT_EQ(never_made(owing.model, at_once.model, wake_model({.threads = 2}).model,
+                  wake_model({.threads = 1, .procs = 2}).model),
+        std::set<std::string>());
 }
 
 }  // namespace

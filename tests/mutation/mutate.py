@@ -66,10 +66,26 @@ def read_mutations(folder):
 def changed(source, mutation):
     with open(os.path.join(source, mutation["file"]), encoding="utf-8") as file:
         text = file.read()
-    count = text.count(mutation["old"])
-    if count != 1:
-        raise Fault(f"{mutation['at']}: stands {count} times in {mutation['file']}: {mutation['old']}")
-    return text.replace(mutation["old"], mutation["new"])
+    found = list(wherever_lines_break(mutation["old"]).finditer(text))
+    if len(found) != 1:
+        raise Fault(f"{mutation['at']}: stands {len(found)} times in {mutation['file']}: {mutation['old']}")
+    return text[:found[0].start()] + mutation["new"] + text[found[0].end():]
+
+
+WORD_ENDS, WORD_BEGINS = re.compile(r"\w$"), re.compile(r"^\w")
+
+
+def wherever_lines_break(code):
+    """An expression for this code however its white space is: what a line is broken at does not count."""
+    parts, before = [], " "
+    for token in re.findall(r"\w+|\s+|[^\w\s]", code.strip()):
+        if token.isspace():
+            continue
+        apart = r"\s+" if WORD_ENDS.search(before) and WORD_BEGINS.search(token) else r"\s*"
+        parts.append(apart if parts else "")
+        parts.append(re.escape(token))
+        before = token
+    return re.compile("".join(parts))
 
 
 def files_included(source, path, seen):

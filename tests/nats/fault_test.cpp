@@ -29,7 +29,8 @@ class worker_process {
 public:
     explicit worker_process(const nats_servers& s) : keeper_(s.kept_by()) {
         setenv("DUNLIN_TEST_WORKER", s.urls().c_str(), 1);
-        pid_ = fleet::start_process({"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_filter=nats_fault.DISABLED_Worker"});
+        pid_ = fleet::start_process(
+            {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_filter=nats_fault.DISABLED_Worker"});
         keeper_.add(pid_);
     }
     ~worker_process() {
@@ -105,7 +106,8 @@ TEST_F(nats_fault, TheLeaderOfAStreamThatIsKilledLosesNothing) {
         auto cluster = nats::connect(servers.urls(), {.confirm = 40s});
         auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 40s);
         auto jobs = cluster.queue<std::string>("jobs", {.replicas = 3, .ack_wait = 2s}, ctx);
-        const auto done = work_through(jobs, 1000, [&] { servers.named(leader_of(cluster.jetstream("STREAM.INFO.jobs"))).kill(); });
+        const auto done =
+            work_through(jobs, 1000, [&] { servers.named(leader_of(cluster.jetstream("STREAM.INFO.jobs"))).kill(); });
         EXPECT_EQ(done.size(), 1000u);
         cluster.close();
     });
@@ -119,7 +121,8 @@ TEST_F(nats_fault, TheDiskOfOneServerIsWipedAndItCatchesUp) {
         auto jobs = cluster.queue<std::string>("jobs", {.replicas = 3, .ack_wait = 2s}, ctx);
         const auto done = work_through(jobs, 1000, [&] {
             // One that leads nothing: an election lasts for seconds, and another test has it.
-            const std::string stream = leader_of(cluster.jetstream("STREAM.INFO.jobs")), consumer = leader_of(cluster.jetstream("CONSUMER.INFO.jobs.workers"));
+            const std::string stream = leader_of(cluster.jetstream("STREAM.INFO.jobs")),
+                              consumer = leader_of(cluster.jetstream("CONSUMER.INFO.jobs.workers"));
             for (auto& s : servers.all) {
                 if (s->name() == stream || s->name() == consumer) continue;
                 s->kill();

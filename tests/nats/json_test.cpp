@@ -25,7 +25,9 @@ struct order {
 
 template <>
 struct dunlin::nats::codec<order> {
-    static std::string encode(const order& o) { return json::serialize(json::object{{"number", o.number}, {"more", o.more}}); }
+    static std::string encode(const order& o) {
+        return json::serialize(json::object{{"number", o.number}, {"more", o.more}});
+    }
     static order decode(std::string_view bytes) {
         json::value v = json::parse({bytes.data(), bytes.size()});
         json::object& o = v.as_object();
@@ -89,7 +91,8 @@ TEST_F(nats_json, ManyGoroutinesReadDeepAndLargeTexts) {
         auto orders = cluster.queue<order>("orders", {.window = 64});
         json::array many;
         for (int i = 0; i < 2'000; ++i) many.push_back(json::object{{"i", i}, {"text", std::string(20, 'x')}});
-        for (int i = 0; i < count; ++i) orders.send_async({i, i % 2 == 0 ? json::parse(nested(30)) : json::value(many)});
+        for (int i = 0; i < count; ++i)
+            orders.send_async({i, i % 2 == 0 ? json::parse(nested(30)) : json::value(many)});
         ASSERT_TRUE(orders.flush().empty());
         std::atomic<int> right{0};
         auto consumer = orders.consume({.in_flight = 64});

@@ -28,7 +28,8 @@ TEST_F(nats_message, WhatIsPublishedReachesThoseWhoSubscribeWithItsHeaders) {
         dunlin::select(nats::on_message(all, [](std::optional<nats::message> got) { EXPECT_EQ(got->data(), "1"); }));
         all.close();
         EXPECT_FALSE(all.recv());
-        for (const char* none : {"no subject", "", "a..b", ".a", "a."}) EXPECT_EQ(code_of([&] { cluster.publish(none, ""); }), nats::errc::refused);
+        for (const char* none : {"no subject", "", "a..b", ".a", "a."})
+            EXPECT_EQ(code_of([&] { cluster.publish(none, ""); }), nats::errc::refused);
         EXPECT_EQ(code_of([&] { cluster.publish("x", "", {{"A: 1\r\nB", "2"}}); }), nats::errc::refused);
         cluster.close();
     });
@@ -69,7 +70,10 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
             return std::to_string(2 * std::stoi(std::string(m.data()))) + (trace != nullptr ? *trace : "");
         });
         EXPECT_EQ(cluster.request("double", "4").data(), "8");
-        EXPECT_EQ(cluster.request("double", "4", dunlin::with_value(dunlin::context(), nats::trace_id, std::string("-t1"))).data(), "8-t1");
+        EXPECT_EQ(
+            cluster.request("double", "4", dunlin::with_value(dunlin::context(), nats::trace_id, std::string("-t1")))
+                .data(),
+            "8-t1");
         try {
             cluster.request("double", "bad");
             ADD_FAILURE();
@@ -89,7 +93,8 @@ TEST_F(nats_message, ManyThatAreInAHurryAtOnceKeepTheConnectionStress) {
     nats_servers servers;
     dunlin::run([&] {
         auto cluster = nats::connect(servers.urls());
-        auto server = nats::serve(cluster, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
+        auto server = nats::serve(
+            cluster, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
         dunlin::wait_group all;
         for (int w = 0; w < 4; ++w) {
             all.go([&] {
@@ -143,7 +148,8 @@ TEST_F(nats_message, WhatIsServedIsReachedFromAnotherConnectionAtOnce) {
         auto one = nats::connect(servers.urls()), other = nats::connect(servers.urls());
         for (int i = 0; i < 50; ++i) {
             const std::string subject = "s" + std::to_string(i);
-            auto server = nats::serve(other, subject, [](const nats::message&, const dunlin::context&) -> std::string { return "here"; });
+            auto server = nats::serve(
+                other, subject, [](const nats::message&, const dunlin::context&) -> std::string { return "here"; });
             EXPECT_EQ(one.request(subject, "").data(), "here");
             auto subscription = other.subscribe(subject + ".x");
             one.publish(subject + ".x", "now");
@@ -161,7 +167,8 @@ TEST_F(nats_message, ADrainedServerAnswersWhatHasBeenSentToIt) {
     dunlin::run([&] {
         auto one = nats::connect(servers.urls()), other = nats::connect(servers.urls());
         for (int round = 0; round < 20; ++round) {
-            auto server = nats::serve(other, "work", [](const nats::message&, const dunlin::context&) -> std::string { return "done"; }, {.at_once = 2});
+            auto server = nats::serve(other, "work",
+                [](const nats::message&, const dunlin::context&) -> std::string { return "done"; }, {.at_once = 2});
             std::atomic<int> done{0}, refused{0}, lost{0};
             dunlin::wait_group all;
             for (int i = 0; i < 100; ++i) {
@@ -275,7 +282,8 @@ TEST_F(nats_message, ABucketKeepsValuesWithRevisionsAndItsChangesAreWatched) {
         EXPECT_EQ(watch.recv().value, "white");
         EXPECT_EQ(code_of([&] { bucket.put("a b", ""); }), nats::errc::refused);
         EXPECT_EQ(code_of([&] { bucket.put("a..b", ""); }), nats::errc::refused);
-        EXPECT_EQ(code_of([&] { cluster.bucket<std::string>("settings", {.history = 5}); }), nats::errc::other_settings);
+        EXPECT_EQ(
+            code_of([&] { cluster.bucket<std::string>("settings", {.history = 5}); }), nats::errc::other_settings);
         cluster.close();
     });
 }
@@ -304,10 +312,12 @@ TEST_F(nats_message, AContextEndsEachCallThatWaitsForAServer) {
     ASSERT_EQ(bind(silent, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
     ASSERT_EQ(listen(silent, 16), 0);
     const auto soon = [] { return dunlin::with_timeout(dunlin::context::background(), 100ms); };
-    EXPECT_THROW(nats::connect("nats://127.0.0.1:" + std::to_string(port), {.timeout = 60s}, soon()), dunlin::context_cancelled);
+    EXPECT_THROW(
+        nats::connect("nats://127.0.0.1:" + std::to_string(port), {.timeout = 60s}, soon()), dunlin::context_cancelled);
     nats_servers servers;
     dunlin::run([&] {
-        EXPECT_THROW(nats::connect("nats://127.0.0.1:" + std::to_string(port), {.timeout = 60s}, soon()), dunlin::context_cancelled);
+        EXPECT_THROW(nats::connect("nats://127.0.0.1:" + std::to_string(port), {.timeout = 60s}, soon()),
+            dunlin::context_cancelled);
         const auto never = dunlin::with_cancel(dunlin::context::background());
         auto cluster = nats::connect(servers.urls(), {.confirm = 60s}, never);
         auto jobs = cluster.queue<std::string>("jobs");
@@ -348,9 +358,11 @@ TEST_F(nats_message, NoServerIsSaidWithEachAddress) {
 }
 
 TEST_F(nats_message, WrongCredentialsAndForbiddenSubjectsAreSaid) {
-    nats_servers servers(1, "authorization { users: [{user: u, password: p, permissions: {publish: {deny: [\"secret\", \"$JS.API.STREAM.INFO.no\"]}}}] }\n");
+    nats_servers servers(1,
+        "authorization { users: [{user: u, password: p, permissions: {publish: {deny: [\"secret\", \"$JS.API.STREAM.INFO.no\"]}}}] }\n");
     dunlin::run([&] {
-        EXPECT_EQ(code_of([&] { nats::connect(servers.urls(), {.user = "u", .password = "x"}); }), nats::errc::credentials);
+        EXPECT_EQ(
+            code_of([&] { nats::connect(servers.urls(), {.user = "u", .password = "x"}); }), nats::errc::credentials);
         auto cluster = nats::connect(servers.urls(), {.user = "u", .password = "p"});
         EXPECT_EQ(code_of([&] { cluster.queue<std::string>("no"); }), nats::errc::not_permitted);
         EXPECT_EQ(code_of([&] { cluster.request("secret", ""); }), nats::errc::not_permitted);

@@ -23,7 +23,8 @@ class divisible_cluster {
 public:
     divisible_cluster() : keeper_(folder_) {
         command("ip link set lo up");
-        for (const char* bridge : {"clients", "servers"}) command(std::string("ip link add ") + bridge + " type bridge && ip link set " + bridge + " up");
+        for (const char* bridge : {"clients", "servers"})
+            command(std::string("ip link add ") + bridge + " type bridge && ip link set " + bridge + " up");
         command("ip addr add 10.77.0.254/24 dev clients");
         for (int i = 1; i <= 3; ++i) begin(i);
         for (int i = 1; i <= 3; ++i) connect_lines(i);
@@ -53,19 +54,24 @@ private:
     }
     void begin(int i) {
         const std::string name = "s" + std::to_string(i), n = std::to_string(i);
-        const std::string more = "cluster { name: test, listen: 0.0.0.0:6222, cluster_advertise: \"10.78.0." + n + ":6222\", connect_retries: 1000,\n"
-            "  routes: [nats://10.78.0.1:6222, nats://10.78.0.2:6222, nats://10.78.0.3:6222] }\n"
-            "client_advertise: \"10.77.0." + n + ":4222\"\nping_interval: \"1s\"\nping_max: 2\n";
+        const std::string more = "cluster { name: test, listen: 0.0.0.0:6222, cluster_advertise: \"10.78.0." + n +
+                                 ":6222\", connect_retries: 1000,\n"
+                                 "  routes: [nats://10.78.0.1:6222, nats://10.78.0.2:6222, nats://10.78.0.3:6222] }\n"
+                                 "client_advertise: \"10.77.0." +
+                                 n + ":4222\"\nping_interval: \"1s\"\nping_max: 2\n";
         all_.push_back(std::make_unique<fleet::nats_server>(keeper_, name, folder_ / name, 4222, more, "0.0.0.0"));
         all_.back()->launch({"/usr/bin/unshare", "--net"});
     }
     void connect_lines(int i) {
         const std::string n = std::to_string(i), pid = std::to_string(all_[static_cast<std::size_t>(i) - 1]->pid());
-        const auto space = [](const std::string& of) { return std::filesystem::read_symlink("/proc/" + of + "/ns/net"); };
+        const auto space = [](const std::string& of) {
+            return std::filesystem::read_symlink("/proc/" + of + "/ns/net");
+        };
         while (space(pid) == space("self")) usleep(1'000);
         const std::string inside = "nsenter --net --target " + pid + " ip ";
         command(inside + "link set lo up");
-        for (const auto& [line, net] : {std::pair<std::string, std::string>{"clients", "10.77.0."}, {"servers", "10.78.0."}}) {
+        for (const auto& [line, net] :
+            {std::pair<std::string, std::string>{"clients", "10.77.0."}, {"servers", "10.78.0."}}) {
             command("ip link add " + line + n + " type veth peer name " + line + "x netns " + pid);
             command("ip link set " + line + n + " master " + line + " up");
             command(inside + "addr add " + net + n + "/24 dev " + line + "x");
@@ -108,12 +114,15 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
         const int other = leader % 3 + 1, third = other % 3 + 1;
         // Only to that one: what servers tell of others is out of its reach at first, and is not asked for while it
         // lives.
-        auto cut_off = nats::connect(servers.url(leader), {.confirm = 2s}), free = nats::connect(servers.urls({other, third}), {.confirm = 90s});
-        auto jobs_there = cut_off.queue<std::string>("jobs", settings, ctx), jobs_here = free.queue<std::string>("jobs", settings);
+        auto cut_off = nats::connect(servers.url(leader), {.confirm = 2s}),
+             free = nats::connect(servers.urls({other, third}), {.confirm = 90s});
+        auto jobs_there = cut_off.queue<std::string>("jobs", settings, ctx),
+             jobs_here = free.queue<std::string>("jobs", settings);
         servers.cut(leader);
 
         const nats::errc refused = code_of([&] { jobs_there.send("alone", nats::once_by("alone")); });
-        EXPECT_TRUE(refused == nats::errc::no_majority || refused == nats::errc::not_confirmed) << static_cast<int>(refused);
+        EXPECT_TRUE(refused == nats::errc::no_majority || refused == nats::errc::not_confirmed)
+            << static_cast<int>(refused);
         EXPECT_TRUE(cut_off.stats().connected);
         EXPECT_EQ(cut_off.stats().reconnects, 0u);
         send(jobs_here, "meanwhile ", 50);  // an election first
@@ -153,12 +162,17 @@ TEST_F(nats_partition, DISABLED_TheLeaderIsCutOff) {
 TEST_F(nats_partition, TheLeaderIsCutOffFromTheOthersAndConfirmsNothingMore) {
     allow(300s);
     const char* in_namespaces = "unshare --map-root-user --net ";
-    if (std::system((std::string(in_namespaces) + "sh -c 'ip link add x type bridge && nsenter --version' >/dev/null 2>&1").c_str()) != 0) {
+    if (std::system(
+            (std::string(in_namespaces) + "sh -c 'ip link add x type bridge && nsenter --version' >/dev/null 2>&1")
+                .c_str()) != 0) {
         GTEST_SKIP() << "network namespaces with bridges cannot be made here";
     }
     setenv("DUNLIN_TEST_PARTITION", "1", 1);
     const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-    EXPECT_EQ(std::system((in_namespaces + self + " --gtest_also_run_disabled_tests --gtest_filter=nats_partition.DISABLED_*").c_str()), 0);
+    EXPECT_EQ(
+        std::system((in_namespaces + self + " --gtest_also_run_disabled_tests --gtest_filter=nats_partition.DISABLED_*")
+                        .c_str()),
+        0);
 }
 
 }  // namespace

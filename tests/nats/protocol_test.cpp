@@ -17,11 +17,14 @@ public:
     using listener = std::function<void(scripted_server&, const std::string& line, const std::string& payload)>;
 
     explicit scripted_server(listener heard)
-        : heard_(std::move(heard)), port_(support::free_port()), listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        : heard_(std::move(heard)),
+          port_(support::free_port()),
+          listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
         const sockaddr_in a = fleet::on_loopback(port_);
         const int yes = 1;
         setsockopt(listening_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-        if (bind(listening_, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || listen(listening_, 4) != 0) throw std::runtime_error("bind");
+        if (bind(listening_, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || listen(listening_, 4) != 0)
+            throw std::runtime_error("bind");
         thread_ = std::thread([this] { serve(); });
     }
     ~scripted_server() {
@@ -38,15 +41,18 @@ public:
     void send(const std::string& text) const {
         if (::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) < 0) std::perror("send");
     }
-    void message(const std::string& sid, const std::string& subject, const std::string& reply, const std::string& data) const {
-        send("MSG " + subject + " " + sid + " " + (reply.empty() ? "" : reply + " ") + std::to_string(data.size()) + "\r\n" + data + "\r\n");
+    void message(
+        const std::string& sid, const std::string& subject, const std::string& reply, const std::string& data) const {
+        send("MSG " + subject + " " + sid + " " + (reply.empty() ? "" : reply + " ") + std::to_string(data.size()) +
+             "\r\n" + data + "\r\n");
     }
 
 private:
     void serve() {
         socket_ = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
         if (socket_ < 0) return;
-        send("INFO {\"server_id\":\"scripted\",\"version\":\"2.9.10\",\"proto\":1,\"headers\":true,\"max_payload\":1048576,\"jetstream\":true}\r\n");
+        send(
+            "INFO {\"server_id\":\"scripted\",\"version\":\"2.9.10\",\"proto\":1,\"headers\":true,\"max_payload\":1048576,\"jetstream\":true}\r\n");
         std::string line;
         while (read_line(line)) {
             std::string payload;
@@ -59,7 +65,8 @@ private:
             if (words.empty()) continue;
             if (words[0] == "PUB" || words[0] == "HPUB") {
                 payload.resize(std::stoul(words.back()) + 2);
-                if (recv(socket_, payload.data(), payload.size(), MSG_WAITALL) != static_cast<ssize_t>(payload.size())) break;
+                if (recv(socket_, payload.data(), payload.size(), MSG_WAITALL) != static_cast<ssize_t>(payload.size()))
+                    break;
                 payload.resize(payload.size() - 2);
             }
             heard_(*this, line, payload);
@@ -70,7 +77,8 @@ private:
                     "{\"config\":{\"retention\":\"workqueue\",\"storage\":\"file\",\"num_replicas\":1,\"max_msgs\":-1,\"max_bytes\":-1,"
                     "\"duplicate_window\":120000000000}}");
             }
-            if (words[0] == "PUB" && words[1].starts_with("$JS.API.CONSUMER.INFO.")) message(answers_, words[2], "", "{\"config\":{\"ack_wait\":30000000000}}");
+            if (words[0] == "PUB" && words[1].starts_with("$JS.API.CONSUMER.INFO."))
+                message(answers_, words[2], "", "{\"config\":{\"ack_wait\":30000000000}}");
         }
     }
     bool read_line(std::string& line) const {
@@ -152,7 +160,8 @@ TEST_F(nats_protocol, ARequestOnItsWayToAServerThatDrainsIsAnswered) {
     });
     dunlin::run([&] {
         auto cluster = nats::connect(server.url());
-        auto served = nats::serve(cluster, "work", [](const nats::message& m, const dunlin::context&) { return "done " + std::string(m.data()); });
+        auto served = nats::serve(cluster, "work",
+            [](const nats::message& m, const dunlin::context&) { return "done " + std::string(m.data()); });
         served.drain();
         EXPECT_EQ(answers.recv_for(5s).value_or("nothing"), "done 7");
         cluster.close();

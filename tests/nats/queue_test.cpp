@@ -390,7 +390,8 @@ TEST_F(nats_queue, OtherSettingsAreNamed) {
             EXPECT_EQ(e.code(), nats::errc::other_settings);
             EXPECT_EQ(e.words(), "max_msgs is 7, not 8");
         }
-        EXPECT_EQ(code_of([&] { cluster.queue<number>("jobs", {.ack_wait = 6s, .max_messages = 7}); }), nats::errc::other_settings);
+        EXPECT_EQ(code_of([&] { cluster.queue<number>("jobs", {.ack_wait = 6s, .max_messages = 7}); }),
+            nats::errc::other_settings);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("other", {.replicas = 3}); }), nats::errc::too_few_servers);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("a.b"); }), nats::errc::refused);
         EXPECT_EQ(code_of([&] { cluster.queue<number>("odd", {.ack_wait = -1s}); }), nats::errc::refused);

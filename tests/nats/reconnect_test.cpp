@@ -24,11 +24,13 @@ namespace nats = dunlin::nats;
 // made.
 class relay {
 public:
-    explicit relay(int port) : to_(port), port_(support::free_port()), listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    explicit relay(int port)
+        : to_(port), port_(support::free_port()), listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
         const sockaddr_in a = fleet::on_loopback(port_);
         const int yes = 1;
         setsockopt(listening_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-        if (bind(listening_, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || listen(listening_, 16) != 0) throw std::runtime_error("bind");
+        if (bind(listening_, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || listen(listening_, 16) != 0)
+            throw std::runtime_error("bind");
         thread_ = std::thread([this] { run(); });
     }
     ~relay() {
@@ -73,7 +75,8 @@ private:
             }
             for (std::size_t i = 0; i < pairs.size(); ++i) {
                 pair p = pairs[i];
-                bool good = !shut_.load() && (said.empty() || ::send(p.client, said.data(), said.size(), MSG_NOSIGNAL) > 0);
+                bool good =
+                    !shut_.load() && (said.empty() || ::send(p.client, said.data(), said.size(), MSG_NOSIGNAL) > 0);
                 if (good && fds[1 + 2 * i].revents != 0) good = pass(p.client, p.server, buffer, buffer.size());
                 if (good && fds[2 + 2 * i].revents != 0) {
                     const std::size_t most = p.left == 0 ? buffer.size() : std::min(buffer.size(), p.left);
@@ -88,7 +91,8 @@ private:
             }
             pairs = std::move(live);
             if (fds[0].revents == 0) continue;
-            pair p{accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC), socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), limit_.load()};
+            pair p{accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC), socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                limit_.load()};
             if (const std::size_t below = random_below_.load(); below > 0) p.left = 1 + random() % below;
             const sockaddr_in a = fleet::on_loopback(to_);
             if (!shut_.load() && connect(p.server, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0) {
@@ -123,7 +127,8 @@ int port_of(nats_servers& s) { return std::stoi(s[0].url().substr(s[0].url().rfi
 // A text that tells when a byte of it is another's.
 std::string filled(int number, std::size_t size) {
     std::string text = std::to_string(number) + ":";
-    while (text.size() < size) text += static_cast<char>('a' + (text.size() * 7 + static_cast<std::size_t>(number)) % 26);
+    while (text.size() < size)
+        text += static_cast<char>('a' + (text.size() * 7 + static_cast<std::size_t>(number)) % 26);
     return text;
 }
 
@@ -212,7 +217,8 @@ TEST_F(nats_reconnect, EightMegabytesAreKeptAndNoMore) {
         const std::string megabyte(1'000'000, 'x');
         for (int i = 0; i < 8; ++i) speaker.publish("news", megabyte);
         EXPECT_EQ(code_of([&] { speaker.publish("news", megabyte); }), nats::errc::connection_lost);
-        EXPECT_EQ(code_of([&] { speaker.publish("news", std::string(9'000'000, 'x')); }), nats::errc::payload_too_large);
+        EXPECT_EQ(
+            code_of([&] { speaker.publish("news", std::string(9'000'000, 'x')); }), nats::errc::payload_too_large);
         between.shut(false);
         speaker.flush();
         speaker.publish("news", megabyte);
@@ -301,7 +307,8 @@ TEST_F(nats_reconnect, CutAnywhereStress) {
         constexpr int count = support::sanitized ? 150 : 600;
         auto link = connect_through(between);
         auto jobs = link.queue<std::string>("jobs", {.ack_wait = 500ms, .max_deliveries = 0});
-        auto served = nats::serve(link, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
+        auto served = nats::serve(
+            link, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
         between.cut_anywhere_below(20'000);
         cut_off(link, between);
         between.shut(false);

@@ -29,8 +29,10 @@ protected:
     }
     // A certificate that signs itself: an authority and a server at the same time.
     bool make(const std::string& name, const std::string& subject) const {
-        const std::string command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj '" + subject +
-            "' -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout " + file(name + ".key") + " -out " + file(name + ".pem") + " 2>/dev/null";
+        const std::string command =
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj '" + subject +
+            "' -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout " + file(name + ".key") + " -out " +
+            file(name + ".pem") + " 2>/dev/null";
         return std::system(command.c_str()) == 0;
     }
     std::string file(const std::string& name) const { return (folder_ / name).string(); }
@@ -44,9 +46,11 @@ protected:
 TEST_F(nats_tls, JobsAndRequestsOverAVerifiedConnectionAlsoAfterTheServerWasKilled) {
     nats_servers servers(1, server_settings());
     dunlin::run([&] {
-        auto cluster = nats::connect(servers.urls(), {.tls = true, .authorities = file("authority.pem"), .confirm = 30s});
+        auto cluster =
+            nats::connect(servers.urls(), {.tls = true, .authorities = file("authority.pem"), .confirm = 30s});
         auto jobs = cluster.queue<std::string>("jobs", {.ack_wait = 2s});
-        auto server = nats::serve(cluster, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
+        auto server = nats::serve(
+            cluster, "echo", [](const nats::message& m, const dunlin::context&) { return std::string(m.data()); });
         auto consumer = jobs.consume();
         for (int i = 0; i < 2; ++i) {
             dunlin::wait_group all;
@@ -70,7 +74,8 @@ TEST_F(nats_tls, JobsAndRequestsOverAVerifiedConnectionAlsoAfterTheServerWasKill
 TEST_F(nats_tls, ACertificateThatDoesNotVerifyIsSaid) {
     nats_servers servers(1, server_settings());
     dunlin::run([&] {
-        EXPECT_EQ(code_of([&] { nats::connect(servers.urls(), {.tls = true, .authorities = file("other.pem")}); }), nats::errc::tls);
+        EXPECT_EQ(code_of([&] { nats::connect(servers.urls(), {.tls = true, .authorities = file("other.pem")}); }),
+            nats::errc::tls);
         EXPECT_EQ(code_of([&] { nats::connect(servers.urls(), {.tls = true}); }), nats::errc::tls);
     });
 }

@@ -60,12 +60,28 @@ TEST_F(Address, RefusesWhatIsNone) {
     const struct {
         const char *network, *text;
     } table[] = {
-        {"tcp", ""}, {"tcp", "127.0.0.1"}, {"tcp", "localhost:80"}, {"tcp", "1.2.3:80"}, {"tcp", "1.2.3.4:65536"}, {"tcp", "1.2.3.4:-1"},
-        {"tcp", "1.2.3.4:+1"}, {"tcp", "1.2.3.4:80x"}, {"tcp", "1.2.3.4: 80"}, {"tcp", "::1:80"}, {"tcp", "[::1:80"}, {"tcp", "[::1]80"},
-        {"tcp4", "[::1]:80"}, {"tcp6", "1.2.3.4:80"}, {"tcp", "[1::2::3]:80"}, {"unix", ""}, {"foo", "1.2.3.4:80"}, {"", "1.2.3.4:80"},
+        {"tcp", ""},
+        {"tcp", "127.0.0.1"},
+        {"tcp", "localhost:80"},
+        {"tcp", "1.2.3:80"},
+        {"tcp", "1.2.3.4:65536"},
+        {"tcp", "1.2.3.4:-1"},
+        {"tcp", "1.2.3.4:+1"},
+        {"tcp", "1.2.3.4:80x"},
+        {"tcp", "1.2.3.4: 80"},
+        {"tcp", "::1:80"},
+        {"tcp", "[::1:80"},
+        {"tcp", "[::1]80"},
+        {"tcp4", "[::1]:80"},
+        {"tcp6", "1.2.3.4:80"},
+        {"tcp", "[1::2::3]:80"},
+        {"unix", ""},
+        {"foo", "1.2.3.4:80"},
+        {"", "1.2.3.4:80"},
     };
     for (const auto& row : table) {
-        EXPECT_EQ(code_of([&] { address::parse(row.network, row.text); }), bad_address) << row.network << ' ' << row.text;
+        EXPECT_EQ(code_of([&] { address::parse(row.network, row.text); }), bad_address)
+            << row.network << ' ' << row.text;
     }
     const std::string limit(sizeof(sockaddr_un::sun_path) - 1, 'x');
     EXPECT_EQ(address::parse("unix", limit).to_string(), limit);
@@ -80,7 +96,8 @@ TEST_F(Address, RefusesWhatIsNone) {
 
 TEST_F(Address, AZoneThatIsNoInterfaceIsAnError) {
     const std::error_code no_device = std::make_error_code(std::errc::no_such_device);
-    for (const char* text : {"[fe80::1%nosuch0]:7", "[fe80::1%]:7", "[fe80::1%0]:7", "[fe80::1%4294967296]:7", "[fe80::1%999999]:7", "[fe80::1%1x]:7"}) {
+    for (const char* text : {"[fe80::1%nosuch0]:7", "[fe80::1%]:7", "[fe80::1%0]:7", "[fe80::1%4294967296]:7",
+             "[fe80::1%999999]:7", "[fe80::1%1x]:7"}) {
         EXPECT_EQ(code_of([&] { address::parse("tcp", text); }), no_device) << text;
         std::error_code ec;
         EXPECT_TRUE(net::resolve(text, ec).empty());
@@ -96,8 +113,9 @@ TEST_F(Address, AZoneThatIsNoInterfaceIsAnError) {
 TEST_F(Address, AnIPv6AddressNeedsNoBracketsWhereItCannotBeMistaken) {
     const struct {
         const char *text, *found;
-    } table[] = {{"::1", "[::1]:0"}, {"::", "[::1]:0"}, {"2001:db8::1", "[2001:db8::1]:0"}, {"fe80::1%lo", "[fe80::1%lo]:0"}, {"fe80::dead", "[fe80::dead]:0"},
-        {"1:2:3:4:5:6:7:8", "[1:2:3:4:5:6:7:8]:0"}, {"[::1]", "[::1]:0"}};
+    } table[] = {{"::1", "[::1]:0"}, {"::", "[::1]:0"}, {"2001:db8::1", "[2001:db8::1]:0"},
+        {"fe80::1%lo", "[fe80::1%lo]:0"}, {"fe80::dead", "[fe80::dead]:0"}, {"1:2:3:4:5:6:7:8", "[1:2:3:4:5:6:7:8]:0"},
+        {"[::1]", "[::1]:0"}};
     for (const auto& row : table) {
         std::error_code ec;
         const auto found = net::resolve("tcp6", row.text, ec);
@@ -135,7 +153,8 @@ TEST_F(Address, IsAValue) {
 TEST_F(Address, HostAndPortAreSplitAndJoined) {
     const struct {
         const char *text, *host, *port;
-    } table[] = {{"a:1", "a", "1"}, {":1", "", "1"}, {"a:", "a", ""}, {"[::1]:80", "::1", "80"}, {"[]:1", "", "1"}, {"[a%b]:http", "a%b", "http"}};
+    } table[] = {{"a:1", "a", "1"}, {":1", "", "1"}, {"a:", "a", ""}, {"[::1]:80", "::1", "80"}, {"[]:1", "", "1"},
+        {"[a%b]:http", "a%b", "http"}};
     for (const auto& row : table) {
         const auto [host, port] = net::split_host_port(row.text);
         EXPECT_EQ(host, row.host) << row.text;

@@ -82,7 +82,8 @@ TEST_P(Deadline, APastOneFailsThoughDataIsReady) {
         EXPECT_EQ(e.client.writev({"x"}, ec), 0u);
         EXPECT_EQ(ec, has_timed_out);
         const std::string text = text_of([&] { e.client.read_some(&c, 1); });
-        EXPECT_EQ(text, "read tcp " + e.client.local_address().to_string() + "->" + e.client.remote_address().to_string() + ": timed out");
+        EXPECT_EQ(text, "read tcp " + e.client.local_address().to_string() + "->" +
+                            e.client.remote_address().to_string() + ": timed out");
         e.client.clear_read_deadline();
         EXPECT_EQ(e.client.read_some(&c, 1), 1u) << "nothing was lost";
         EXPECT_EQ(code_of([&] { e.client.write_all("x"); }), has_timed_out) << "the other half";
@@ -169,7 +170,9 @@ TEST_P(Deadline, AContextEndsACallUnderWay) {
             auto ctx = dunlin::with_cancel(context::background());
             dunlin::wait_group wg;
             char x;
-            wg.go([&, &c = c] { EXPECT_EQ(code_of([&] { c.read_some(dunlin::mutable_buffer(&x, 1), ctx); }), is_cancelled); });
+            wg.go([&, &c = c] {
+                EXPECT_EQ(code_of([&] { c.read_some(dunlin::mutable_buffer(&x, 1), ctx); }), is_cancelled);
+            });
             wg.go([&, &c = c] {  // waits for its turn
                 std::error_code ec;
                 std::string s(3, ' ');
@@ -197,7 +200,8 @@ TEST_P(Deadline, ThrowsWhatAContextThrows) {
         cancelled.cancel();
         e.server.write_all("x");
         dunlin::select(dunlin::on_readable(e.client));
-        EXPECT_EQ(e.client.read_some(dunlin::mutable_buffer(&c, 1), cancelled), 1u) << "what is there need not be waited for";
+        EXPECT_EQ(e.client.read_some(dunlin::mutable_buffer(&c, 1), cancelled), 1u)
+            << "what is there need not be waited for";
         try {
             e.client.read_some(dunlin::mutable_buffer(&c, 1), cancelled);
             ADD_FAILURE();
@@ -207,10 +211,14 @@ TEST_P(Deadline, ThrowsWhatAContextThrows) {
         }
         const auto soon = context::with_timeout(context::background(), 2ms);
         EXPECT_EQ(code_of([&] { e.client.read_some(dunlin::mutable_buffer(&c, 1), soon); }), deadline_exceeded);
-        EXPECT_EQ(code_of([&] { e.client.read_some(dunlin::mutable_buffer(&c, 1), soon); }), std::errc::timed_out) << "equivalent";
+        EXPECT_EQ(code_of([&] { e.client.read_some(dunlin::mutable_buffer(&c, 1), soon); }), std::errc::timed_out)
+            << "equivalent";
         EXPECT_EQ(e.client.write_all("x", soon), 1u) << "there is room";
         e.client.set_read_deadline(2ms);
-        EXPECT_EQ(code_of([&] { e.client.read_some(dunlin::mutable_buffer(&c, 1), dunlin::with_cancel(context::background())); }), has_timed_out);
+        EXPECT_EQ(code_of([&] {
+            e.client.read_some(dunlin::mutable_buffer(&c, 1), dunlin::with_cancel(context::background()));
+        }),
+            has_timed_out);
     });
 }
 
@@ -220,7 +228,8 @@ TEST_F(DeadlineOnce, TheKernelsTimeOutIsToldFromOnesOwn) {
     dunlin::run([] {
         auto e = support::connected("tcp");
         const unsigned patience_ms = 100;
-        ASSERT_EQ(setsockopt(e.client.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms), 0);
+        ASSERT_EQ(
+            setsockopt(e.client.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms), 0);
         std::string text;
         try {
             e.client.write_all(std::string(64 << 20, 'x'));

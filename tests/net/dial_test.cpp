@@ -38,7 +38,8 @@ int look_up_list(look_up real, std::string names, const char* service, addrinfo 
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** result) {
     static const auto real = reinterpret_cast<look_up>(dlsym(RTLD_NEXT, "getaddrinfo"));
     const std::string name = host != nullptr ? host : "";
-    return name.ends_with(".test") ? look_up_list(real, name, service, *hints, result) : real(host, service, hints, result);
+    return name.ends_with(".test") ? look_up_list(real, name, service, *hints, result)
+                                   : real(host, service, hints, result);
 }
 
 namespace {
@@ -72,7 +73,8 @@ private:
 // A listener that lets none in any more: its backlog is full.
 class full_listener {
 public:
-    explicit full_listener(const char* network) : listener(net::listen(network, support::any_address(network), {.backlog = 1})) {
+    explicit full_listener(const char* network)
+        : listener(net::listen(network, support::any_address(network), {.backlog = 1})) {
         // A single time-out may be the machine's fault.
         for (int timeouts = 0; timeouts < 2 && clients.size() < 20;) {
             std::error_code ec;
@@ -121,7 +123,8 @@ TEST_P(Dial, IsRefused) {
         const std::string to = "127.0.0.1:" + port.port();
         EXPECT_EQ(code_of([&] { net::dial("tcp", to); }), std::errc::connection_refused);
         EXPECT_EQ(text_of([&] { net::dial("tcp", to, 5s); }), "dial tcp " + to + ": connection refused");
-        EXPECT_EQ(text_of([&] { net::dial("unix", "@nobody-is-here"); }), "dial unix @nobody-is-here: connection refused");
+        EXPECT_EQ(
+            text_of([&] { net::dial("unix", "@nobody-is-here"); }), "dial unix @nobody-is-here: connection refused");
         EXPECT_EQ(code_of([] { net::dial("unix", "/no/such/path"); }), std::errc::no_such_file_or_directory);
         std::error_code ec;
         EXPECT_FALSE(net::dial("tcp", to, ec).is_open());
@@ -131,7 +134,8 @@ TEST_P(Dial, IsRefused) {
         EXPECT_FALSE(net::dial("tcp", to, context::background(), ec).is_open());
         EXPECT_EQ(ec, std::errc::connection_refused);
     });
-    EXPECT_EQ(code_of([] { net::dial("tcp", "127.0.0.1:" + closed_port().port()); }), std::errc::connection_refused) << "from a plain thread";
+    EXPECT_EQ(code_of([] { net::dial("tcp", "127.0.0.1:" + closed_port().port()); }), std::errc::connection_refused)
+        << "from a plain thread";
 }
 
 TEST_P(Dial, RefusesWhatIsNoAddress) {
@@ -157,7 +161,8 @@ TEST_P(Dial, TakesNoLongerThanItsLimit) {
             EXPECT_GE(dunlin::clock::now() - begin, 50ms);
             EXPECT_EQ(text, std::string("dial ") + network + ' ' + full.address() + ": timed out after 50ms");
             const auto soon = context::with_timeout(context::background(), 20ms);
-            EXPECT_EQ(code_of([&] { net::dial(network, full.address(), soon); }), std::error_code(dunlin::errc::deadline_exceeded));
+            EXPECT_EQ(code_of([&] { net::dial(network, full.address(), soon); }),
+                std::error_code(dunlin::errc::deadline_exceeded));
             auto ctx = dunlin::with_cancel(context::background());
             dunlin::wait_group wg;
             wg.go([&] {
@@ -168,7 +173,9 @@ TEST_P(Dial, TakesNoLongerThanItsLimit) {
             dunlin::sleep_for(5ms);
             ctx.cancel();
             wg.wait();
-            EXPECT_EQ(code_of([&] { net::dial(network, full.address(), ctx); }), std::error_code(dunlin::errc::cancelled)) << "before it began";
+            EXPECT_EQ(
+                code_of([&] { net::dial(network, full.address(), ctx); }), std::error_code(dunlin::errc::cancelled))
+                << "before it began";
             EXPECT_EQ(code_of([&] { net::dial(network, full.address(), 0s); }), has_timed_out);
             EXPECT_EQ(code_of([&] { net::dial(network, full.address(), -1s); }), has_timed_out);
         }
@@ -217,9 +224,11 @@ TEST_P(Dial, TheAddressThatAnswersIsTaken) {
     run([] {
         net::listener l = net::listen("tcp4", "127.0.0.1:0");
         const std::string port = ":" + std::to_string(l.local_address().port());
-        for (const char* name : {"::1,127.0.0.1.test", "127.0.0.1,::1.test", "127.0.0.2,127.0.0.3,::1,127.0.0.1.test"}) {
+        for (const char* name :
+            {"::1,127.0.0.1.test", "127.0.0.1,::1.test", "127.0.0.2,127.0.0.3,::1,127.0.0.1.test"}) {
             for (int i = 0; i < 20; ++i) {
-                EXPECT_EQ(net::dial("tcp", '[' + std::string(name) + ']' + port).remote_address(), l.local_address()) << name;
+                EXPECT_EQ(net::dial("tcp", '[' + std::string(name) + ']' + port).remote_address(), l.local_address())
+                    << name;
                 l.accept();
             }
         }
@@ -234,11 +243,15 @@ TEST_P(Dial, AnAddressThatDoesNotAnswerIsNotWaitedFor) {
         const auto begin = dunlin::clock::now();
         EXPECT_EQ(net::dial("tcp", "127.0.0.1,127.0.0.2.test" + port).remote_address(), l.local_address());
         EXPECT_GE(dunlin::clock::now() - begin, 250ms);
-        EXPECT_EQ(net::dial("tcp", "127.0.0.3,127.0.0.2.test" + port).remote_address(), l.local_address()) << "refused, and the next at once";
+        EXPECT_EQ(net::dial("tcp", "127.0.0.3,127.0.0.2.test" + port).remote_address(), l.local_address())
+            << "refused, and the next at once";
         EXPECT_EQ(code_of([&] { net::dial("tcp", "127.0.0.1,127.0.0.1.test" + port, 20ms); }), has_timed_out);
         auto ctx = dunlin::with_cancel(context::background());
         dunlin::wait_group wg;
-        wg.go([&] { EXPECT_EQ(code_of([&] { net::dial("tcp", "127.0.0.1,127.0.0.3.test" + port, ctx); }), std::error_code(dunlin::errc::cancelled)); });
+        wg.go([&] {
+            EXPECT_EQ(code_of([&] { net::dial("tcp", "127.0.0.1,127.0.0.3.test" + port, ctx); }),
+                std::error_code(dunlin::errc::cancelled));
+        });
         dunlin::sleep_for(5ms);
         ctx.cancel();
         wg.wait();
@@ -267,7 +280,9 @@ TEST_P(Dial, ANameWhereNothingAnswersIsAnError) {
         EXPECT_EQ(code_of([&] { net::dial("tcp", "localhost:" + port.port()); }), std::errc::connection_refused);
         EXPECT_EQ(code_of([&] { net::dial("tcp", "localhost:" + port.port(), 5s); }), std::errc::connection_refused);
         const std::error_code ec = code_of([&] { net::dial("tcp", std::string(70, 'x') + ".invalid:80", 5s); });
-        EXPECT_TRUE(ec == dunlin::errc::host_not_found || ec == std::errc::resource_unavailable_try_again || ec == has_timed_out) << ec.message();
+        EXPECT_TRUE(ec == dunlin::errc::host_not_found || ec == std::errc::resource_unavailable_try_again ||
+                    ec == has_timed_out)
+            << ec.message();
     });
 }
 

@@ -67,7 +67,8 @@ TEST_F(NetForms, APeerThatHasResetTheConnectionIsStillNamed) {
         e.client.set_linger(0s);
         e.client.close();
         char c;
-        EXPECT_EQ(text_of([&] { e.server.read_some(&c, 1); }), "read tcp " + ends_of(local, remote) + ": connection reset by peer");
+        EXPECT_EQ(text_of([&] { e.server.read_some(&c, 1); }),
+            "read tcp " + ends_of(local, remote) + ": connection reset by peer");
         EXPECT_EQ(e.server.remote_address(), remote);
     });
 }
@@ -79,7 +80,9 @@ TEST_F(NetForms, ListenersAndPacketSocketsAreNamedAfterCloseToo) {
             const net::address at = l.local_address();
             l.close();
             EXPECT_EQ(l.local_address(), at);
-            EXPECT_EQ(text_of([&] { l.accept(); }).rfind("accept " + std::string(network) + ' ' + at.to_string() + ": ", 0), 0u);
+            EXPECT_EQ(
+                text_of([&] { l.accept(); }).rfind("accept " + std::string(network) + ' ' + at.to_string() + ": ", 0),
+                0u);
         }
         net::packet_conn p = net::listen_packet("udp", "127.0.0.1:0");
         const net::address at = p.local_address();
@@ -120,7 +123,8 @@ TEST_F(NetForms, TheOptionsOfAStreamHaveBoth) {
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_send_buffer(10'000, ec); }), wanted);
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_deadline(1h, ec); }), wanted);
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_read_deadline(1h, ec); }), wanted);
-            EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_write_deadline(dunlin::clock::now() + 1h, ec); }), wanted);
+            EXPECT_EQ(
+                error_of([&](std::error_code& ec) { s.set_write_deadline(dunlin::clock::now() + 1h, ec); }), wanted);
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.clear_read_deadline(ec); }), wanted);
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.clear_write_deadline(ec); }), wanted);
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.clear_deadline(ec); }), wanted);
@@ -134,7 +138,11 @@ TEST_F(NetForms, TheOptionsOfAStreamHaveBoth) {
         EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_read_deadline(-1s, ec); }), std::error_code());
         char c;
         EXPECT_EQ(error_of([&](std::error_code& ec) { s.read_some(&c, 1, ec); }), std::errc::timed_out);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(s.writev({"a", "b"}, cancelled_context(), ec), 2u); }), std::error_code()) << "there is room";
+        EXPECT_EQ(error_of([&](std::error_code& ec) {
+            EXPECT_EQ(s.writev({"a", "b"}, cancelled_context(), ec), 2u);
+        }),
+            std::error_code())
+            << "there is room";
         s.close();
         all(is_closed);
     });
@@ -142,16 +150,22 @@ TEST_F(NetForms, TheOptionsOfAStreamHaveBoth) {
 
 TEST_F(NetForms, AdoptingHasBoth) {
     dunlin::run([] {
-        EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::stream::adopt(-1, ec)); }), std::errc::bad_file_descriptor);
-        EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::listener::adopt(-1, ec)); }), std::errc::bad_file_descriptor);
-        EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(-1, ec)); }), std::errc::bad_file_descriptor);
+        EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::stream::adopt(-1, ec)); }),
+            std::errc::bad_file_descriptor);
+        EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::listener::adopt(-1, ec)); }),
+            std::errc::bad_file_descriptor);
+        EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(-1, ec)); }),
+            std::errc::bad_file_descriptor);
         auto e = support::connected("tcp");
         const int number = dup(e.client.native_handle());
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(number, ec)); }), std::errc::wrong_protocol_type);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_FALSE(net::packet_conn::adopt(number, ec)); }),
+            std::errc::wrong_protocol_type);
         EXPECT_GE(fcntl(number, F_GETFD), 0) << "still the caller's";
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::stream::adopt(number, ec)); }), std::error_code());
+        EXPECT_EQ(
+            error_of([&](std::error_code& ec) { EXPECT_TRUE(net::stream::adopt(number, ec)); }), std::error_code());
         const int listening = dup(net::listen("tcp", "127.0.0.1:0").native_handle());
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listener::adopt(listening, ec)); }), std::error_code());
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listener::adopt(listening, ec)); }),
+            std::error_code());
         EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_TRUE(net::stream_pair(ec).first); }), std::error_code());
     });
 }
@@ -163,12 +177,16 @@ TEST_F(NetForms, ListeningHasAll) {
         const dunlin::context live = dunlin::with_cancel(dunlin::context::background());
         EXPECT_TRUE(net::listen("tcp", "127.0.0.1:0", live));
         EXPECT_TRUE(net::listen("tcp", "localhost:0", live, {.backlog = 1}));
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listen("tcp", "localhost:0", live, ec)); }), std::error_code());
-        EXPECT_EQ(error_of([](std::error_code& ec) { net::listen("tcp", "a.name.invalid:0", cancelled_context(), ec); }), is_cancelled);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listen("tcp", "localhost:0", live, ec)); }),
+            std::error_code());
+        EXPECT_EQ(
+            error_of([](std::error_code& ec) { net::listen("tcp", "a.name.invalid:0", cancelled_context(), ec); }),
+            is_cancelled);
         EXPECT_EQ(code_of([] { net::listen("tcp", "a.name.invalid:0", cancelled_context()); }), is_cancelled);
         EXPECT_EQ(error_of([](std::error_code& ec) { net::listen("udp", "localhost:0", ec); }), is_bad_address);
         const net::address any = net::address::parse("tcp", "127.0.0.1:0");
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listen("tcp", any, {.backlog = 1}, ec)); }), std::error_code());
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listen("tcp", any, {.backlog = 1}, ec)); }),
+            std::error_code());
         EXPECT_TRUE(net::listen("tcp", any, live));
     });
 }
@@ -178,10 +196,14 @@ TEST_F(NetForms, PacketSocketsHaveAll) {
         const dunlin::context live = dunlin::with_cancel(dunlin::context::background()), over = cancelled_context();
         EXPECT_EQ(error_of([](std::error_code& ec) { net::listen_packet("tcp", "127.0.0.1:0", ec); }), is_bad_address);
         EXPECT_EQ(error_of([](std::error_code& ec) { net::dial_packet("tcp", "127.0.0.1:1", ec); }), is_bad_address);
-        EXPECT_EQ(error_of([](std::error_code& ec) { net::listen_packet("udp", "192.0.2.1:1", ec); }), std::errc::address_not_available);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { net::listen_packet("udp", "a.name.invalid:0", over, ec); }), is_cancelled);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { net::dial_packet("udp", "localhost:1", over, ec); }), is_cancelled);
-        EXPECT_EQ(error_of([](std::error_code& ec) { net::dial_packet("udp", "localhost:1", -1s, ec); }), std::errc::timed_out);
+        EXPECT_EQ(error_of([](std::error_code& ec) { net::listen_packet("udp", "192.0.2.1:1", ec); }),
+            std::errc::address_not_available);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { net::listen_packet("udp", "a.name.invalid:0", over, ec); }),
+            is_cancelled);
+        EXPECT_EQ(
+            error_of([&](std::error_code& ec) { net::dial_packet("udp", "localhost:1", over, ec); }), is_cancelled);
+        EXPECT_EQ(error_of([](std::error_code& ec) { net::dial_packet("udp", "localhost:1", -1s, ec); }),
+            std::errc::timed_out);
         EXPECT_EQ(code_of([&] { net::dial_packet("udp", "localhost:1", over); }), is_cancelled);
         EXPECT_EQ(code_of([&] { net::listen_packet("udp", "a.name.invalid:0", over); }), is_cancelled);
 
@@ -219,10 +241,15 @@ TEST_F(NetForms, PacketSocketsHaveAll) {
 // ---- addresses ------------------------------------------------------------------------------------------------------
 
 TEST_F(NetForms, AddressesHaveBoth) {
-    EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_EQ(net::address::parse("tcp", "127.0.0.1:80", ec).port(), 80); }), std::error_code());
-    EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_EQ(net::address::parse("tcp", "name:80", ec), net::address()); }), is_bad_address);
+    EXPECT_EQ(
+        error_of([](std::error_code& ec) { EXPECT_EQ(net::address::parse("tcp", "127.0.0.1:80", ec).port(), 80); }),
+        std::error_code());
+    EXPECT_EQ(
+        error_of([](std::error_code& ec) { EXPECT_EQ(net::address::parse("tcp", "name:80", ec), net::address()); }),
+        is_bad_address);
     EXPECT_EQ(error_of([](std::error_code& ec) { net::address::parse("smoke", "127.0.0.1:80", ec); }), is_bad_address);
-    EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_EQ(net::split_host_port("[::1]:80", ec).first, "::1"); }), std::error_code());
+    EXPECT_EQ(error_of([](std::error_code& ec) { EXPECT_EQ(net::split_host_port("[::1]:80", ec).first, "::1"); }),
+        std::error_code());
     EXPECT_EQ(error_of([](std::error_code& ec) { net::split_host_port("::1:80", ec); }), is_bad_address);
 }
 
@@ -230,10 +257,17 @@ TEST_F(NetForms, ResolvingForANetworkHasAll) {
     dunlin::run([] {
         const dunlin::context live = dunlin::with_cancel(dunlin::context::background());
         const net::address wanted = net::address::parse("tcp", "127.0.0.1:80");
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(net::resolve("tcp4", "127.0.0.1:80", ec).front(), wanted); }), std::error_code());
+        EXPECT_EQ(
+            error_of([&](std::error_code& ec) { EXPECT_EQ(net::resolve("tcp4", "127.0.0.1:80", ec).front(), wanted); }),
+            std::error_code());
         EXPECT_EQ(net::resolve("tcp4", "localhost:80", live).front(), wanted);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_EQ(net::resolve("udp4", "localhost:80", live, ec).front(), wanted); }), std::error_code());
-        EXPECT_EQ(error_of([](std::error_code& ec) { net::resolve("udp4", "a.name.invalid:80", cancelled_context(), ec); }), is_cancelled);
+        EXPECT_EQ(error_of([&](std::error_code& ec) {
+            EXPECT_EQ(net::resolve("udp4", "localhost:80", live, ec).front(), wanted);
+        }),
+            std::error_code());
+        EXPECT_EQ(
+            error_of([](std::error_code& ec) { net::resolve("udp4", "a.name.invalid:80", cancelled_context(), ec); }),
+            is_cancelled);
         EXPECT_EQ(error_of([](std::error_code& ec) { net::resolve("smoke", "localhost:80", ec); }), is_bad_address);
     });
 }

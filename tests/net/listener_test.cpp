@@ -124,7 +124,8 @@ TEST_F(ListenerOnce, ListensAtNamesAndInBothFamilies) {
     EXPECT_TRUE(net::listen("tcp4", ":0").local_address().is_ipv4());
     if (support::has_ipv6()) {
         const net::listener six = net::listen("tcp6", "[::]:0");
-        EXPECT_EQ(code_of([&] { net::dial("tcp4", "127.0.0.1:" + std::to_string(six.local_address().port())); }), std::errc::connection_refused);
+        EXPECT_EQ(code_of([&] { net::dial("tcp4", "127.0.0.1:" + std::to_string(six.local_address().port())); }),
+            std::errc::connection_refused);
     }
 }
 
@@ -275,7 +276,9 @@ class client_socket {
 public:
     client_socket() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
     ~client_socket() { close(fd_); }
-    void connect(const net::address& to) { ASSERT_EQ(::connect(fd_, static_cast<const sockaddr*>(to.native()), to.native_size()), 0); }
+    void connect(const net::address& to) {
+        ASSERT_EQ(::connect(fd_, static_cast<const sockaddr*>(to.native()), to.native_size()), 0);
+    }
 
 private:
     int fd_;

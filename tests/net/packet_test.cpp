@@ -30,7 +30,8 @@ EACH_P(Packet);
 TEST_P(Packet, CarriesWholeMessages) {
     run([] {
         for (const char* network : networks()) {
-            net::packet_conn a = net::listen_packet(network, support::any_address(network)), b = net::listen_packet(network, support::any_address(network));
+            net::packet_conn a = net::listen_packet(network, support::any_address(network)),
+                             b = net::listen_packet(network, support::any_address(network));
             address from;
             std::array<char, 100> got;
             EXPECT_EQ(a.write_to("hello", b.local_address()), 5u);
@@ -122,7 +123,14 @@ TEST_P(Packet, EndsByCloseDeadlineAndContext) {
             EXPECT_EQ(code_of([&] { p.read_from(got, from, soon); }), std::error_code(dunlin::errc::deadline_exceeded));
             EXPECT_EQ(dunlin::select(dunlin::on_readable(p), dunlin::on_timeout(1ms)), 1u);
             dunlin::wait_group wg;
-            for (int i = 0; i < 2; ++i) wg.go([&] { EXPECT_EQ(code_of([&] { std::array<char, 1> c; p.read_some(c); }), is_closed); });
+            for (int i = 0; i < 2; ++i)
+                wg.go([&] {
+                    EXPECT_EQ(code_of([&] {
+                        std::array<char, 1> c;
+                        p.read_some(c);
+                    }),
+                        is_closed);
+                });
             support::eventually([] { return support::waiters() == 1; });
             p.close();
             wg.wait();
@@ -185,9 +193,11 @@ TEST_P(Packet, AQueueThatOthersHaveFilledIsWaitedFor) {
 TEST_P(Packet, WhatDidNotFitCanBeSeen) {
     run([] {
         for (const char* network : networks()) {
-            net::packet_conn a = net::listen_packet(network, support::any_address(network)), b = net::listen_packet(network, support::any_address(network));
+            net::packet_conn a = net::listen_packet(network, support::any_address(network)),
+                             b = net::listen_packet(network, support::any_address(network));
             std::array<char, 10> got{};
-            for (const std::size_t size : {std::size_t{0}, std::size_t{9}, std::size_t{10}, std::size_t{11}, std::size_t{5000}}) {
+            for (const std::size_t size :
+                {std::size_t{0}, std::size_t{9}, std::size_t{10}, std::size_t{11}, std::size_t{5000}}) {
                 a.write_to(std::string(size, 'x'), b.local_address());
                 const net::packet_conn::message m = b.read_message(got);
                 EXPECT_EQ(m.size, std::min<std::size_t>(size, 10));
@@ -201,7 +211,8 @@ TEST_P(Packet, WhatDidNotFitCanBeSeen) {
             EXPECT_EQ(code_of([&] { b.read_message(got); }), has_timed_out);
             b.clear_deadline();
             const auto over = dunlin::context::with_timeout(dunlin::context::background(), 1ms);
-            EXPECT_EQ((static_cast<void>(b.read_message(got, over, ec)), ec), std::error_code(dunlin::errc::deadline_exceeded));
+            EXPECT_EQ((static_cast<void>(b.read_message(got, over, ec)), ec),
+                std::error_code(dunlin::errc::deadline_exceeded));
             EXPECT_THROW(b.read_message(got, over), dunlin::context_cancelled);
         }
     });
@@ -257,7 +268,8 @@ TEST_P(Packet, ErrorsAreThoseOfTheSystem) {
         EXPECT_EQ(code_of([] { net::dial_packet("udp", "127.0.0.1"); }), bad);
         EXPECT_EQ(code_of([] { net::dial_packet("unixgram", "@nobody-is-here"); }), std::errc::connection_refused);
         net::packet_conn a = net::listen_packet("udp", "127.0.0.1:0");
-        EXPECT_EQ(code_of([&] { net::listen_packet("udp", a.local_address().to_string()); }), std::errc::address_in_use);
+        EXPECT_EQ(
+            code_of([&] { net::listen_packet("udp", a.local_address().to_string()); }), std::errc::address_in_use);
         EXPECT_EQ(code_of([&] { a.write_some("x"); }), std::errc::destination_address_required);
         EXPECT_EQ(code_of([&] { a.write_to(std::string(70000, 'x'), a.local_address()); }), std::errc::message_size);
         const std::string to = a.local_address().to_string();
@@ -294,12 +306,13 @@ TEST_P(Packet, MovesAndTakesOver) {
         // What is no datagram socket is the caller's still.
         int pair[2];
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
-        for (const auto& adopt : {+[](int number) { net::packet_conn::adopt(number); }, +[](int number) { net::stream::adopt(number); },
-                 +[](int number) { net::listener::adopt(number); }}) {
+        for (const auto& adopt : {+[](int number) { net::packet_conn::adopt(number); },
+                 +[](int number) { net::stream::adopt(number); }, +[](int number) { net::listener::adopt(number); }}) {
             EXPECT_EQ(code_of([&] { adopt(pair[0]); }), std::errc::wrong_protocol_type);
         }
         EXPECT_EQ(text_of([&] { net::packet_conn::adopt(pair[0]); }),
-            "adopt descriptor " + std::to_string(pair[0]) + ": protocol wrong type for socket: a SOCK_DGRAM socket is wanted");
+            "adopt descriptor " + std::to_string(pair[0]) +
+                ": protocol wrong type for socket: a SOCK_DGRAM socket is wanted");
         EXPECT_EQ(write(pair[0], "z", 1), 1);
         close(pair[0]);
         close(pair[1]);

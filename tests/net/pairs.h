@@ -45,7 +45,9 @@ inline ends connect(const net::listener& l, std::string_view network) {
     e.server = const_cast<net::listener&>(l).accept();
     return e;
 }
-inline ends connected(std::string_view network = "tcp") { return connect(net::listen(network, any_address(network)), network); }
+inline ends connected(std::string_view network = "tcp") {
+    return connect(net::listen(network, any_address(network)), network);
+}
 
 // What a call throws, as a std::error_code; none if it throws nothing.
 template <class F>
@@ -84,7 +86,8 @@ inline std::size_t fill(net::stream& s) {
     const std::string block(1 << 16, 'f');
     std::size_t all = 0;
     for (const std::size_t size : {block.size(), std::size_t{1}}) {
-        for (ssize_t n; (n = send(s.native_handle(), block.data(), size, MSG_DONTWAIT | MSG_NOSIGNAL)) > 0;) all += static_cast<std::size_t>(n);
+        for (ssize_t n; (n = send(s.native_handle(), block.data(), size, MSG_DONTWAIT | MSG_NOSIGNAL)) > 0;)
+            all += static_cast<std::size_t>(n);
     }
     return all;
 }

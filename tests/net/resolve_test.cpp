@@ -40,7 +40,8 @@ extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* h
         ++asked[std::string(name)];
     }
     if (name.ends_with(".quick")) return real("127.0.0.1", port, hints, result);
-    if (!name.ends_with(".stuck") && !name.ends_with(".slow") && !name.ends_with(".dead")) return real(host, port, hints, result);
+    if (!name.ends_with(".stuck") && !name.ends_with(".slow") && !name.ends_with(".dead"))
+        return real(host, port, hints, result);
     names_that_wait& names = name.ends_with(".stuck") ? stuck : name.ends_with(".slow") ? slow : dead;
     ++names.asking;
     while (names.let_go == 0) usleep(1000);
@@ -140,7 +141,8 @@ TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
         std::error_code ec;
         net::resolve("late.quick:80", limit, ec);
         EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
-        for (const char* text : {"localhost:80", "LOCALHOST.:80", ":80", "127.0.0.1:80", "[::1]:80", "::1", "127.0.0.1", "localhost", "127.0.0.1:http"}) {
+        for (const char* text : {"localhost:80", "LOCALHOST.:80", ":80", "127.0.0.1:80", "[::1]:80", "::1", "127.0.0.1",
+                 "localhost", "127.0.0.1:http"}) {
             const auto found = net::resolve(text);
             ASSERT_FALSE(found.empty()) << text;
             EXPECT_TRUE(found[0].is_loopback()) << text;
@@ -164,7 +166,9 @@ TEST_F(Resolve, ThreadsOfLookUpsThatNobodyWaitsForAreBounded) {
     allow(60s);
     dead.let_go = 0;
     dunlin::run({.max_procs = 2}, [] {
-        const auto name = [](int wave, int i) { return "wave" + std::to_string(wave) + "-" + std::to_string(i) + ".dead"; };
+        const auto name = [](int wave, int i) {
+            return "wave" + std::to_string(wave) + "-" + std::to_string(i) + ".dead";
+        };
         // The callers of each wave take all places, and go away; there are more waves than can leave something behind.
         for (int wave = 0; wave < waves; ++wave) {
             dunlin::wait_group callers;

@@ -117,7 +117,8 @@ TEST_P(SelectStream, StandsBesideChannelsContextsAndTimers) {
         dunlin::chan<int> c, d(1);
         auto ctx = dunlin::with_cancel(dunlin::context::background());
         const auto any = [&, &a = a, &b = b] {
-            return select(on_readable(a), on_recv(c), dunlin::on_send(d, 1), dunlin::on_done(ctx), on_readable(b), on_recv(dunlin::after(20s)));
+            return select(on_readable(a), on_recv(c), dunlin::on_send(d, 1), dunlin::on_done(ctx), on_readable(b),
+                on_recv(dunlin::after(20s)));
         };
         EXPECT_EQ(any(), 2u);  // fills d
         for (int i = 0; i < support::rounds(300); ++i) {

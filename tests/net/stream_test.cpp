@@ -57,7 +57,9 @@ TEST_P(Stream, ReadsIntoAllKindsOfBuffers) {
         std::string string(10, ' ');
         char plain[10];
         const std::string all = "0123456789";
-        const auto text = [](const auto& r) { return std::string(reinterpret_cast<const char*>(std::data(r)), std::size(r)); };
+        const auto text = [](const auto& r) {
+            return std::string(reinterpret_cast<const char*>(std::data(r)), std::size(r));
+        };
 
         next();
         EXPECT_EQ(b.read_some(std::span<std::byte>(bytes)), 10u);
@@ -171,7 +173,8 @@ TEST_P(Stream, WritesManyPartsInOrder) {
                 auto e = connected(network);
                 std::mt19937 random(static_cast<unsigned>(count));
                 std::vector<std::string> parts;
-                for (std::size_t i = 0; i < count; ++i) parts.push_back(pattern(random() % 3 == 0 ? 0 : random() % 5000, static_cast<unsigned>(i + 1)));
+                for (std::size_t i = 0; i < count; ++i)
+                    parts.push_back(pattern(random() % 3 == 0 ? 0 : random() % 5000, static_cast<unsigned>(i + 1)));
                 if (count == 128) {  // a whole group of 64 empty ones
                     for (std::size_t i = 0; i < 64; ++i) parts[i].clear();
                 }
@@ -201,7 +204,8 @@ TEST_P(Stream, WritesManyPartsInOrder) {
 TEST_P(Stream, MuchGoesBothWaysAtOnce) {
     allow(60s);
     run([] {
-        const std::string there = pattern(static_cast<std::size_t>(support::rounds(4'000'000)), 3), back = pattern(there.size() + 12345, 4);
+        const std::string there = pattern(static_cast<std::size_t>(support::rounds(4'000'000)), 3),
+                          back = pattern(there.size() + 12345, 4);
         for (const char* network : networks) {
             auto e = connected(network);
             const auto read = [](net::stream& s, const std::string& expected) {
@@ -227,7 +231,8 @@ TEST_P(Stream, TwoWritersDoNotMixTheirBytes) {
         constexpr std::size_t size = 100'000;
         dunlin::wait_group wg;
         std::thread thread([&a = a] { a.writev({std::string(size / 2, 'T'), std::string(size / 2, 'T')}); });
-        for (int i = 0; i < writers; ++i) wg.go([&a = a, i] { a.write_all(std::string(size, static_cast<char>('a' + i))); });
+        for (int i = 0; i < writers; ++i)
+            wg.go([&a = a, i] { a.write_all(std::string(size, static_cast<char>('a' + i))); });
         for (int i = 0; i < writers + 1; ++i) {
             std::string got(size, '\0');
             b.read_exactly(got);
@@ -430,7 +435,8 @@ TEST_P(Stream, AllCallsOnAClosedHandleFail) {
         char c;
         const std::string text = text_of([&] { never.read_some(&c, 1); });
         EXPECT_EQ(text.rfind("read a handle that was never opened: ", 0), 0u) << text;
-        EXPECT_EQ(text_of([&] { closed.read_some(&c, 1); }).rfind("read tcp 127.0.0.1:", 0), 0u) << text_of([&] { closed.read_some(&c, 1); });
+        EXPECT_EQ(text_of([&] { closed.read_some(&c, 1); }).rfind("read tcp 127.0.0.1:", 0), 0u)
+            << text_of([&] { closed.read_some(&c, 1); });
     });
 }
 

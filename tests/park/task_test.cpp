@@ -135,7 +135,8 @@ TEST_P(Task, ResultsNobodyTookAreDestroyed) {
         }
         EXPECT_TRUE(watch.expired());
         auto counted = std::make_shared<int>(0);
-        for (int i = 0; i < 100; ++i) dunlin::task<std::shared_ptr<int>> dropped = dunlin::spawn([counted] { return counted; });
+        for (int i = 0; i < 100; ++i)
+            dunlin::task<std::shared_ptr<int>> dropped = dunlin::spawn([counted] { return counted; });
         EXPECT_EQ(counted.use_count(), 1);
     });
 }
@@ -257,7 +258,8 @@ TEST_P(Task, AChildNearTheEndOfItsParentsStackHasAStackOfItsOwn) {
         }
     };
     run([] {
-        for (int used = 1; used < 200; used += 3) ASSERT_EQ(dunlin::spawn([=] { return frames::parent(used); }).get(), 150);
+        for (int used = 1; used < 200; used += 3)
+            ASSERT_EQ(dunlin::spawn([=] { return frames::parent(used); }).get(), 150);
     });
 }
 
@@ -272,7 +274,9 @@ TEST_P(Task, ChildrenOfGoroutinesWithSmallStacksHaveDefaultStacks) {
     };
     run([] {
         for (int i = 0; i < 100; ++i) {
-            const int got = dunlin::spawn({.stack_size = dunlin::min_stack_size}, [] { return dunlin::spawn([] { return frames::fill(200); }).get(); }).get();
+            const int got = dunlin::spawn({.stack_size = dunlin::min_stack_size}, [] {
+                return dunlin::spawn([] { return frames::fill(200); }).get();
+            }).get();
             ASSERT_EQ(got, 200);
         }
     });

@@ -12,7 +12,9 @@ namespace parse {
 
 inline std::vector<std::string> corpus_of(const std::string& name) {
     std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(DUNLIN_SOURCE_DIR "/tests/parse/corpus/") + name)) files.push_back(entry.path());
+    for (const auto& entry :
+        std::filesystem::directory_iterator(std::string(DUNLIN_SOURCE_DIR "/tests/parse/corpus/") + name))
+        files.push_back(entry.path());
     std::sort(files.begin(), files.end());
     std::vector<std::string> texts;
     for (const auto& file : files) {
@@ -51,7 +53,8 @@ void over_corpus(const std::string& name, int per_text, Run run) {
     changes changed;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         run(texts[i]);
-        for (int k = 0; k < per_text; ++k) run(changed.of(texts[i], texts[(i + static_cast<std::size_t>(k)) % texts.size()]));
+        for (int k = 0; k < per_text; ++k)
+            run(changed.of(texts[i], texts[(i + static_cast<std::size_t>(k)) % texts.size()]));
     }
 }
 

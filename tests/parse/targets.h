@@ -61,7 +61,10 @@ inline void quota(std::string_view text) {
         const auto made = std::filesystem::temp_directory_path() / ("dunlin-parse-" + std::to_string(getpid()));
         std::filesystem::create_directories(made / "proc/self");
         std::filesystem::create_directories(made / "cg/group");
-        std::atexit([] { std::filesystem::remove_all(std::filesystem::temp_directory_path() / ("dunlin-parse-" + std::to_string(getpid()))); });
+        std::atexit([] {
+            std::filesystem::remove_all(
+                std::filesystem::temp_directory_path() / ("dunlin-parse-" + std::to_string(getpid())));
+        });
         return made;
     }();
     const char* const names[] = {"proc/self/cgroup", "proc/self/mountinfo", "cg/group/cpu.max"};

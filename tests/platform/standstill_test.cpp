@@ -117,7 +117,8 @@ TEST(Standstill, CallsWithALimitGoOnUntilIt) {
         poller = platform::thread_id();
         polled = poll(nullptr, 0, 300);
     });
-    for (const auto* tid : {&sleeper, &poller}) eventually([&] { return *tid != 0 && !platform::thread_is_running(*tid); });
+    for (const auto* tid : {&sleeper, &poller})
+        eventually([&] { return *tid != 0 && !platform::thread_is_running(*tid); });
     for (int round = 0; round < 5; ++round) {
         const platform::standstill still;
         ASSERT_EQ(still.refused(), nullptr);

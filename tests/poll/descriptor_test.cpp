@@ -166,7 +166,8 @@ TEST_P(Descriptor, WhoWaitsInASelectIsCountedForEachCaseAndNoLongerThanThat) {
             dunlin::chan<int> c(1);
             dunlin::wait_group wg;
             wg.go([&] {
-                dunlin::select(dunlin::on_readable(a), dunlin::on_readable(b), dunlin::on_recv(c), dunlin::on_timeout(i % 3 == 0 ? 100us : 1h));
+                dunlin::select(dunlin::on_readable(a), dunlin::on_readable(b), dunlin::on_recv(c),
+                    dunlin::on_timeout(i % 3 == 0 ? 100us : 1h));
             });
             if (i % 3 == 1) support::eventually([] { return waiters() == 2; });
             c.send(1);
@@ -590,7 +591,8 @@ TEST_F(DescriptorOnce, AProcessorThatIsNeverOutOfWorkPolls) {
         // A round of them takes as long there as the monitor is patient: what it does could not be told from a poll.
         if (yielding == 600 && support::sanitized) continue;
         const polling p = poll_among(yielding);
-        EXPECT_LT(p.median_delay, 5000us + 2 * p.round) << yielding << " goroutines, " << p.round.count() << " ns for a round of them";
+        EXPECT_LT(p.median_delay, 5000us + 2 * p.round)
+            << yielding << " goroutines, " << p.round.count() << " ns for a round of them";
     }
 }
 

@@ -62,7 +62,8 @@ protected:
     }
     epoll_backend b;
 };
-INSTANTIATE_TEST_SUITE_P(By, Epoll, testing::Values(false, true), [](const auto& info) { return info.param ? "Ppoll" : "Pwait2"; });
+INSTANTIATE_TEST_SUITE_P(
+    By, Epoll, testing::Values(false, true), [](const auto& info) { return info.param ? "Ppoll" : "Pwait2"; });
 
 TEST_P(Epoll, TellsWhatItIsWhenAddedAndThenChangesOnly) {
     socket_pair s;
@@ -114,7 +115,8 @@ TEST_P(Epoll, ManyEventsComeInPartsAndNoneIsLost) {
 }
 
 TEST_P(Epoll, ADeadlineIsNeverEarly) {
-    for (const std::int64_t sleep_ns : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{50'000}, ms - 1, ms, ms + 1, 3 * ms, 20 * ms, 600 * ms}) {
+    for (const std::int64_t sleep_ns :
+        {std::int64_t{1}, std::int64_t{1000}, std::int64_t{50'000}, ms - 1, ms, ms + 1, 3 * ms, 20 * ms, 600 * ms}) {
         const std::int64_t deadline_ns = now_ns() + sleep_ns;
         polled_event events[4];
         EXPECT_EQ(b.wait(events, 4, deadline_ns), 0u);

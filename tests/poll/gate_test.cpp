@@ -40,7 +40,9 @@ protected:
 class GateOfDescriptor : public support::each_p {};
 EACH_P(GateOfDescriptor);
 
-bool take_turn(descriptor* d, direction dir, std::error_code& ec) { return static_cast<bool>(turn(d, dir, nullptr, std::source_location::current(), ec)); }
+bool take_turn(descriptor* d, direction dir, std::error_code& ec) {
+    return static_cast<bool>(turn(d, dir, nullptr, std::source_location::current(), ec));
+}
 
 // ---- the word -------------------------------------------------------------------------------------------------------
 

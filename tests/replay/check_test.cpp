@@ -79,7 +79,9 @@ TEST_F(sim_check, ASeedMakesTheSameChoicesAloneAsAmongOthers) {
 }
 
 TEST_F(sim_check, OtherSeedsMakeOtherChoices) {
-    const auto hash = [](std::uint64_t seed) { return sim::check({.seeds = 1, .first_seed = seed}, a_bit_of_everything).hash; };
+    const auto hash = [](std::uint64_t seed) {
+        return sim::check({.seeds = 1, .first_seed = seed}, a_bit_of_everything).hash;
+    };
     EXPECT_NE(hash(1), hash(2));
 }
 
@@ -113,7 +115,8 @@ TEST_F(sim_check, EachReadyCaseOfASelectIsTaken) {
         dunlin::chan<int> a(1), b(1);
         a.send(0);
         b.send(0);
-        dunlin::select(dunlin::on_recv(a, [&](std::optional<int>) { ++taken[0]; }), dunlin::on_recv(b, [&](std::optional<int>) { ++taken[1]; }));
+        dunlin::select(dunlin::on_recv(a, [&](std::optional<int>) { ++taken[0]; }),
+            dunlin::on_recv(b, [&](std::optional<int>) { ++taken[1]; }));
     });
     EXPECT_GT(taken[0], 10);
     EXPECT_GT(taken[1], 10);
@@ -124,7 +127,8 @@ void expect_failure(kind what, const std::string& text, const std::function<void
     EXPECT_EQ(r.kind, what) << r.report;
     EXPECT_NE(r.report.find(text), std::string::npos) << r.report;
     EXPECT_NE(r.report.find("DUNLIN_SIM_SEED=" + std::to_string(r.seed)), std::string::npos) << r.report;
-    if (what != kind::never_ends && what != kind::assertion && what != kind::outside_thread && what != kind::outside_wait) {
+    if (what != kind::never_ends && what != kind::assertion && what != kind::outside_thread &&
+        what != kind::outside_wait) {
         EXPECT_TRUE(r.replayed) << r.report;
         const sim::result again = sim::explore({.seeds = 1, .first_seed = r.seed, .strategy = o.strategy}, f);
         EXPECT_EQ(again.kind, what);
@@ -404,14 +408,22 @@ std::string refusal(F f) {
 
 TEST_F(sim_check, BadInputIsRefusedInWords) {
     const auto nothing = [] {};
-    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.seeds = 0}, nothing); }).find("seeds is 0"), std::string::npos);
-    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_memory = 0}, nothing); }).find("max_memory is 0"), std::string::npos);
-    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_steps = 0}, nothing); }).find("max_steps is 0"), std::string::npos);
-    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.strategy = sim::pct(0)}, nothing); }).find("depth"), std::string::npos);
-    EXPECT_NE(refusal<std::invalid_argument>([] { sim::search_strategy("sideways"); }).find("unknown strategy \"sideways\""), std::string::npos);
-    EXPECT_NE(refusal<std::invalid_argument>([] { sim::search_strategy("pct:65"); }).find("unknown strategy"), std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.seeds = 0}, nothing); }).find("seeds is 0"),
+        std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_memory = 0}, nothing); }).find("max_memory is 0"),
+        std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_steps = 0}, nothing); }).find("max_steps is 0"),
+        std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.strategy = sim::pct(0)}, nothing); }).find("depth"),
+        std::string::npos);
+    EXPECT_NE(
+        refusal<std::invalid_argument>([] { sim::search_strategy("sideways"); }).find("unknown strategy \"sideways\""),
+        std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([] { sim::search_strategy("pct:65"); }).find("unknown strategy"),
+        std::string::npos);
     EXPECT_EQ(sim::search_strategy("pct:4").depth(), 4u);
-    EXPECT_NE(refusal<std::logic_error>([&] { dunlin::run([&] { sim::check(nothing); }); }).find("in a goroutine"), std::string::npos);
+    EXPECT_NE(refusal<std::logic_error>([&] { dunlin::run([&] { sim::check(nothing); }); }).find("in a goroutine"),
+        std::string::npos);
     std::string nested;
     sim::check({.seeds = 1}, [&] { nested = refusal<std::logic_error>([&] { sim::check(nothing); }); });
     EXPECT_NE(nested.find("inside of check()"), std::string::npos) << nested;

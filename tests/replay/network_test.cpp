@@ -65,7 +65,8 @@ void echo_a_lot() {
 }
 
 TEST_F(sim_network, AStreamIsWholeAndInOrderAndTheSameSeedsTheSame) {
-    const sim::result first = sim::check({.seeds = seeds / 10}, echo_a_lot), second = sim::check({.seeds = seeds / 10}, echo_a_lot);
+    const sim::result first = sim::check({.seeds = seeds / 10}, echo_a_lot),
+                      second = sim::check({.seeds = seeds / 10}, echo_a_lot);
     EXPECT_EQ(first.hash, second.hash);
     EXPECT_EQ(first.steps, second.steps);
 }
@@ -104,7 +105,8 @@ TEST_F(sim_network, DeadlinesAndContextsEndWaitsInVirtualTime) {
         const auto begin = dunlin::clock::now();
         a.set_read_deadline(begin + 1h);
         a.read_some(byte, 1, ec);
-        require(ec == std::errc::timed_out && dunlin::clock::now() - begin >= 1h && dunlin::clock::now() - begin < 61min);
+        require(
+            ec == std::errc::timed_out && dunlin::clock::now() - begin >= 1h && dunlin::clock::now() - begin < 61min);
         a.clear_read_deadline();
         auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 2h);
         a.read_some(byte, 1, ctx, ec);
@@ -213,7 +215,10 @@ TEST_F(sim_network, AnHourOfDeadlinesOfEachKind) {
                 dunlin::chan<int> never;
                 switch (i % 4) {
                 case 0: dunlin::sleep_until(due); break;
-                case 1: dunlin::select(dunlin::on_recv(never, [](std::optional<int>) {}), dunlin::on_timeout(due - dunlin::clock::now(), [] {})); break;
+                case 1:
+                    dunlin::select(dunlin::on_recv(never, [](std::optional<int>) {}),
+                        dunlin::on_timeout(due - dunlin::clock::now(), [] {}));
+                    break;
                 case 2: dunlin::with_deadline({}, due).done().recv(); break;
                 default: {
                     std::error_code ec;

@@ -97,7 +97,8 @@ TEST_F(sim_search, ItSaysThatItHasNotRunAll) {
     EXPECT_EQ(r.executions, 50u);
     EXPECT_FALSE(r.complete);
     EXPECT_EQ(r.covered, 1);
-    EXPECT_NE(r.report.find("50 orders, among them all with at most 1 detour; none fails"), std::string::npos) << r.report;
+    EXPECT_NE(r.report.find("50 orders, among them all with at most 1 detour; none fails"), std::string::npos)
+        << r.report;
     const sim::result few = sim::check({.seeds = 5, .strategy = sim::exhaustive(0)}, [] {
         dunlin::task_group four;
         for (int i = 0; i < 4; ++i) four.go([] {});
@@ -130,7 +131,8 @@ TEST_F(sim_search, AFaultIsFoundWithTheFewestDetoursAndReplayedByItsChoices) {
     EXPECT_EQ(r.kind, kind::requirement) << r.report;
     EXPECT_TRUE(r.replayed) << r.report;
     EXPECT_NE(r.report.find("with 1 detour: no order with fewer fails"), std::string::npos) << r.report;
-    EXPECT_NE(r.report.find("DUNLIN_SIM_STRATEGY=exhaustive DUNLIN_SIM_CHOICES=" + r.choices), std::string::npos) << r.report;
+    EXPECT_NE(r.report.find("DUNLIN_SIM_STRATEGY=exhaustive DUNLIN_SIM_CHOICES=" + r.choices), std::string::npos)
+        << r.report;
     const sim::result again = sim::explore({.strategy = sim::exhaustive, .choices = r.choices}, lost_update);
     EXPECT_EQ(again.kind, kind::requirement);
     EXPECT_EQ(again.executions, 1u);
@@ -144,7 +146,9 @@ TEST_F(sim_search, AFaultIsFoundWithTheFewestDetoursAndReplayedByItsChoices) {
 }
 
 TEST_F(sim_search, ItIsTheSameEachTime) {
-    const auto look = [] { return sim::check({.seeds = 500, .strategy = sim::exhaustive(2)}, [] { interleaving(2); }); };
+    const auto look = [] {
+        return sim::check({.seeds = 500, .strategy = sim::exhaustive(2)}, [] { interleaving(2); });
+    };
     const sim::result first = look(), second = look();
     EXPECT_EQ(first.hash, second.hash);
     EXPECT_EQ(first.steps, second.steps);
@@ -157,8 +161,8 @@ TEST_F(sim_search, EachReadyCaseOfASelectIsTaken) {
         a.send(0);
         b.send(1);
         c.send(2);
-        dunlin::select(
-            dunlin::on_recv(a, [&](std::optional<int> v) { ++taken[*v]; }), dunlin::on_recv(b, [&](std::optional<int> v) { ++taken[*v]; }),
+        dunlin::select(dunlin::on_recv(a, [&](std::optional<int> v) { ++taken[*v]; }),
+            dunlin::on_recv(b, [&](std::optional<int> v) { ++taken[*v]; }),
             dunlin::on_recv(c, [&](std::optional<int> v) { ++taken[*v]; }));
     });
     EXPECT_EQ(taken, (std::map<int, int>{{0, 1}, {1, 1}, {2, 1}}));
@@ -167,7 +171,8 @@ TEST_F(sim_search, EachReadyCaseOfASelectIsTaken) {
 
 TEST_F(sim_search, EachSmallNumberIsDrawnOnceAndLargeOnesAreSaidToBeLeftOut) {
     std::set<std::uint64_t> drawn;
-    const sim::result small = sim::check({.strategy = sim::exhaustive}, [&] { drawn.insert(sim::draw(4) * 10 + sim::draw(3)); });
+    const sim::result small =
+        sim::check({.strategy = sim::exhaustive}, [&] { drawn.insert(sim::draw(4) * 10 + sim::draw(3)); });
     EXPECT_EQ(drawn.size(), 12u);
     EXPECT_EQ(small.executions, 12u);
     EXPECT_TRUE(small.complete);
@@ -274,14 +279,19 @@ std::string refusal(F f) {
 
 TEST_F(sim_search, BadInputIsRefusedInWords) {
     const auto nothing = [] {};
-    for (const char* text : {"1", "1:", ":1", "1:0", "1:1,", "2:1,1:1", "1:1,1:2", "1:1;2:1", "99999999999:1", "a:b", " "}) {
+    for (const char* text :
+        {"1", "1:", ":1", "1:0", "1:1,", "2:1,1:1", "1:1,1:2", "1:1;2:1", "99999999999:1", "a:b", " "}) {
         const std::string said = refusal([&] { sim::check({.strategy = sim::exhaustive, .choices = text}, nothing); });
         EXPECT_NE(said.find("is not a list of choices"), std::string::npos) << text << ": " << said;
     }
-    EXPECT_NE(refusal([&] { sim::check({.choices = "plain"}, nothing); }).find("the strategy is not exhaustive"), std::string::npos);
-    EXPECT_NE(refusal([&] { sim::check({.strategy = sim::exhaustive(1001)}, nothing); }).find("more than 1000"), std::string::npos);
-    for (const char* name : {"exhaustive:", "exhaustive:x", "exhaustive:-1", "exhaustive:1001", "exhaustively", "random:3", ":3"}) {
-        EXPECT_NE(refusal([&] { sim::search_strategy strategy(name); }).find("unknown strategy"), std::string::npos) << name;
+    EXPECT_NE(refusal([&] { sim::check({.choices = "plain"}, nothing); }).find("the strategy is not exhaustive"),
+        std::string::npos);
+    EXPECT_NE(refusal([&] { sim::check({.strategy = sim::exhaustive(1001)}, nothing); }).find("more than 1000"),
+        std::string::npos);
+    for (const char* name :
+        {"exhaustive:", "exhaustive:x", "exhaustive:-1", "exhaustive:1001", "exhaustively", "random:3", ":3"}) {
+        EXPECT_NE(refusal([&] { sim::search_strategy strategy(name); }).find("unknown strategy"), std::string::npos)
+            << name;
     }
     EXPECT_TRUE(sim::search_strategy("exhaustive").is_exhaustive());
     EXPECT_EQ(sim::search_strategy("exhaustive:2").detours(), 2u);

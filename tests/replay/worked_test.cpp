@@ -90,7 +90,9 @@ void leader_election_with_clock_skew(version v) {
         char holder = 0;
         std::int64_t until = 0;
     } disk;
-    const auto clock = [] { return std::chrono::floor<milliseconds>(dunlin::clock::now().time_since_epoch() + sim::clock_skew()); };
+    const auto clock = [] {
+        return std::chrono::floor<milliseconds>(dunlin::clock::now().time_since_epoch() + sim::clock_skew());
+    };
     sim::network({.slow_latency = 100ms, .resets = 0.01, .longest_skew = most_skew});
     const sim::host store("store", [&] {
         auto l = net::listen("tcp", ":80");
@@ -236,7 +238,8 @@ TEST_P(worked_example, TheFaultIsFoundAndReplayed) {
 
 TEST_P(worked_example, WithoutTheFaultThereIsNone) {
     for (const sim::search_strategy strategy : {sim::random, sim::search_strategy(sim::pct(3))}) {
-        const sim::result r = sim::explore({.seeds = right_seeds(GetParam()), .strategy = strategy}, [] { GetParam().program(version::right); });
+        const sim::result r = sim::explore(
+            {.seeds = right_seeds(GetParam()), .strategy = strategy}, [] { GetParam().program(version::right); });
         EXPECT_TRUE(r.ok()) << r.report;
     }
 }
@@ -244,8 +247,8 @@ TEST_P(worked_example, WithoutTheFaultThereIsNone) {
 INSTANTIATE_TEST_SUITE_P(All, worked_example,
     testing::Values(worked{"LostUpdateUnderCancellation", lost_update_under_cancellation},
         worked{"RetryThatDoublesAPayment", retry_that_doubles_a_payment, true},
-        worked{"LeaderElectionWithClockSkew", leader_election_with_clock_skew, true}, worked{"CacheStampede", cache_stampede},
-        worked{"PoolThatLeaksOnTimeOut", pool_that_leaks_on_time_out}),
+        worked{"LeaderElectionWithClockSkew", leader_election_with_clock_skew, true},
+        worked{"CacheStampede", cache_stampede}, worked{"PoolThatLeaksOnTimeOut", pool_that_leaks_on_time_out}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -334,7 +334,9 @@ TEST_P(CirclePatterns, EachIsFoundOrItIsKnownWhyNot) {
     for (const row& r : faults) {
         SCOPED_TRACE(r.name);
         const std::string text = said_of(r);
-        EXPECT_EQ(text.find("in a circle") != text.npos || text.find("a circle of one") != text.npos, r.why_silent == nullptr) << text;
+        EXPECT_EQ(
+            text.find("in a circle") != text.npos || text.find("a circle of one") != text.npos, r.why_silent == nullptr)
+            << text;
     }
 }
 

@@ -84,7 +84,8 @@ TEST_P(Circles, AlsoIfTheChildRunsInPlace) {
         dunlin::go({.name = "parent"}, [&] {
             const std::lock_guard guard(m);
             dunlin::task<void> child = dunlin::spawn({.name = "child"}, [&] {
-                dunlin::task<void> grandchild = dunlin::spawn({.name = "grandchild"}, [&] { const std::lock_guard inner(m); });
+                dunlin::task<void> grandchild =
+                    dunlin::spawn({.name = "grandchild"}, [&] { const std::lock_guard inner(m); });
                 grandchild.get();
             });
             child.get();

@@ -57,7 +57,8 @@ TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
         dunlin::wait_group gate;
         gate.add(1);
         const int waits = __LINE__ + 1;
-        dunlin::task<void> waiter = dunlin::spawn({.name = "waiter", .labels = {{"user", "anna"}, {"request", "12"}}}, [gate] { gate.wait(); });
+        dunlin::task<void> waiter =
+            dunlin::spawn({.name = "waiter", .labels = {{"user", "anna"}, {"request", "12"}}}, [gate] { gate.wait(); });
         dunlin::go({.name = "sleeper"}, [] { dunlin::sleep_for(1h); });  // not over before it is counted
         dunlin::task<void> joiner = dunlin::spawn({.name = "joiner"}, [gate] {
             dunlin::task<void> child = dunlin::spawn({.name = "child"}, [gate] { gate.wait(); });
@@ -73,10 +74,12 @@ TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
         const std::string text = dump();
         const auto expect = [&](const std::string& name, std::vector<std::string> wanted) {
             const std::string part = part_of(text, name);
-            for (const std::string& w : wanted) EXPECT_NE(part.find(w), std::string::npos) << name << " should have " << w << "\n" << text;
+            for (const std::string& w : wanted)
+                EXPECT_NE(part.find(w), std::string::npos) << name << " should have " << w << "\n" << text;
         };
-        expect("waiter", {"[sync.WaitGroup.Wait", "user=anna", "request=12", "waits at dump_test.cpp:" + std::to_string(waits),
-                          "created at dump_test.cpp:" + std::to_string(waits)});
+        expect("waiter",
+            {"[sync.WaitGroup.Wait", "user=anna", "request=12", "waits at dump_test.cpp:" + std::to_string(waits),
+                "created at dump_test.cpp:" + std::to_string(waits)});
         expect("sleeper", {"[sleep", "waits at dump_test.cpp:"});
         expect("child", {"[sync.WaitGroup.Wait"});
         expect("joiner", {"waits at dump_test.cpp:"});
@@ -158,7 +161,8 @@ asm(".text\n"
     ".size loop_that_misleads, . - loop_that_misleads\n");
 
 TEST_P(Dump, SurvivesAnUnwinderThatIsMisled) {
-    if (support::under_thread) GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
+    if (support::under_thread)
+        GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
     run([] {
         std::atomic<int> until{0};
         dunlin::wait_group group;
@@ -188,7 +192,9 @@ TEST_P(Dump, ShowsWhereAGoroutinesThreadSleepsInTheKernel) {
         group.go({.name = "announced"}, [&] { dunlin::blocking(read_one); });
         support::eventually([&] {
             const std::string text = dump();
-            const auto says = [&](const char* name) { return part_of(text, name).find("sleeps in the kernel, called at read") != text.npos; };
+            const auto says = [&](const char* name) {
+                return part_of(text, name).find("sleeps in the kernel, called at read") != text.npos;
+            };
             return says("unannounced") && says("announced");
         });
         EXPECT_EQ(write(ends[1], "ab", 2), 2);
@@ -237,7 +243,8 @@ TEST_P(Dump, GoroutinesInheritLabels) {
         gate.add(1);
         dunlin::task<void> parent = dunlin::spawn({.name = "parent", .labels = {{"who", "heir"}}}, [gate] {
             dunlin::task<void> heir = dunlin::spawn({.name = "heir"}, [gate] { gate.wait(); });
-            dunlin::task<void> other = dunlin::spawn({.name = "other", .labels = {{"own", "yes"}}}, [gate] { gate.wait(); });
+            dunlin::task<void> other =
+                dunlin::spawn({.name = "other", .labels = {{"own", "yes"}}}, [gate] { gate.wait(); });
             dunlin::yield();
             gate.wait();
         });
@@ -285,7 +292,8 @@ private:
 
 // In whichever thread they come, the one that writes the dump too.
 TEST_P(Dump, SignalsOfTheProgramComeWhileItIsWritten) {
-    if (support::under_thread) GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
+    if (support::under_thread)
+        GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
     run([] {
         const own_handler handler(SIGALRM);
         std::atomic<bool> stop{false};
@@ -313,7 +321,8 @@ TEST_P(Dump, SignalsOfTheProgramComeWhileItIsWritten) {
 // A fault while a stack is looked at would be the program's then: only the function in which a goroutine computes is
 // said.
 TEST_P(Dump, OfAProgramWhoseHandlersReplaceOurs) {
-    if (support::under_thread) GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
+    if (support::under_thread)
+        GTEST_SKIP() << "ThreadSanitizer keeps a signal until the thread calls something that it knows";
     run([] {
         const own_handler faults(SIGSEGV), bus(SIGBUS);
         enough = false;
@@ -433,7 +442,8 @@ TEST_P(Stats, CountGoroutinesByState) {
 
 TEST_P(Stats, CountWhatProcessorsDid) {
     run([] {
-        const auto sum = [](const dunlin::runtime::runtime_stats& s, std::uint64_t dunlin::runtime::processor_stats::* field) {
+        const auto sum = [](const dunlin::runtime::runtime_stats& s,
+                             std::uint64_t dunlin::runtime::processor_stats::*field) {
             std::uint64_t n = 0;
             for (const auto& p : s.procs) n += p.*field;
             return n;

@@ -46,7 +46,8 @@ TEST_P(Ends, GoAndSpawnByPlainThreadsWhileRunReturnsStressed) {
                 if (i == 0) {
                     dunlin::go([] { ended.fetch_add(1, std::memory_order_relaxed); });
                 } else {
-                    dunlin::go({.name = "named", .stack_size = 32 << 10}, [] { ended.fetch_add(1, std::memory_order_relaxed); });
+                    dunlin::go({.name = "named", .stack_size = 32 << 10},
+                        [] { ended.fetch_add(1, std::memory_order_relaxed); });
                 }
                 if (i == 1) std::this_thread::sleep_for(20us);
             }
@@ -97,7 +98,8 @@ TEST_P(Ends, NoMoreGoroutinesComputeThanThereAreProcessorsAfterShrinking) {
             --left;
         });
     }
-    support::eventually_on_thread([&] { return std::all_of(hogs.begin(), hogs.end(), [](const counter& h) { return h.steps != 0; }); });
+    support::eventually_on_thread(
+        [&] { return std::all_of(hogs.begin(), hogs.end(), [](const counter& h) { return h.steps != 0; }); });
     dunlin::runtime::set_max_procs(1);
     // One at a time: between two looks a millisecond apart most stand still, once the monitor has stopped those that
     // lost their processors.
@@ -235,14 +237,21 @@ void wait_for_one_that_is_left(unsigned procs, Enter enter, Wait wait) {
 TEST_P(Ends, MainWritesBehindAStoppedReader) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
     static std::shared_mutex m;
-    wait_for_one_that_is_left(procs(), [](auto then) { const std::shared_lock guard(m); then(); }, [] { const std::unique_lock guard(m); });
+    wait_for_one_that_is_left(
+        procs(),
+        [](auto then) {
+            const std::shared_lock guard(m);
+            then();
+        },
+        [] { const std::unique_lock guard(m); });
 }
 
 TEST_P(Ends, MainComesPastAStoppedCallOnce) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
     static std::once_flag* flag;
     flag = new std::once_flag;  // for ever: the goroutine that is stopped inside may come out at any time
-    wait_for_one_that_is_left(procs(), [](auto then) { std::call_once(*flag, then); }, [] { std::call_once(*flag, [] {}); });
+    wait_for_one_that_is_left(
+        procs(), [](auto then) { std::call_once(*flag, then); }, [] { std::call_once(*flag, [] {}); });
 }
 
 template <unsigned Procs, class F>

@@ -94,7 +94,8 @@ TEST_P(Go, DecayCopiesItsArguments) {
         }, text, number, std::ref(number));
         EXPECT_EQ(t.get(), "before1");
         EXPECT_EQ(number, 11);
-        static_assert(std::is_same_v<decltype(dunlin::spawn([](std::string s) { return s; }, "x")), dunlin::task<std::string>>);
+        static_assert(
+            std::is_same_v<decltype(dunlin::spawn([](std::string s) { return s; }, "x")), dunlin::task<std::string>>);
         // The copy was made at the call: changing the original changes nothing.
         std::string original = "original";
         auto copy = dunlin::spawn([](const std::string& s) { return s; }, original);
@@ -116,7 +117,8 @@ TEST_P(Go, ThrowsWhatCopyingTheCallableThrowsAndStartsNothing) {
             EXPECT_THROW(dunlin::go([](const throws_when_copied&) { called.fetch_add(1); }, bad), std::runtime_error);
             EXPECT_THROW(wg.go(bad), std::runtime_error);
             EXPECT_THROW(group.go(bad), std::runtime_error);
-            EXPECT_THROW(dunlin::go({.name = "x", .stack_size = 64 << 10, .labels = {{"a", "b"}}}, bad), std::runtime_error);
+            EXPECT_THROW(
+                dunlin::go({.name = "x", .stack_size = 64 << 10, .labels = {{"a", "b"}}}, bad), std::runtime_error);
         }
         wg.wait();
         group.wait();
@@ -170,9 +172,14 @@ TEST_P(Go, KeepsTheAlignmentOfItsCallable) {
         for (int i = 0; i < 1000; ++i) {
             wide a;
             wider b;
-            ASSERT_TRUE(dunlin::spawn([a] { return reinterpret_cast<std::uintptr_t>(&a) % 32 == 0 && a.values[3] == 4; }).get());
-            ASSERT_TRUE(dunlin::spawn([b] { return reinterpret_cast<std::uintptr_t>(&b) % 64 == 0 && b.values[7] == 8; }).get());
-            ASSERT_TRUE(dunlin::spawn([](const wider& w) { return reinterpret_cast<std::uintptr_t>(&w) % 64 == 0; }, b).get());
+            ASSERT_TRUE(dunlin::spawn([a] {
+                return reinterpret_cast<std::uintptr_t>(&a) % 32 == 0 && a.values[3] == 4;
+            }).get());
+            ASSERT_TRUE(dunlin::spawn([b] {
+                return reinterpret_cast<std::uintptr_t>(&b) % 64 == 0 && b.values[7] == 8;
+            }).get());
+            ASSERT_TRUE(
+                dunlin::spawn([](const wider& w) { return reinterpret_cast<std::uintptr_t>(&w) % 64 == 0; }, b).get());
         }
     });
 }
@@ -183,7 +190,8 @@ TEST_P(Go, AlignsTheStackForVectorInstructions) {
             ASSERT_TRUE(dunlin::spawn([] {
                 alignas(16) volatile float lane[4] = {};
                 alignas(64) volatile float line[16] = {};
-                return reinterpret_cast<std::uintptr_t>(&lane) % 16 == 0 && reinterpret_cast<std::uintptr_t>(&line) % 64 == 0;
+                return reinterpret_cast<std::uintptr_t>(&lane) % 16 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(&line) % 64 == 0;
             }).get());
         }
     });
@@ -226,7 +234,8 @@ TEST_P(Go, RefusesNullFunctions) {
 
 TEST_P(Go, RefusesStackSizesBelowTheMinimumAndAboveTheMaximum) {
     run([] {
-        for (const std::size_t bytes : {std::size_t{1}, dunlin::min_stack_size - 1, std::size_t{1} << 40, ~std::size_t{0}}) {
+        for (const std::size_t bytes :
+            {std::size_t{1}, dunlin::min_stack_size - 1, std::size_t{1} << 40, ~std::size_t{0}}) {
             try {
                 dunlin::go({.stack_size = bytes}, [] {});
                 FAIL() << bytes;
@@ -266,7 +275,8 @@ TEST_P(Go, GivesEachGoroutineANumberOfItsOwnAndTheMainOneTheFirst) {
         constexpr int count = 5000;
         std::vector<std::uint64_t> ids(count);
         dunlin::wait_group wg;
-        for (int i = 0; i < count; ++i) wg.go([&ids, i] { ids[static_cast<std::size_t>(i)] = dunlin::this_goroutine::id(); });
+        for (int i = 0; i < count; ++i)
+            wg.go([&ids, i] { ids[static_cast<std::size_t>(i)] = dunlin::this_goroutine::id(); });
         wg.wait();
         ids.push_back(dunlin::this_goroutine::id());
         std::sort(ids.begin(), ids.end());
@@ -344,6 +354,8 @@ TEST_F(GoFromThread, YieldAndSleepWorkOnAPlainThread) {
     EXPECT_GE(dunlin::clock::now() - begin, 2ms);
 }
 
-TEST_F(GoFromThread, ExitGoroutineOnAPlainThreadIsALogicError) { EXPECT_THROW(dunlin::exit_goroutine(), std::logic_error); }
+TEST_F(GoFromThread, ExitGoroutineOnAPlainThreadIsALogicError) {
+    EXPECT_THROW(dunlin::exit_goroutine(), std::logic_error);
+}
 
 }  // namespace

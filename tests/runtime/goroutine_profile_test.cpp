@@ -49,7 +49,8 @@ std::set<int> values_of(const std::vector<sample>& samples, const std::string& l
     std::set<int> values;
     for (const sample& s : samples) {
         const std::string key = '"' + label + "\":\"";
-        if (const std::size_t at = s.labels.find(key); at != std::string::npos) values.insert(std::stoi(s.labels.substr(at + key.size())));
+        if (const std::size_t at = s.labels.find(key); at != std::string::npos)
+            values.insert(std::stoi(s.labels.substr(at + key.size())));
     }
     return values;
 }
@@ -107,7 +108,8 @@ TEST_P(GoroutineProfile, CountsByStackAndByLabel) {
             for (const char* kind : {"few", "some", "many"}) {
                 if (s.labels.find(kind) == s.labels.npos) continue;
                 counts[kind] += s.count;
-                const bool there = s.stack.find("waits_there") != s.stack.npos, here = s.stack.find("waits_here") != s.stack.npos;
+                const bool there = s.stack.find("waits_there") != s.stack.npos,
+                           here = s.stack.find("waits_here") != s.stack.npos;
                 EXPECT_NE(there, here) << s.stack;
                 EXPECT_EQ(there, kind == std::string("many"));
                 EXPECT_EQ(s.count, counts[kind]) << "one sample has them all";

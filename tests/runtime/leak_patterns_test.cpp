@@ -131,7 +131,9 @@ const row faults[] = {
     {"a select of a context that is not cancelled and of a silent channel", 1, [] {
         const ints values;
         auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
-        lost([values, ctx = ctx] { dunlin::select(dunlin::on_recv(ctx.done(), nothing), dunlin::on_recv(values, nothing)); });
+        lost([values, ctx = ctx] {
+            dunlin::select(dunlin::on_recv(ctx.done(), nothing), dunlin::on_recv(values, nothing));
+        });
     }},
     {"two that each wait for the other's message", 2, [] {
         const ints a, b;
@@ -464,7 +466,8 @@ class LeakPatterns : public support::each_p {};
 EACH_P(LeakPatterns);
 
 std::size_t count_of(const std::vector<dunlin::runtime::leak>& leaks, const std::string& name) {
-    return static_cast<std::size_t>(std::count_if(leaks.begin(), leaks.end(), [&](const auto& l) { return l.name == name; }));
+    return static_cast<std::size_t>(
+        std::count_if(leaks.begin(), leaks.end(), [&](const auto& l) { return l.name == name; }));
 }
 
 // Far below the frames of what looks then, so that what is left of this one's is not in them.

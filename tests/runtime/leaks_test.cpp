@@ -148,7 +148,8 @@ TEST_P(Leaks, SaysWhetherAllWasLookedFor) {
 TEST_P(Leaks, LooksForHeapsWithoutTouchingGuards) {
     constexpr std::uintptr_t heaps_at = std::uintptr_t{64} << 20;
     constexpr int guard_install = 102;  // MADV_GUARD_INSTALL of Linux 6.13
-    void* const memory = mmap(nullptr, 2 * heaps_at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const memory =
+        mmap(nullptr, 2 * heaps_at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     const std::uintptr_t place = (reinterpret_cast<std::uintptr_t>(memory) + heaps_at - 1) & ~(heaps_at - 1);
     if (madvise(reinterpret_cast<void*>(place), 4096, guard_install) == 0) {

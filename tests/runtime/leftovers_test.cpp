@@ -92,7 +92,10 @@ TEST_P(Leftovers, MainGetsItsTurnThoughOthersWantEveryCpu) {
         while (!locked) dunlin::sleep_for(1ms);
     });
     std::vector<std::thread> others;
-    for (unsigned i = 0; i < 8 * std::thread::hardware_concurrency(); ++i) others.emplace_back([] { while (!enough) {} });
+    for (unsigned i = 0; i < 8 * std::thread::hardware_concurrency(); ++i)
+        others.emplace_back([] {
+            while (!enough) {}
+        });
     const auto begin = std::chrono::steady_clock::now();
     wanted.lock();
     const auto elapsed = std::chrono::steady_clock::now() - begin;

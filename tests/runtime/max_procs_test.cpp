@@ -26,7 +26,8 @@ TEST_F(MaxProcs, ShowsAChangeAtOnceAndReturnsTheOldValue) {
 
 TEST_F(MaxProcs, RefusesZeroAndMoreThanTheLimitAndChangesNothing) {
     dunlin::runtime::set_max_procs(2);
-    for (const unsigned bad : {0u, 1025u, 4096u, ~0u}) EXPECT_THROW(dunlin::runtime::set_max_procs(bad), std::invalid_argument) << bad;
+    for (const unsigned bad : {0u, 1025u, 4096u, ~0u})
+        EXPECT_THROW(dunlin::runtime::set_max_procs(bad), std::invalid_argument) << bad;
     EXPECT_EQ(dunlin::runtime::max_procs(), 2u);
 }
 

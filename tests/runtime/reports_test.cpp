@@ -48,9 +48,12 @@ TEST_P(Reports, ASignalAsksForADump) {
             caught_stderr err;
             dunlin::sleep_for(i * 30ms);  // the monitor is awake, and asleep
             ask_for_a_dump();
-            const std::string& text = dunlin::blocking([&]() -> const std::string& { return err.until("reports_test.cpp"); });
+            const std::string& text =
+                dunlin::blocking([&]() -> const std::string& { return err.until("reports_test.cpp"); });
             EXPECT_NE(text.find("goroutine "), std::string::npos) << text;
-            EXPECT_NE(dunlin::blocking([&]() -> const std::string& { return err.until("19 like it: "); }).find("\"waiter\" [sync.WaitGroup.Wait"),
+            EXPECT_NE(dunlin::blocking([&]() -> const std::string& {
+                return err.until("19 like it: ");
+            }).find("\"waiter\" [sync.WaitGroup.Wait"),
                 std::string::npos);
             dunlin::blocking([&] { err.during(20ms); });  // the rest of it
         }

@@ -103,7 +103,8 @@ TEST_P(Run, CanBeCalledAgainAfterItsFunctionLeftQueuedGoroutinesBehind) {
 
 TEST_P(Run, FreezesGoroutinesThatCompute) {
     static std::atomic<std::uint64_t> turns;
-    if (support::under_thread) GTEST_SKIP() << "TSan delays signals, so nobody who computes can be stopped (freeze.cpp)";
+    if (support::under_thread)
+        GTEST_SKIP() << "TSan delays signals, so nobody who computes can be stopped (freeze.cpp)";
     for (int i = 0; i < 20; ++i) {
         std::atomic<bool> started{false};
         run([&] {
@@ -225,7 +226,9 @@ TEST_F(RunOptions, AbsurdStackSizesAreAnInvalidArgument) {
     EXPECT_THROW(dunlin::run({.stack_size = ~std::size_t{0}}, [] {}), std::invalid_argument);
     EXPECT_THROW(dunlin::run({.main_stack_size = 5}, [] {}), std::invalid_argument);
     EXPECT_THROW(dunlin::run({.main_stack_size = std::size_t{1} << 40}, [] {}), std::invalid_argument);
-    EXPECT_EQ(dunlin::run({.stack_size = 512 << 10, .main_stack_size = 64 << 10}, [] { return dunlin::spawn([] { return 2; }).get(); }), 2);
+    EXPECT_EQ(dunlin::run({.stack_size = 512 << 10, .main_stack_size = 64 << 10},
+                  [] { return dunlin::spawn([] { return 2; }).get(); }),
+        2);
     EXPECT_EQ(dunlin::run({.stack_size = 240 << 10}, [] { return 1; }), 1);
 }
 

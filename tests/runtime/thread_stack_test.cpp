@@ -26,7 +26,8 @@ bool stands_on_its_threads_stack() {
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
     // Not that of a local variable: AddressSanitizer may keep those elsewhere.
-    const auto address = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)), begin = reinterpret_cast<std::uintptr_t>(low);
+    const auto address = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)),
+               begin = reinterpret_cast<std::uintptr_t>(low);
     return address >= begin && address < begin + size && size >= (std::size_t{320} << 10);
 }
 
@@ -48,7 +49,8 @@ TEST_P(ThreadStack, IsTheOneThatTheSystemNames) {
         const pthread_t mine = pthread_self();
         for (int i = 0; i < 100; ++i) {
             dunlin::yield();
-            EXPECT_TRUE(dunlin::on_thread_stack([&] { return stands_on_its_threads_stack() && pthread_equal(pthread_self(), mine); }));
+            EXPECT_TRUE(dunlin::on_thread_stack(
+                [&] { return stands_on_its_threads_stack() && pthread_equal(pthread_self(), mine); }));
         }
         dunlin::unlock_os_thread();
     });

@@ -39,7 +39,10 @@ std::map<std::string, std::uint64_t> table_by_note() {
                             const dunlin::sched::debug_entry& e = t->entry[k];
                             if (e.name[0] == '\0') continue;
                             auto& into = *static_cast<std::map<std::string, std::uint64_t>*>(raw);
-                            EXPECT_TRUE(into.emplace(e.name, e.address != nullptr ? reinterpret_cast<std::uint64_t>(e.address) : e.number).second)
+                            EXPECT_TRUE(
+                                into.emplace(e.name,
+                                        e.address != nullptr ? reinterpret_cast<std::uint64_t>(e.address) : e.number)
+                                    .second)
                                 << e.name << " is there twice";
                         }
                     }
@@ -77,23 +80,28 @@ TEST_P(Layout, LeadsToEveryGoroutine) {
         std::vector<dunlin::task<void>> tasks;
         constexpr unsigned waits = __LINE__ + 3;
         for (std::size_t i = 0; i < count; ++i) {
-            tasks.push_back(dunlin::spawn({.name = "named" + std::to_string(i), .labels = {{"key", "a value that is longer than a short string"}}},
+            tasks.push_back(dunlin::spawn({.name = "named" + std::to_string(i),
+                                              .labels = {{"key", "a value that is longer than a short string"}}},
                 [gate] { gate.wait(); }));
         }
         support::eventually([] { return dunlin::runtime::stats().waiting == count; });
         const auto table = table_by_note();
         const auto t = [&](const char* name) { return table.at(name); };
         const auto text = [&](std::uint64_t string) {
-            return std::string(read<const char*>(string + t("string.data")), read<std::uint64_t>(string + t("string.size")));
+            return std::string(
+                read<const char*>(string + t("string.data")), read<std::uint64_t>(string + t("string.size")));
         };
-        const auto name_of = [&](const char* array, std::uint64_t i) { return std::string(read<const char*>(t(array) + 8 * i)); };
+        const auto name_of = [&](const char* array, std::uint64_t i) {
+            return std::string(read<const char*>(t(array) + 8 * i));
+        };
         const dunlin::sched::goroutine* self = dunlin::sched::current_goroutine();
         std::set<std::string> names;
         bool self_seen = false;
         const auto chunks = read<std::uint64_t>(t("chunk_count"));
         for (std::uint64_t c = 0; c < chunks; ++c) {
             const auto chunk = read<std::uint64_t>(t("chunks") + 8 * c);
-            const auto used = c + 1 < chunks ? t("chunk_bytes") / t("goroutine.bytes") : read<std::uint64_t>(t("last_used"));
+            const auto used =
+                c + 1 < chunks ? t("chunk_bytes") / t("goroutine.bytes") : read<std::uint64_t>(t("last_used"));
             for (std::uint64_t i = 0; i < used; ++i) {
                 const std::uint64_t g = chunk + i * t("goroutine.bytes");
                 const auto state = read<std::uint8_t>(g + t("goroutine.state"));
@@ -106,7 +114,8 @@ TEST_P(Layout, LeadsToEveryGoroutine) {
                 const auto extra = read<std::uint64_t>(g + t("goroutine.extra"));
                 if (extra == 0) continue;
                 EXPECT_EQ(name_of("state_texts", state), "waiting");
-                EXPECT_EQ(name_of("reason_texts", read<std::uint8_t>(g + t("goroutine.reason"))), "sync.WaitGroup.Wait");
+                EXPECT_EQ(
+                    name_of("reason_texts", read<std::uint8_t>(g + t("goroutine.reason"))), "sync.WaitGroup.Wait");
                 EXPECT_EQ(read<std::uint8_t>(g + t("goroutine.saved")), 1);
                 names.insert(text(extra + t("extra.name")));
                 const auto labels = read<std::uint64_t>(extra + t("extra.labels"));
@@ -117,10 +126,12 @@ TEST_P(Layout, LeadsToEveryGoroutine) {
                 EXPECT_LT(sp, top);
                 EXPECT_GT(sp, top - 16384);
                 const auto place = read<std::uint64_t>(g + t("goroutine.waits_at"));
-                EXPECT_NE(std::string(read<const char*>(place + t("place.file"))).find("debug_layout_test.cpp"), std::string::npos);
+                EXPECT_NE(std::string(read<const char*>(place + t("place.file"))).find("debug_layout_test.cpp"),
+                    std::string::npos);
                 EXPECT_EQ(read<unsigned>(place + t("place.line")), waits);
                 EXPECT_GT(read<std::int64_t>(g + t("goroutine.waits_since_ns")), 0);
-                EXPECT_LE(read<std::int64_t>(g + t("goroutine.waits_since_ns")), read<std::int64_t>(t("coarse_now_ns")) + 1'000'000'000);
+                EXPECT_LE(read<std::int64_t>(g + t("goroutine.waits_since_ns")),
+                    read<std::int64_t>(t("coarse_now_ns")) + 1'000'000'000);
             }
         }
         EXPECT_TRUE(self_seen);

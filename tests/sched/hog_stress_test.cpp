@@ -86,7 +86,9 @@ TEST_P(HogStress, ArithmeticGivesWhatItGivesWithoutPreemption) {
 
 TEST_P(HogStress, VectorRegistersAreExactToTheLastBit) { hog({{"vectors", hogs::vectors}}); }
 
-TEST_P(HogStress, TheRoundingModeIsTheThreads) { hog({{"rounding", hogs::rounding}, {"arithmetic", hogs::arithmetic}}, 4); }
+TEST_P(HogStress, TheRoundingModeIsTheThreads) {
+    hog({{"rounding", hogs::rounding}, {"arithmetic", hogs::arithmetic}}, 4);
+}
 
 TEST_P(HogStress, ErrnoSurvivesALongComputation) { hog({{"errno", hogs::error_number}}); }
 
@@ -110,10 +112,14 @@ TEST_P(HogStress, LocalesAndStringStreamsStayWhole) { hog({{"locale", hogs::loca
 
 TEST_P(HogStress, NumbersBecomeTextAndComeBack) { hog({{"strtod", hogs::numbers_as_text}}); }
 
-TEST_P(HogStress, ProcessesAreMadeAndWaitedFor) { hog({{"fork", hogs::processes}, {"arithmetic", hogs::arithmetic}}, 4); }
+TEST_P(HogStress, ProcessesAreMadeAndWaitedFor) {
+    hog({{"fork", hogs::processes}, {"arithmetic", hogs::arithmetic}}, 4);
+}
 
 TEST_P(HogStress, NamesAreLookedUp) { hog({{"getaddrinfo", hogs::names}}); }
 
-TEST_P(HogStress, AllKindsRunAtOnce) { hog({std::begin(hogs::all), std::end(hogs::all)}, support::sanitized ? 1 : 2, 2); }
+TEST_P(HogStress, AllKindsRunAtOnce) {
+    hog({std::begin(hogs::all), std::end(hogs::all)}, support::sanitized ? 1 : 2, 2);
+}
 
 }  // namespace

@@ -93,7 +93,8 @@ TEST_F(RunQueue, PopYoungestIfTakesTheYoungestOrNothing) {
     move_head_by(capacity - 2);
     push(0, 5);
     std::vector<const goroutine*> asked;
-    EXPECT_EQ(queue_.pop_youngest_if([&](const goroutine* youngest) { return asked.push_back(youngest), false; }), nullptr);
+    EXPECT_EQ(
+        queue_.pop_youngest_if([&](const goroutine* youngest) { return asked.push_back(youngest), false; }), nullptr);
     EXPECT_EQ(asked, std::vector<const goroutine*>{g(4)});
     EXPECT_EQ(queue_.size(), 5u);
     for (std::size_t i = 5; i-- > 1;) EXPECT_EQ(queue_.pop_youngest_if(yes), g(i));

@@ -43,7 +43,8 @@ TEST(StealOrder, VisitsEachProcessorOnceForEveryCountAndManySeeds) {
 
 TEST(StealOrder, AlsoForTheExtremesOfTheRandomNumber) {
     for (std::uint32_t count = 1; count <= 1024; ++count) {
-        for (const std::uint64_t random : {std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0} << 32, std::uint64_t{count - 1} << 32 | count}) {
+        for (const std::uint64_t random :
+            {std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0} << 32, std::uint64_t{count - 1} << 32 | count}) {
             ASSERT_TRUE(visits_each_once(count, random)) << count << " processors, " << random;
         }
     }

@@ -23,7 +23,8 @@ protected:
         for (int i = 0; i < goroutines; ++i) {
             dunlin::go([this, i] {
                 for (std::uint64_t n = 0; !stop_; ++n) {
-                    for (std::atomic<int> work{0}; work.load(std::memory_order_relaxed) < 300; work.store(work + 1, std::memory_order_relaxed)) {}
+                    for (std::atomic<int> work{0}; work.load(std::memory_order_relaxed) < 300;
+                         work.store(work + 1, std::memory_order_relaxed)) {}
                     spawned_.fetch_add(1);
                     dunlin::go([this] { ended_.fetch_add(1); });
                     if (n % 64 == static_cast<std::uint64_t>(i)) dunlin::yield();
@@ -77,7 +78,8 @@ TEST_P(WorldStopStress, SeveralThreadsStopTheWorldAtTheSameTime) {
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < 3; ++i) {
         threads.emplace_back([this, i] {
-            for (int round = 0; round < support::rounds(1000); ++round) dunlin::runtime::set_max_procs(procs() + (static_cast<unsigned>(round) + i) % 3);
+            for (int round = 0; round < support::rounds(1000); ++round)
+                dunlin::runtime::set_max_procs(procs() + (static_cast<unsigned>(round) + i) % 3);
         });
     }
     allow(60s);

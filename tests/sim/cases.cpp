@@ -59,7 +59,9 @@ struct arguments {
 };
 
 [[noreturn]] void misuse(const char* what) {
-    std::fprintf(stderr, "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n", what);
+    std::fprintf(stderr,
+        "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n",
+        what);
     std::exit(2);
 }
 
@@ -128,15 +130,18 @@ bool run(const arguments& a, const protocol_case& c, sim::options o) {
     const char* const model = models[static_cast<int>(o.model)];
     if (!a.quiet || !r.holds()) {
         std::string way = orders[static_cast<int>(o.order)];
-        if (o.order == sim::order::exhaustive && o.detours != every) way += " of " + std::to_string(o.detours) + " detours";
-        std::printf("%-34s %-4s %-28s %8zu executions %9zu steps %6.1f s %s, hash %016llx\n", c.name.c_str(), model, way.c_str(),
-                    r.executions, r.steps, seconds,
-                    !r.holds() ? "FAILS" : (o.order != sim::order::exhaustive || r.complete) ? "holds" : "INCOMPLETE",
-                    static_cast<unsigned long long>(r.hash));
+        if (o.order == sim::order::exhaustive && o.detours != every)
+            way += " of " + std::to_string(o.detours) + " detours";
+        std::printf("%-34s %-4s %-28s %8zu executions %9zu steps %6.1f s %s, hash %016llx\n", c.name.c_str(), model,
+            way.c_str(), r.executions, r.steps, seconds,
+            !r.holds()                                          ? "FAILS"
+            : (o.order != sim::order::exhaustive || r.complete) ? "holds"
+                                                                : "INCOMPLETE",
+            static_cast<unsigned long long>(r.hash));
     }
     if (!r.holds()) {
-        std::printf("%s\n%sagain: sim_cases --model %s --replay '%s' %s\n", r.failure.c_str(), shortened(r.story).c_str(), model,
-                    sim::text_of(r.choices).c_str(), c.name.c_str());
+        std::printf("%s\n%sagain: sim_cases --model %s --replay '%s' %s\n", r.failure.c_str(),
+            shortened(r.story).c_str(), model, sim::text_of(r.choices).c_str(), c.name.c_str());
     }
     std::fflush(stdout);
     return r.holds() && (o.order != sim::order::exhaustive || r.complete);
@@ -172,7 +177,9 @@ int main_of(const arguments& a) {
 // What a whole program does depends on its addresses: locks are taken in their order. The same in each process.
 static void use_the_same_addresses(char** argv) {
     const int now = personality(0xffffffff);
-    if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) == -1) return;
+    if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 ||
+        personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) == -1)
+        return;
     execv("/proc/self/exe", argv);
 }
 

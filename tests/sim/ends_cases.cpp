@@ -58,10 +58,15 @@ const add woken_later{"ends/woken_later", drawn(200), [](sim::scenario& s) {
     }})(s);
 }};
 
-const add waited_for{"ends/waited_for", drawn(300), whole({.prepares_itself = true, .at_end = leftovers::wait, .main = [] {
-    sim::prepared();
-    go([] { sleep_for(std::chrono::microseconds(300)); });
-    go([] { sim::compute(20 * us); });
-}, .afterwards = run_again})};
+const add waited_for{"ends/waited_for", drawn(300),
+    whole({.prepares_itself = true,
+        .at_end = leftovers::wait,
+        .main =
+            [] {
+                sim::prepared();
+                go([] { sleep_for(std::chrono::microseconds(300)); });
+                go([] { sim::compute(20 * us); });
+            },
+        .afterwards = run_again})};
 
 }  // namespace

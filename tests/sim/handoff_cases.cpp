@@ -24,7 +24,8 @@ sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigne
             keepers.go([=] { call(lasts); });
         }
         call(lasts);
-        sim::require(others.load() == static_cast<int>(max_procs), "goroutines wait for a processor that is of no use where it is");
+        sim::require(others.load() == static_cast<int>(max_procs),
+            "goroutines wait for a processor that is of no use where it is");
         own.touch();
         g.wait();
         keepers.wait();

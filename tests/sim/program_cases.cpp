@@ -33,7 +33,8 @@ void over_a_channel() {
 }
 const add channels{"program/channel", drawn(1'000), whole({.prepares_itself = true, .main = over_a_channel<true>})};
 const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel<>})};
-const add one_processor{"program/one_processor", drawn(300), whole({.max_procs = 1, .prepares_itself = true, .main = over_a_channel<true>})};
+const add one_processor{"program/one_processor", drawn(300),
+    whole({.max_procs = 1, .prepares_itself = true, .main = over_a_channel<true>})};
 
 // Each adds, under a lock of the runtime's.
 const add mutexes{"program/mutex", drawn(500), whole({.prepares_itself = true, .main = [] {
@@ -63,7 +64,8 @@ const add selects{"program/select", drawn(500), whole({.prepares_itself = true, 
         go([=] {
             int sum = 0;
             for (int i = 0; i < 2; ++i) {
-                select(on_recv(a, [&](std::optional<int> v) { sum += *v; }), on_recv(b, [&](std::optional<int> v) { sum += *v; }));
+                select(on_recv(a, [&](std::optional<int> v) { sum += *v; }),
+                    on_recv(b, [&](std::optional<int> v) { sum += *v; }));
             }
             done.send(sum);
         });

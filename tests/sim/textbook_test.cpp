@@ -27,7 +27,8 @@ void fence(std::memory_order o) {
 testing::AssertionResult holds(const sim::options& o, const sim::case_function& build) {
     const sim::result r = sim::explore(o, build);
     if (!r.holds()) return testing::AssertionFailure() << r.failure << " after " << r.executions << "\n" << r.story;
-    if (o.order == order::exhaustive && !r.complete) return testing::AssertionFailure() << "not complete after " << r.executions;
+    if (o.order == order::exhaustive && !r.complete)
+        return testing::AssertionFailure() << "not complete after " << r.executions;
     return testing::AssertionSuccess() << r.executions << " executions, " << r.given_up << " given up";
 }
 
@@ -38,10 +39,14 @@ testing::AssertionResult breaks(const sim::options& o, const std::string& how, c
         tried.order = way;
         const sim::result r = sim::explore(tried, build);
         const auto in = [&] { return testing::AssertionFailure() << "order " << static_cast<int>(way) << ": "; };
-        if (r.holds()) return in() << "nothing is found in " << r.executions << " executions" << (r.complete ? ", which are all" : "");
-        if (r.failure.rfind(how, 0) != 0) return in() << "expected: " << how << "; found: " << r.failure << "\n" << r.story;
+        if (r.holds())
+            return in() << "nothing is found in " << r.executions << " executions"
+                        << (r.complete ? ", which are all" : "");
+        if (r.failure.rfind(how, 0) != 0)
+            return in() << "expected: " << how << "; found: " << r.failure << "\n" << r.story;
         const sim::result again = sim::replay(o, sim::choices_in(sim::text_of(r.choices)), build);
-        if (again.failure != r.failure || again.story != r.story) return in() << "played again: '" << again.failure << "'\n" << again.story;
+        if (again.failure != r.failure || again.story != r.story)
+            return in() << "played again: '" << again.failure << "'\n" << again.story;
     }
     return testing::AssertionSuccess();
 }
@@ -405,7 +410,8 @@ TEST(Textbook, AFutexMutexLosesNobody) {
     for (const memory m : {memory::tso, memory::cxx}) {
         EXPECT_TRUE(holds({.model = m}, futex_mutex_of(mutex_fault::none, 2)));
         EXPECT_TRUE(holds({.model = m, .detours = 3}, futex_mutex_of(mutex_fault::none, 3)));
-        EXPECT_TRUE(breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::unlock_looks_for_one, 2)));
+        EXPECT_TRUE(
+            breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::unlock_looks_for_one, 2)));
         EXPECT_TRUE(breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::sleeps_without_mark, 2)));
         EXPECT_TRUE(breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::wakes_nobody, 2)));
     }
@@ -506,7 +512,8 @@ TEST(Explorer, AStoryIsShort) {
 }
 
 TEST(Explorer, WordsThatAreNoChoicesAreRefused) {
-    for (const char* text : {"x1", "r", "r99", "r1x", "run"}) EXPECT_THROW(sim::choices_in(text), std::invalid_argument) << text;
+    for (const char* text : {"x1", "r", "r99", "r1x", "run"})
+        EXPECT_THROW(sim::choices_in(text), std::invalid_argument) << text;
     EXPECT_EQ(sim::text_of(sim::choices_in(" r0  f1 t2 v3")), "r0 f1 t2 v3");
 }
 
@@ -553,7 +560,8 @@ TEST(Explorer, FourThreadsTenThousandTimesInAMinute) {
     EXPECT_GE(r.steps / r.executions, 100u);
     EXPECT_LT(seconds, 60);
     RecordProperty("executions_a_minute", static_cast<int>(60 * static_cast<double>(r.executions) / seconds));
-    std::printf("%.0f executions a minute, %zu steps each\n", 60 * static_cast<double>(r.executions) / seconds, r.steps / r.executions);
+    std::printf("%.0f executions a minute, %zu steps each\n", 60 * static_cast<double>(r.executions) / seconds,
+        r.steps / r.executions);
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ void make_threads(unsigned max_procs) {
 std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
     std::vector<sim::options> runs;
     const auto add = [&](sim::order o, sim::memory m, std::size_t so_many) {
-        runs.push_back({.order = o, .model = m, .executions = so_many, .depth = 3, .max_steps = max_steps, .whole = true});
+        runs.push_back(
+            {.order = o, .model = m, .executions = so_many, .depth = 3, .max_steps = max_steps, .whole = true});
     };
     add(sim::order::delayed, sim::memory::tso, executions);
     add(sim::order::pct, sim::memory::tso, executions);

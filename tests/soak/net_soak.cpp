@@ -35,9 +35,21 @@ std::atomic<int> faults{0};
 
 // ---- what has happened ----------------------------------------------------------------------------------------------
 
-enum deed { echoed, half_closed, was_reset, flooded, timed_out, cancelled, closed_under_read, selected, refused, datagrams, deeds };
-constexpr const char* deed_names[deeds] = {"echoed", "half-closed", "reset", "flooded", "timed out", "cancelled", "closed under a read", "selected", "refused",
-    "datagrams"};
+enum deed {
+    echoed,
+    half_closed,
+    was_reset,
+    flooded,
+    timed_out,
+    cancelled,
+    closed_under_read,
+    selected,
+    refused,
+    datagrams,
+    deeds
+};
+constexpr const char* deed_names[deeds] = {"echoed", "half-closed", "reset", "flooded", "timed out", "cancelled",
+    "closed under a read", "selected", "refused", "datagrams"};
 std::array<std::atomic<std::uint64_t>, deeds> counts;
 
 std::uint64_t all_deeds() {
@@ -117,7 +129,8 @@ struct server_addresses {
 
 class client {
 public:
-    client(const server_addresses& to, std::uint64_t seed) : to_(to), random_(seed), buffer_(32 * 1024), sent_(32 * 1024) {}
+    client(const server_addresses& to, std::uint64_t seed)
+        : to_(to), random_(seed), buffer_(32 * 1024), sent_(32 * 1024) {}
 
     void one() {
         switch (below(10)) {
@@ -253,7 +266,8 @@ private:
         c.set_read_deadline(2s);
         std::error_code ec;
         const std::size_t n = c.read_some(buffer_, ec);
-        if (ec ? ec != std::errc::timed_out : n != 3) fault("datagram", ec ? ec.message() : std::to_string(n) + " bytes");
+        if (ec ? ec != std::errc::timed_out : n != 3)
+            fault("datagram", ec ? ec.message() : std::to_string(n) + " bytes");
         ++counts[datagrams];
     }
 
@@ -296,7 +310,8 @@ void watch(std::chrono::seconds length) {
         if (std::exchange(before, sum) != sum) changed = now;
         if (now - told >= 10s) {
             told = now;
-            std::printf("net_soak: %3lld s, %llu deeds\n", static_cast<long long>((now - begin) / 1s), static_cast<unsigned long long>(sum));
+            std::printf("net_soak: %3lld s, %llu deeds\n", static_cast<long long>((now - begin) / 1s),
+                static_cast<unsigned long long>(sum));
             std::fflush(stdout);
         }
         if (now - changed > 20s) {
@@ -325,7 +340,8 @@ void soak(std::uint64_t seed) {
     servers.go([&] { echo_datagrams(udp); });
     for (int i = 0; i < goroutines; ++i) clients.go([&, i] { be_a_client(to, seed + static_cast<unsigned>(i)); });
     std::vector<std::thread> plain;
-    for (int i = 0; i < threads; ++i) plain.emplace_back([&, i] { be_a_client(to, seed + goroutines + static_cast<unsigned>(i)); });
+    for (int i = 0; i < threads; ++i)
+        plain.emplace_back([&, i] { be_a_client(to, seed + goroutines + static_cast<unsigned>(i)); });
     clients.wait();
     dunlin::blocking([&] {
         for (std::thread& t : plain) t.join();
@@ -344,7 +360,8 @@ void expect_nothing_left(std::size_t files_before) {
     if (s.goroutines != 1) fault("the end", std::to_string(s.goroutines) + " goroutines are left");
     if (s.poll.descriptors != 0) fault("the end", std::to_string(s.poll.descriptors) + " descriptors are left");
     if (s.poll.waiting != 0) fault("the end", std::to_string(s.poll.waiting) + " wait for descriptors");
-    if (files != files_before) fault("the end", std::to_string(files_before) + " files were open before, " + std::to_string(files) + " now");
+    if (files != files_before)
+        fault("the end", std::to_string(files_before) + " files were open before, " + std::to_string(files) + " now");
 }
 
 bool read_number(const char* text, unsigned& n) {
@@ -356,7 +373,8 @@ bool read_number(const char* text, unsigned& n) {
 
 int main(int argc, char** argv) {
     unsigned seconds = 0, procs = 0, seed = std::random_device()();
-    if (argc < 3 || argc > 4 || !read_number(argv[1], seconds) || !read_number(argv[2], procs) || (argc == 4 && !read_number(argv[3], seed))) {
+    if (argc < 3 || argc > 4 || !read_number(argv[1], seconds) || !read_number(argv[2], procs) ||
+        (argc == 4 && !read_number(argv[3], seed))) {
         std::fprintf(stderr, "usage: net_soak SECONDS PROCS [SEED]\n");
         return 64;
     }
@@ -370,7 +388,9 @@ int main(int argc, char** argv) {
         expect_nothing_left(files_before);
     });
     watcher.join();
-    for (int i = 0; i < deeds; ++i) std::printf("  %-20s %llu\n", deed_names[i], static_cast<unsigned long long>(counts[static_cast<std::size_t>(i)]));
+    for (int i = 0; i < deeds; ++i)
+        std::printf(
+            "  %-20s %llu\n", deed_names[i], static_cast<unsigned long long>(counts[static_cast<std::size_t>(i)]));
     std::printf("net_soak: %d faults\n", faults.load());
     return faults != 0;
 }

@@ -31,8 +31,9 @@ using namespace std::chrono_literals;
 namespace {
 
 enum work { allocations, bursts, own_stacks, peaks, throws, prints, texts, plain_threads, sleeps, machines, works };
-constexpr const char* names[works] = {"allocations", "bursts of go()", "stacks of their own", "peaks of parked goroutines", "exceptions", "printing",
-    "string streams", "go() by plain threads", "sleeps", "changes of max_procs"};
+constexpr const char* names[works] = {"allocations", "bursts of go()", "stacks of their own",
+    "peaks of parked goroutines", "exceptions", "printing", "string streams", "go() by plain threads", "sleeps",
+    "changes of max_procs"};
 std::array<std::atomic<long>, works> done;
 std::atomic<bool> stop{false};
 
@@ -67,8 +68,9 @@ void watch(unsigned procs) {
             before[w] = now;
             if ((used - since[w] < patience && ++still[w] < patience_seconds) || !go_on()) continue;
             std::array<char, 200> text{};
-            std::snprintf(text.data(), text.size(), "rescue: %s: nothing for %d s, in which the process has had %.1f s of CPU\n",
-                          names[w], still[w], used - since[w]);
+            std::snprintf(text.data(), text.size(),
+                "rescue: %s: nothing for %d s, in which the process has had %.1f s of CPU\n", names[w], still[w],
+                used - since[w]);
             say(text.data());
             std::abort();
         }
@@ -158,7 +160,8 @@ void start_from_a_plain_thread() {
     std::atomic<long> ended{0};
     long started = 0;
     while (go_on()) {
-        for (int i = 0; i < 100; ++i, ++started) dunlin::go([&ended, text = std::string(200, 'y')] { ended.fetch_add(text.size() == 200); });
+        for (int i = 0; i < 100; ++i, ++started)
+            dunlin::go([&ended, text = std::string(200, 'y')] { ended.fetch_add(text.size() == 200); });
         while (ended.load() + 1000 < started && go_on()) std::this_thread::sleep_for(100us);
         count(plain_threads);
     }
@@ -208,7 +211,8 @@ int main(int argc, char** argv) {
     watcher.join();
     const auto hand_offs = dunlin::runtime::stats().hand_offs;
     const auto number = [](std::uint64_t n) { return static_cast<unsigned long>(n); };
-    std::printf("%d s, P=%u: %lu stops, %lu thaws;", seconds, procs, number(hand_offs.preemptions), number(hand_offs.thaws));
+    std::printf(
+        "%d s, P=%u: %lu stops, %lu thaws;", seconds, procs, number(hand_offs.preemptions), number(hand_offs.thaws));
     for (int w = 0; w < works; ++w) std::printf(" %s %ld%s", names[w], done[w].load(), w + 1 < works ? "," : "\n");
     return 0;
 }

@@ -36,7 +36,9 @@ using steady = std::chrono::steady_clock;
 constexpr std::int64_t stall_limit_ns = 20'000'000'000;
 constexpr auto report_interval = 10s;
 
-std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(steady::now().time_since_epoch()).count(); }
+std::int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(steady::now().time_since_epoch()).count();
+}
 
 std::atomic<bool> stop{false};
 std::atomic<int> faults{0};
@@ -90,8 +92,10 @@ pipes& the_pipes() {
 hogs::result asks(unsigned seed) {
     for (unsigned i = 0; i < 20; ++i) {
         unsigned question = seed + i, answer = 0;
-        if (write(the_pipes().there[1], &question, sizeof question) != sizeof question) return std::string("write: ") + std::strerror(errno);
-        if (read(the_pipes().back[0], &answer, sizeof answer) != sizeof answer) return std::string("read: ") + std::strerror(errno);
+        if (write(the_pipes().there[1], &question, sizeof question) != sizeof question)
+            return std::string("write: ") + std::strerror(errno);
+        if (read(the_pipes().back[0], &answer, sizeof answer) != sizeof answer)
+            return std::string("read: ") + std::strerror(errno);
         if (answer != ~question) return hogs::unequal("the answer", answer, ~question);
     }
     return "";
@@ -105,7 +109,8 @@ bool answer_one(hogs::result& fault) {
     if (n == 0) return false;
     if (n != sizeof question) fault = std::string("read: ") + std::strerror(errno);
     question = ~question;
-    if (write(the_pipes().back[1], &question, sizeof question) != sizeof question) fault = std::string("write: ") + std::strerror(errno);
+    if (write(the_pipes().back[1], &question, sizeof question) != sizeof question)
+        fault = std::string("write: ") + std::strerror(errno);
     return fault.empty();
 }
 hogs::result answers(unsigned) {
@@ -207,8 +212,8 @@ void end_if_stalled(const team& all) {
         const std::int64_t last = w->last_ns;
         if (last == 0 || now - last < stall_limit_ns) continue;
         char text[160];
-        const int length = std::snprintf(text, sizeof text, "soak: %s, goroutine %u, has not got on for %lld ms\n", w->kind.name, w->number,
-            static_cast<long long>((now - last) / 1'000'000));
+        const int length = std::snprintf(text, sizeof text, "soak: %s, goroutine %u, has not got on for %lld ms\n",
+            w->kind.name, w->number, static_cast<long long>((now - last) / 1'000'000));
         if (write(STDERR_FILENO, text, static_cast<std::size_t>(length)) < 0) _exit(2);
         if (std::getenv("SOAK_PAUSE")) pause();
         // The dump needs a runtime that works. If it does not come, the alarm does.
@@ -242,10 +247,15 @@ void report(const team& all, double seconds) {
         }
         line += std::string(" ") + name + ' ' + std::to_string(rounds);
     }
-    const auto taken = [](const dunlin::runtime::hand_off_stats& s) { return s.at_once + s.from_blocking + s.from_blocked + s.from_hogs; };
-    std::snprintf(text, sizeof text, "%6.0f s  longest stall %6.1f ms (%s)  preemptions +%llu  hand-offs +%llu  thaws +%llu  faults %d |", seconds,
-        static_cast<double>(longest) / 1e6, longest_name, static_cast<unsigned long long>(now.preemptions - before.preemptions),
-        static_cast<unsigned long long>(taken(now) - taken(before)), static_cast<unsigned long long>(now.thaws - before.thaws), faults.load());
+    const auto taken = [](const dunlin::runtime::hand_off_stats& s) {
+        return s.at_once + s.from_blocking + s.from_blocked + s.from_hogs;
+    };
+    std::snprintf(text, sizeof text,
+        "%6.0f s  longest stall %6.1f ms (%s)  preemptions +%llu  hand-offs +%llu  thaws +%llu  faults %d |", seconds,
+        static_cast<double>(longest) / 1e6, longest_name,
+        static_cast<unsigned long long>(now.preemptions - before.preemptions),
+        static_cast<unsigned long long>(taken(now) - taken(before)),
+        static_cast<unsigned long long>(now.thaws - before.thaws), faults.load());
     before = now;
     std::puts((text + line).c_str());
     std::fflush(stdout);

@@ -180,17 +180,17 @@ using namespace dunlin::stack;
 // Puts all ones into every register that a compiler may use for values.
 [[gnu::always_inline]] inline void wreck_registers() {
 #if defined(__x86_64__)
-    asm volatile(
-        ".irp r, rax, rbx, rcx, rdx, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15\n\t"
-        "movq $-1, %%\\r\n\t"
-        ".endr\n\t"
-        ".irp r, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\t"
-        "pcmpeqd %%xmm\\r, %%xmm\\r\n\t"
-        ".endr"
-        :
-        :
-        : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
-        "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc");
+    asm volatile(".irp r, rax, rbx, rcx, rdx, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15\n\t"
+                 "movq $-1, %%\\r\n\t"
+                 ".endr\n\t"
+                 ".irp r, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\t"
+                 "pcmpeqd %%xmm\\r, %%xmm\\r\n\t"
+                 ".endr"
+                 :
+                 :
+                 : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+                 "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                 "xmm12", "xmm13", "xmm14", "xmm15", "cc");
 #elif defined(__aarch64__)
     asm volatile(
         ".irp r, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30\n\t"
@@ -201,10 +201,10 @@ using namespace dunlin::stack;
         ".endr"
         :
         :
-        : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20",
-        "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11",
-        "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",
-        "v31");
+        : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16",
+        "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2",
+        "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19",
+        "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 #endif
 }
 
@@ -337,13 +337,16 @@ TEST(Context, AStackIsUsedAgainByTheNextComputation) {
 callee_saved pattern(std::uint64_t seed) {
     callee_saved result{};
     for (unsigned i = 0; i < general_registers; ++i) result.general[i] = seed * 0x9e37'79b9'7f4a'7c15 + i;
-    for (unsigned i = 0; i < floating_registers; ++i) result.floating[i] = std::bit_cast<std::uint64_t>(static_cast<double>(seed) + i / 16.0);
+    for (unsigned i = 0; i < floating_registers; ++i)
+        result.floating[i] = std::bit_cast<std::uint64_t>(static_cast<double>(seed) + i / 16.0);
     return result;
 }
 
 void expect_same(const callee_saved& after, const callee_saved& before) {
-    for (unsigned i = 0; i < general_registers; ++i) EXPECT_EQ(after.general[i], before.general[i]) << "general register " << i;
-    for (unsigned i = 0; i < floating_registers; ++i) EXPECT_EQ(after.floating[i], before.floating[i]) << "floating-point register " << i;
+    for (unsigned i = 0; i < general_registers; ++i)
+        EXPECT_EQ(after.general[i], before.general[i]) << "general register " << i;
+    for (unsigned i = 0; i < floating_registers; ++i)
+        EXPECT_EQ(after.floating[i], before.floating[i]) << "floating-point register " << i;
 }
 
 TEST(Context, ASwitchPreservesTheRegistersOfTheCallingConvention) {
@@ -354,7 +357,8 @@ TEST(Context, ASwitchPreservesTheRegistersOfTheCallingConvention) {
             for (unsigned round = 0; round < 50; ++round) {
                 const callee_saved before = pattern(100 * round + k + 1);
                 callee_saved after{};
-                context_test_with_registers([](void* c) { suspend(*static_cast<computation*>(c)); }, &self, &before, &after);
+                context_test_with_registers(
+                    [](void* c) { suspend(*static_cast<computation*>(c)); }, &self, &before, &after);
                 expect_same(after, before);
             }
         });
@@ -369,7 +373,9 @@ TEST(Context, ASwitchPreservesTheRegistersOfTheCallingConvention) {
             call both{thread, c};
             const callee_saved before = pattern(7777 + round);
             callee_saved after{};
-            context_test_with_registers([](void* raw) { resume(static_cast<call*>(raw)->thread, static_cast<call*>(raw)->c); }, &both, &before, &after);
+            context_test_with_registers(
+                [](void* raw) { resume(static_cast<call*>(raw)->thread, static_cast<call*>(raw)->c); }, &both, &before,
+                &after);
             expect_same(after, before);
         }
     }
@@ -429,7 +435,8 @@ void switch_among_wreckers() {
         }
     });
     computation holder([&](computation& self) {
-        for (int i = 0; i < 20; ++i) EXPECT_EQ(hold_values<Value>(self, thread, 1000 * i), expected_sum<Value>(1000 * i));
+        for (int i = 0; i < 20; ++i)
+            EXPECT_EQ(hold_values<Value>(self, thread, 1000 * i), expected_sum<Value>(1000 * i));
     });
     wrecker.caller = holder.caller = &thread;
     for (int i = 0; i < 21; ++i) {

@@ -162,14 +162,16 @@ TEST(Trace, ShortensLongArguments) {
     struct a_type_with_a_name_that_goes_on_and_on_and_on_for_longer_than_anybody_wants_to_read {
         trace operator()() const { return capture_trace(); }
     };
-    const std::string text = printed(with_argument(a_type_with_a_name_that_goes_on_and_on_and_on_for_longer_than_anybody_wants_to_read{}));
+    const std::string text =
+        printed(with_argument(a_type_with_a_name_that_goes_on_and_on_and_on_for_longer_than_anybody_wants_to_read{}));
     EXPECT_TRUE(contains(text, "with_argument<...>(")) << text;
     std::stringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 220u) << line;
 }
 
 TEST(Trace, SaysTheLineOfTheCall) {
-    if (find_line(address_of(static_function_of_the_test)).line == 0) GTEST_SKIP() << "compiled without -g, or with compressed sections";
+    if (find_line(address_of(static_function_of_the_test)).line == 0)
+        GTEST_SKIP() << "compiled without -g, or with compressed sections";
     const int line = __LINE__ + 1;
     const std::string text = printed(with_argument([] { return capture_trace(); }));
     EXPECT_TRUE(contains(text, " trace_test.cpp:" + std::to_string(line))) << text;
@@ -205,7 +207,8 @@ std::function<void()> body_of_handler;
     // it says 0 when there was none, and then refuses it
     before.ss_size = std::max<std::size_t>(before.ss_size, MINSIGSTKSZ);
     sigaltstack(&before, nullptr);
-    return static_cast<std::size_t>(memory.end() - std::find_if(memory.begin(), memory.end(), [](unsigned char c) { return c != 0xa5; }));
+    return static_cast<std::size_t>(
+        memory.end() - std::find_if(memory.begin(), memory.end(), [](unsigned char c) { return c != 0xa5; }));
 }
 
 // raise() is in the C library, as malloc() is, but it holds no lock of the heap: names are whole.
@@ -219,7 +222,9 @@ TEST(Trace, OfASignalHandlerBeginsWithWhatWasInterrupted) {
     });
     EXPECT_TRUE(contains(text, "interrupted_function")) << text;
     EXPECT_TRUE(contains(text, "Trace_OfASignalHandlerBeginsWithWhatWasInterrupted_Test::TestBody")) << text;
-    EXPECT_FALSE(contains(text, "__restore_rt") || contains(text, "lambda") || contains(text, "std::function<void ()>::")) << text;
+    EXPECT_FALSE(
+        contains(text, "__restore_rt") || contains(text, "lambda") || contains(text, "std::function<void ()>::"))
+        << text;
     EXPECT_TRUE(contains(text, "interrupted_function(std::function<void ()>)")) << text;
     if (!support::sanitized) {
         EXPECT_LT(used, 24u << 10);
@@ -258,7 +263,8 @@ std::optional<std::string> output_of_copy(Change change) {
     change(file);
     write_file(copy, file);
     fs::permissions(copy, fs::perms::owner_all);
-    FILE* out = popen((copy.string() + " --gtest_also_run_disabled_tests --gtest_filter='TraceChild.*' 2>&1").c_str(), "r");
+    FILE* out =
+        popen((copy.string() + " --gtest_also_run_disabled_tests --gtest_filter='TraceChild.*' 2>&1").c_str(), "r");
     std::string text;
     char buffer[4096];
     for (std::size_t n; (n = fread(buffer, 1, sizeof buffer, out)) > 0;) text.append(buffer, n);
@@ -290,7 +296,8 @@ TEST(Symbols, OfAStrippedFileAreOffsets) {
 }
 
 TEST(Symbols, OfAFileWithDamagedSectionHeadersAreOffsets) {
-    const auto text = output_of_copy([](std::vector<char>& file) { reinterpret_cast<Elf64_Ehdr*>(file.data())->e_shoff = std::uint64_t{1} << 62; });
+    const auto text = output_of_copy(
+        [](std::vector<char>& file) { reinterpret_cast<Elf64_Ehdr*>(file.data())->e_shoff = std::uint64_t{1} << 62; });
     if (!text) GTEST_SKIP() << "a copy cannot be run here";
     EXPECT_FALSE(contains(*text, "static_function_of_the_test")) << *text;
     EXPECT_TRUE(contains(*text, "(copy)")) << *text;
@@ -322,7 +329,8 @@ TEST(Symbols, OfALibraryReplacedSinceItWasLoadedAreThoseOfTheLoader) {
     if (id.empty()) GTEST_SKIP() << "libm has no build-id";
     file[static_cast<std::size_t>(id.data() + id.size() - 1 - file.data())] ^= 1;
     constexpr char old_name[] = "cbrt";
-    for (auto at = file.begin(); (at = std::search(at, file.end(), old_name, std::end(old_name))) != file.end();) *at = 'X';
+    for (auto at = file.begin(); (at = std::search(at, file.end(), old_name, std::end(old_name))) != file.end();)
+        *at = 'X';
     write_file(directory / "other", file);
     fs::rename(directory / "other", copy);
 
@@ -374,7 +382,8 @@ TEST(LineTable, SurvivesDamage) {
     std::vector<std::byte> bytes(lines.size());
     for (int round = 0; round < support::rounds(100); ++round) {
         std::memcpy(bytes.data(), lines.data(), lines.size());
-        for (int i = 0; i < 100; ++i) bytes[random() % (i < 50 ? std::min<std::size_t>(bytes.size(), 300) : bytes.size())] = std::byte(random());
+        for (int i = 0; i < 100; ++i)
+            bytes[random() % (i < 50 ? std::min<std::size_t>(bytes.size(), 300) : bytes.size())] = std::byte(random());
         const std::size_t size = round % 2 ? bytes.size() : random() % bytes.size();
         line_table table;
         table.index({std::span(bytes).first(size), {}, {}});
@@ -405,9 +414,11 @@ TEST(Dump, NamesTheUsersFunctions) {
     });
     const std::string all = text.str();
     EXPECT_TRUE(contains(all, "sleeps_in_a_function_of_the_user(")) << all;
-    EXPECT_TRUE(contains(all, "TestBody()::{lambda()#1}::{lambda()#1}") || contains(all, "TestBody()::$_0::{lambda()#1}"))
+    EXPECT_TRUE(
+        contains(all, "TestBody()::{lambda()#1}::{lambda()#1}") || contains(all, "TestBody()::$_0::{lambda()#1}"))
         << all;
-    for (const char* hidden : {"dunlin::sched::", "dunlin::timers::", "dunlin::detail::", "dunlin_", "std::invoke", "std::__invoke"}) {
+    for (const char* hidden :
+        {"dunlin::sched::", "dunlin::timers::", "dunlin::detail::", "dunlin_", "std::invoke", "std::__invoke"}) {
         EXPECT_FALSE(contains(all, hidden)) << hidden << '\n' << all;
     }
 }

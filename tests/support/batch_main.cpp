@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
         constexpr std::string_view option = "--file=";
         const std::string_view argument = argv[i];
         if (!argument.starts_with(option)) {
-            std::fprintf(stderr, "%s: '%s' is not known; expected --file=LAYER/NAME_test.cpp or GoogleTest's options\n", argv[0], argv[i]);
+            std::fprintf(stderr, "%s: '%s' is not known; expected --file=LAYER/NAME_test.cpp or GoogleTest's options\n",
+                argv[0], argv[i]);
             return 2;
         }
         file = argument.substr(option.size());

@@ -31,9 +31,11 @@ struct child_result {
 };
 
 inline std::ostream& operator<<(std::ostream& stream, const child_result& r) {
-    stream << (r.timed_out ? "timed out, " : "") << "status " << r.status << ", signal " << r.signal << ", " << r.milliseconds() << " ms\n";
+    stream << (r.timed_out ? "timed out, " : "") << "status " << r.status << ", signal " << r.signal << ", "
+           << r.milliseconds() << " ms\n";
     const auto text = [&](const char* name, const std::string& s) {
-        if (!s.empty()) stream << "--- " << name << " ---\n" << (s.size() > 6000 ? s.substr(0, 6000) + "\n..." : s) << '\n';
+        if (!s.empty())
+            stream << "--- " << name << " ---\n" << (s.size() > 6000 ? s.substr(0, 6000) + "\n..." : s) << '\n';
     };
     text("stdout", r.out);
     text("stderr", r.err);
@@ -69,8 +71,8 @@ inline std::vector<std::string> environment_for(const child_options& options) {
     return result;
 }
 
-[[noreturn]] inline void become(const std::vector<std::string>& words, const std::vector<std::string>& variables, const pipe_pair& out,
-                                const pipe_pair& err, const std::function<void()>& before) {
+[[noreturn]] inline void become(const std::vector<std::string>& words, const std::vector<std::string>& variables,
+    const pipe_pair& out, const pipe_pair& err, const std::function<void()>& before) {
     std::vector<char*> arguments, environment;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     for (const std::string& variable : variables) environment.push_back(const_cast<char*>(variable.c_str()));
@@ -89,7 +91,8 @@ inline std::vector<std::string> environment_for(const child_options& options) {
 }  // namespace detail
 
 // Runs the program at `path` with these arguments until it ends, or kills it when its time is over.
-inline child_result run_program(const std::string& path, const std::vector<std::string>& arguments, const child_options& options = {}) {
+inline child_result run_program(
+    const std::string& path, const std::vector<std::string>& arguments, const child_options& options = {}) {
     std::vector<std::string> words{path};
     words.insert(words.end(), arguments.begin(), arguments.end());
     const std::vector<std::string> variables = detail::environment_for(options);
@@ -103,7 +106,9 @@ inline child_result run_program(const std::string& path, const std::vector<std::
     child_result result;
     std::array<pollfd, 2> ends{{{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}}};
     for (int open_ends = 2; open_ends > 0;) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout - (std::chrono::steady_clock::now() - begin)).count();
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            options.timeout - (std::chrono::steady_clock::now() - begin))
+                              .count();
         if (!result.timed_out && left <= 0) {
             result.timed_out = true;
             kill(pid, SIGKILL);
@@ -147,7 +152,8 @@ inline child_result run_program(const std::string& path, const std::vector<std::
 }
 
 // The same of tests/crash/<program>.cpp.
-inline child_result run_child(const std::string& program, const std::vector<std::string>& arguments, const child_options& options = {}) {
+inline child_result run_child(
+    const std::string& program, const std::vector<std::string>& arguments, const child_options& options = {}) {
     return run_program(std::string(DUNLIN_CRASH_DIR) + "/crash_" + program, arguments, options);
 }
 

@@ -73,7 +73,9 @@ inline std::uint64_t next_random(std::uint64_t& state) {
 
 // ---- registers ------------------------------------------------------------------------------------------------------
 
-inline std::uint64_t arithmetic_of(unsigned seed) { return compute(seed % seeds + 1, static_cast<std::uint64_t>(rounds(6'000'000))); }
+inline std::uint64_t arithmetic_of(unsigned seed) {
+    return compute(seed % seeds + 1, static_cast<std::uint64_t>(rounds(6'000'000)));
+}
 
 // All vector registers are in use, and no two lanes are the same. The results have to be equal to the last bit.
 struct narrow {
@@ -103,15 +105,20 @@ template <class Shape>
     }
     std::uint64_t bits = 0;
     for (const lanes& sum : sums) {
-        for (std::size_t i = 0; i < width; ++i) bits = std::rotl(bits, 5) ^ std::bit_cast<std::uint64_t>(static_cast<double>(sum[i]));
+        for (std::size_t i = 0; i < width; ++i)
+            bits = std::rotl(bits, 5) ^ std::bit_cast<std::uint64_t>(static_cast<double>(sum[i]));
     }
     return bits;
 }
 
-[[gnu::noinline]] inline std::uint64_t narrow_vectors_of(unsigned seed) { return sum_of_vectors<narrow>(seed, rounds(600'000)); }
+[[gnu::noinline]] inline std::uint64_t narrow_vectors_of(unsigned seed) {
+    return sum_of_vectors<narrow>(seed, rounds(600'000));
+}
 
 #if defined(__x86_64__)
-[[gnu::noinline, gnu::target("avx")]] inline std::uint64_t avx_vectors_of(unsigned seed) { return sum_of_vectors<wide>(seed, rounds(600'000)); }
+[[gnu::noinline, gnu::target("avx")]] inline std::uint64_t avx_vectors_of(unsigned seed) {
+    return sum_of_vectors<wide>(seed, rounds(600'000));
+}
 inline std::uint64_t wide_vectors_of(unsigned seed) { return __builtin_cpu_supports("avx") ? avx_vectors_of(seed) : 0; }
 #else
 inline std::uint64_t wide_vectors_of(unsigned) { return 0; }
@@ -157,14 +164,18 @@ inline result arithmetic(unsigned seed) {
 }
 
 inline result vectors(unsigned seed) {
-    if (narrow_vectors_of(seed) != expected.narrow_vectors[seed % seeds]) return "another sum in the vector registers of 16 bytes";
-    if (wide_vectors_of(seed) != expected.wide_vectors[seed % seeds]) return "another sum in the vector registers of 32 bytes";
+    if (narrow_vectors_of(seed) != expected.narrow_vectors[seed % seeds])
+        return "another sum in the vector registers of 16 bytes";
+    if (wide_vectors_of(seed) != expected.wide_vectors[seed % seeds])
+        return "another sum in the vector registers of 32 bytes";
     return "";
 }
 
 inline result rounding(unsigned seed) {
     const std::uint64_t bits = rounding_of(seed);
-    return bits == expected.rounding[seed % seeds] ? "" : unequal("the sum rounded upwards", bits, expected.rounding[seed % seeds]);
+    return bits == expected.rounding[seed % seeds]
+               ? ""
+               : unequal("the sum rounded upwards", bits, expected.rounding[seed % seeds]);
 }
 
 // ---- what belongs to the thread -------------------------------------------------------------------------------------
@@ -332,7 +343,8 @@ inline result exceptions(unsigned seed) {
             try {
                 static_cast<void>(throw_from(1, value + 1, alive));
             } catch (const std::exception& other) {
-                if (other.what() != std::to_string(value + 1)) return unequal("the inner exception", other.what(), value + 1);
+                if (other.what() != std::to_string(value + 1))
+                    return unequal("the inner exception", other.what(), value + 1);
             }
             if (std::uncaught_exceptions() != 0) return unequal("uncaught_exceptions()", std::uncaught_exceptions(), 0);
         }
@@ -368,7 +380,8 @@ inline result locales(unsigned seed) {
         std::stringstream text;
         text.imbue(i % 2 == 0 ? grouped : std::locale("C"));
         text << 1'234'567 << ' ' << std::setprecision(3) << std::fixed << 2.5 << ' ' << seed % 10;
-        const std::string should_be = std::string(i % 2 == 0 ? "1'234'567" : "1234567") + " 2.500 " + std::to_string(seed % 10);
+        const std::string should_be =
+            std::string(i % 2 == 0 ? "1'234'567" : "1234567") + " 2.500 " + std::to_string(seed % 10);
         if (text.str() != should_be) return unequal("the text", text.str(), should_be);
         long number = 0;
         text >> number;
@@ -381,7 +394,8 @@ inline result locales(unsigned seed) {
 inline result numbers_as_text(unsigned seed) {
     std::uint64_t random = seed;
     for (int i = 0; i < rounds(15'000); ++i) {
-        const double number = std::ldexp(static_cast<double>(next_random(random)), static_cast<int>(next_random(random) % 1000) - 500);
+        const double number =
+            std::ldexp(static_cast<double>(next_random(random)), static_cast<int>(next_random(random) % 1000) - 500);
         char text[64];
         std::snprintf(text, sizeof text, "%.17g", number);
         char* end = nullptr;
@@ -420,7 +434,8 @@ inline result names(unsigned) {
         addrinfo hints{}, *found = nullptr;
         hints.ai_socktype = SOCK_STREAM;
         const int error = getaddrinfo("localhost", "80", &hints, &found);
-        if (error != expected.names_error) return unequal("getaddrinfo", gai_strerror(error), gai_strerror(expected.names_error));
+        if (error != expected.names_error)
+            return unequal("getaddrinfo", gai_strerror(error), gai_strerror(expected.names_error));
         bool good = true;
         for (const addrinfo* a = found; a; a = a->ai_next) {
             if (a->ai_family == AF_INET) {

@@ -42,7 +42,9 @@ auto undisturbed(Round round, std::chrono::nanoseconds longest = std::chrono::mi
         // The clock first: what is taken after the round does not count, what was taken within it has been counted.
         const bool in_time = dunlin::clock::now() - begin < longest;
         if (in_time && processors_taken() == taken) {
-            if (disturbed != 0) std::cout << "    (" << disturbed << " rounds were disturbed by the machine, and made again)" << std::endl;
+            if (disturbed != 0)
+                std::cout << "    (" << disturbed << " rounds were disturbed by the machine, and made again)"
+                          << std::endl;
             return found;
         }
     }

@@ -35,7 +35,8 @@ private:
     void watch() {
         std::unique_lock lock(mutex_);
         if (changed_.wait_for(lock, limit_, [this] { return done_; })) return;
-        std::fprintf(stderr, "watchdog: %s has not ended after %lld s\n", what_.c_str(), static_cast<long long>(limit_.count()));
+        std::fprintf(
+            stderr, "watchdog: %s has not ended after %lld s\n", what_.c_str(), static_cast<long long>(limit_.count()));
         // The dump needs a runtime that works. If it does not come, the alarm does.
         std::signal(SIGALRM, SIG_DFL);
         alarm(10);

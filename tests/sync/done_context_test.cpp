@@ -125,7 +125,8 @@ TEST_P(DoneContext, HoldsForStreamsPacketsAndFilesToo) {
         EXPECT_THROW(listener.accept(over_), context_cancelled);
         auto client = dunlin::net::dial("tcp", listener.local_address());
         listener.accept(over_).close();
-        EXPECT_THROW(dunlin::net::dial("tcp", listener.local_address(), over_), context_cancelled) << "TCP always waits";
+        EXPECT_THROW(dunlin::net::dial("tcp", listener.local_address(), over_), context_cancelled)
+            << "TCP always waits";
 
         char name[] = "/tmp/dunlin-done-context-XXXXXX";
         const int fd = mkstemp(name);

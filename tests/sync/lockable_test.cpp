@@ -40,10 +40,11 @@ concept lockable = basic_lockable<L> && requires(L m) {
     { m.try_lock() } -> std::same_as<bool>;
 };
 template <class L>
-concept timed_lockable = lockable<L> && requires(L m, std::chrono::nanoseconds d, std::chrono::system_clock::time_point t) {
-    { m.try_lock_for(d) } -> std::same_as<bool>;
-    { m.try_lock_until(t) } -> std::same_as<bool>;
-};
+concept timed_lockable =
+    lockable<L> && requires(L m, std::chrono::nanoseconds d, std::chrono::system_clock::time_point t) {
+        { m.try_lock_for(d) } -> std::same_as<bool>;
+        { m.try_lock_until(t) } -> std::same_as<bool>;
+    };
 template <class L>
 concept shared_lockable = requires(L m) {
     m.lock_shared();
@@ -51,21 +52,26 @@ concept shared_lockable = requires(L m) {
     m.unlock_shared();
 };
 template <class L>
-concept shared_timed_lockable = shared_lockable<L> && requires(L m, std::chrono::nanoseconds d, std::chrono::system_clock::time_point t) {
-    { m.try_lock_shared_for(d) } -> std::same_as<bool>;
-    { m.try_lock_shared_until(t) } -> std::same_as<bool>;
-};
+concept shared_timed_lockable =
+    shared_lockable<L> && requires(L m, std::chrono::nanoseconds d, std::chrono::system_clock::time_point t) {
+        { m.try_lock_shared_for(d) } -> std::same_as<bool>;
+        { m.try_lock_shared_until(t) } -> std::same_as<bool>;
+    };
 
 static_assert(timed_lockable<dunlin::mutex> && timed_lockable<dunlin::timed_mutex> && !shared_lockable<dunlin::mutex>);
-static_assert(timed_lockable<dunlin::recursive_mutex> && timed_lockable<dunlin::recursive_timed_mutex> && !shared_lockable<dunlin::recursive_mutex>);
-static_assert(timed_lockable<dunlin::shared_mutex> && shared_timed_lockable<dunlin::shared_mutex> && shared_timed_lockable<dunlin::shared_timed_mutex>);
+static_assert(timed_lockable<dunlin::recursive_mutex> && timed_lockable<dunlin::recursive_timed_mutex> &&
+              !shared_lockable<dunlin::recursive_mutex>);
+static_assert(timed_lockable<dunlin::shared_mutex> && shared_timed_lockable<dunlin::shared_mutex> &&
+              shared_timed_lockable<dunlin::shared_timed_mutex>);
 
 // Mutex: default-constructible, destructible, neither copyable nor movable.
 template <class... T>
-constexpr bool are_in_place =
-    ((!std::copy_constructible<T> && !std::move_constructible<T> && !std::is_copy_assignable_v<T> && !std::is_move_assignable_v<T>) && ...);
-static_assert(are_in_place<dunlin::mutex, dunlin::recursive_mutex, dunlin::shared_mutex, dunlin::condition_variable, dunlin::condition_variable_any>);
-static_assert(are_in_place<dunlin::counting_semaphore<>, dunlin::binary_semaphore, dunlin::latch, dunlin::barrier<>, dunlin::once_flag, dunlin::pool<int>>);
+constexpr bool are_in_place = ((!std::copy_constructible<T> && !std::move_constructible<T> &&
+                                !std::is_copy_assignable_v<T> && !std::is_move_assignable_v<T>)&&...);
+static_assert(are_in_place<dunlin::mutex, dunlin::recursive_mutex, dunlin::shared_mutex, dunlin::condition_variable,
+    dunlin::condition_variable_any>);
+static_assert(are_in_place<dunlin::counting_semaphore<>, dunlin::binary_semaphore, dunlin::latch, dunlin::barrier<>,
+    dunlin::once_flag, dunlin::pool<int>>);
 template <class... T>
 constexpr bool begin_free = (std::is_nothrow_default_constructible_v<T> && ...);
 static_assert(begin_free<dunlin::mutex, dunlin::recursive_mutex, dunlin::shared_mutex, dunlin::once_flag>);
@@ -81,7 +87,8 @@ constinit dunlin::once_flag static_once_flag;
 constinit dunlin::counting_semaphore<> static_semaphore(1);
 
 // The member types and constants that generic code asks for.
-static_assert(dunlin::counting_semaphore<7>::max() >= 7 && dunlin::binary_semaphore::max() >= 1 && dunlin::latch::max() >= 1 && dunlin::barrier<>::max() >= 1);
+static_assert(dunlin::counting_semaphore<7>::max() >= 7 && dunlin::binary_semaphore::max() >= 1 &&
+              dunlin::latch::max() >= 1 && dunlin::barrier<>::max() >= 1);
 static_assert(std::same_as<dunlin::binary_semaphore, dunlin::counting_semaphore<1>>);
 static_assert(std::movable<dunlin::barrier<>::arrival_token>);
 
@@ -358,8 +365,10 @@ TEST_P(Lockable, ConditionVariablesTakeOursAndTheStandardsLocks) {
         const int rounds = support::rounds(500);
         queue_with<dunlin::condition_variable, std::unique_lock<dunlin::mutex>, dunlin::mutex>(rounds);
         queue_with<dunlin::condition_variable_any, std::unique_lock<dunlin::mutex>, dunlin::mutex>(rounds);
-        queue_with<dunlin::condition_variable_any, std::unique_lock<dunlin::recursive_mutex>, dunlin::recursive_mutex>(rounds);
-        queue_with<dunlin::condition_variable_any, std::unique_lock<dunlin::shared_mutex>, dunlin::shared_mutex>(rounds);
+        queue_with<dunlin::condition_variable_any, std::unique_lock<dunlin::recursive_mutex>, dunlin::recursive_mutex>(
+            rounds);
+        queue_with<dunlin::condition_variable_any, std::unique_lock<dunlin::shared_mutex>, dunlin::shared_mutex>(
+            rounds);
         queue_with<dunlin::condition_variable_any, std::unique_lock<std::mutex>, std::mutex>(rounds);
     });
 }
@@ -367,7 +376,9 @@ TEST_P(Lockable, ConditionVariablesTakeOursAndTheStandardsLocks) {
 // The standard's waits on the thread; goroutines give their processor away as in any call that blocks.
 TEST_P(Lockable, TheStandardsConditionVariableTakesOurMutex) {
     allow(60s);
-    run([] { queue_with<std::condition_variable_any, std::unique_lock<dunlin::mutex>, dunlin::mutex>(support::rounds(100)); });
+    run([] {
+        queue_with<std::condition_variable_any, std::unique_lock<dunlin::mutex>, dunlin::mutex>(support::rounds(100));
+    });
 }
 
 TEST_P(Lockable, ConditionVariableAnyTakesAMutexItselfAndAShare) {
@@ -493,7 +504,8 @@ TEST_P(Lockable, FuturesAcrossTheWorlds) {
     run([] {
         for (int round = 0; round < support::rounds(200); ++round) {
             dunlin::promise<std::unique_ptr<int>> from_thread, from_goroutine;
-            dunlin::future<std::unique_ptr<int>> at_goroutine = from_thread.get_future(), at_thread = from_goroutine.get_future();
+            dunlin::future<std::unique_ptr<int>> at_goroutine = from_thread.get_future(),
+                                                 at_thread = from_goroutine.get_future();
             int received = 0;
             std::thread t([&, p = std::move(from_thread)]() mutable {
                 p.set_value(std::make_unique<int>(1));

@@ -34,7 +34,8 @@ public:
         if (wait_limited(&limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "door wait");
     }
     template <class Rep, class Period>
-    bool wait_for(const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
+    bool wait_for(
+        const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
         const detail::wait_limit limit{detail::deadline_in(d), nullptr};
         return wait_limited(&limit, where) == detail::wait_outcome::ok;
     }
@@ -42,7 +43,8 @@ public:
 private:
     detail::wait_outcome wait_limited(const detail::wait_limit* limit, const std::source_location& where) {
         // w1, w2
-        return detail::wait_until_arrived(this, dunlin::park::lot_kind::event, 0, dunlin::sched::wait_reason::semacquire, limit, where,
+        return detail::wait_until_arrived(this, dunlin::park::lot_kind::event, 0,
+            dunlin::sched::wait_reason::semacquire, limit, where,
             [this]() noexcept { return open_.load(std::memory_order_seq_cst); });
     }
 

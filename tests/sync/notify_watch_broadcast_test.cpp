@@ -250,7 +250,8 @@ TEST_P(Watch, ManySendAndReceive) {
         };
         for (int i = 0; i < 4; ++i) group.go(follow, w.subscribe());
         group.go([&, rx = w.subscribe()]() mutable {
-            for (long last = 0; last < 3 * each;) select(on_recv(rx, [&](long v) { last = v; }), dunlin::on_timeout(1h));
+            for (long last = 0; last < 3 * each;)
+                select(on_recv(rx, [&](long v) { last = v; }), dunlin::on_timeout(1h));
         });
         threads.emplace_back(follow, w.subscribe());
         for (int i = 0; i < 3; ++i) {

@@ -166,7 +166,9 @@ TEST_P(Future, AnExceptionThatWasTakenIsTheTakersAlone) {
             auto f = p.get_future();
             dunlin::wait_group g;
             g.go([p = std::move(p), i]() mutable {
-                if (i % 2 == 0) p.set_exception(std::make_exception_ptr(std::system_error(std::make_error_code(std::errc::io_error))));
+                if (i % 2 == 0)
+                    p.set_exception(
+                        std::make_exception_ptr(std::system_error(std::make_error_code(std::errc::io_error))));
             });
             try {
                 f.get();

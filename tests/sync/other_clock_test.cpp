@@ -75,8 +75,10 @@ TEST_P(OtherClock, NoWaitEndsBeforeItsTime) {
         ends_at("condition_variable", [&](auto t) { return cv.wait_until(lock, t) == cv_status::no_timeout; });
         ends_at("condition_variable, predicate", [&](auto t) { return cv.wait_until(lock, t, [] { return false; }); });
         ends_at("condition_variable_any", [&](auto t) { return any.wait_until(lock, t) == cv_status::no_timeout; });
-        ends_at("condition_variable_any, predicate", [&](auto t) { return any.wait_until(lock, t, [] { return false; }); });
-        ends_at("condition_variable_any, token", [&](auto t) { return any.wait_until(lock, stop.get_token(), t, [] { return false; }); });
+        ends_at(
+            "condition_variable_any, predicate", [&](auto t) { return any.wait_until(lock, t, [] { return false; }); });
+        ends_at("condition_variable_any, token",
+            [&](auto t) { return any.wait_until(lock, stop.get_token(), t, [] { return false; }); });
         ends_at("latch", [&](auto t) { return l.wait_until(t); });
         ends_at("future", [&](auto t) { return f.wait_until(t) == std::future_status::ready; });
         ends_at("receive", [&](auto t) { return c.recv_until(t).has_value(); });
@@ -241,7 +243,8 @@ TEST_P(OtherClock, ANotifyDuringALookIsNoticed) {
                     if (look == first_after_a_wait + at) cv.notify_one();
                     return look > 30 || (over && look >= first_after_a_wait + at);
                 };
-                EXPECT_EQ(cv.wait_until(lock, t), std::cv_status::no_timeout) << "notified in look " << at << " after the first, over: " << over;
+                EXPECT_EQ(cv.wait_until(lock, t), std::cv_status::no_timeout)
+                    << "notified in look " << at << " after the first, over: " << over;
             }
         }
         asked_clock::is_over = nullptr;

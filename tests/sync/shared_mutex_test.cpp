@@ -229,7 +229,8 @@ TEST_P(SharedMutex, MayBeDestroyedAsSoonAsItIsFree) {
 
 TEST(SharedMutexDeathTest, MisuseEndsTheProcess) {
     testing::FLAGS_gtest_death_test_style = "threadsafe";
-    EXPECT_DEATH(dunlin::run([] { dunlin::shared_mutex().unlock(); }), "unlock of unlocked shared_mutex \\(goroutine 1");
+    EXPECT_DEATH(
+        dunlin::run([] { dunlin::shared_mutex().unlock(); }), "unlock of unlocked shared_mutex \\(goroutine 1");
     EXPECT_DEATH(dunlin::run([] { dunlin::shared_mutex().unlock_shared(); }), "unlock_shared of unlocked shared_mutex");
     EXPECT_DEATH(dunlin::run([] {
         dunlin::shared_mutex m;

@@ -116,7 +116,8 @@ TEST_P(SyncContext, RacesWithTheWake) {
         for (int i = 0; i < 6; ++i) {
             group.go([&, i] {
                 for (int round = 0; round < support::rounds(300); ++round) {
-                    auto ctx = dunlin::with_timeout(dunlin::context::background(), std::chrono::microseconds(10 * i + round % 50));
+                    auto ctx = dunlin::with_timeout(
+                        dunlin::context::background(), std::chrono::microseconds(10 * i + round % 50));
                     try {
                         m.lock(ctx);
                         ++under_lock;

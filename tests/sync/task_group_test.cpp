@@ -91,7 +91,9 @@ struct copied_four_times {
     std::atomic<int>* copies;
     std::atomic<int>* alive;
     std::atomic<int>* ran;
-    copied_four_times(std::atomic<int>& c, std::atomic<int>& a, std::atomic<int>& r) : copies(&c), alive(&a), ran(&r) { alive->fetch_add(1); }
+    copied_four_times(std::atomic<int>& c, std::atomic<int>& a, std::atomic<int>& r) : copies(&c), alive(&a), ran(&r) {
+        alive->fetch_add(1);
+    }
     copied_four_times(const copied_four_times& other) : copies(other.copies), alive(other.alive), ran(other.ran) {
         if (copies->fetch_add(1) == 4) throw std::runtime_error("no more copies");
         alive->fetch_add(1);

@@ -222,7 +222,8 @@ TEST_F(TimerHeap, ForgetsThoseThatEndWithRunAndKeepsTheOthers) {
             heap.insert(e.get(), draw_when(random));
         }
         heap.forget();
-        EXPECT_EQ(heap.size(), static_cast<std::size_t>(std::count_if(entries.begin(), entries.end(), [](const auto& e) { return !e->ends_with_run; })));
+        EXPECT_EQ(heap.size(), static_cast<std::size_t>(std::count_if(
+                                   entries.begin(), entries.end(), [](const auto& e) { return !e->ends_with_run; })));
         // What was forgotten is out of the heap, and may go into it again.
         for (const auto& e : entries) {
             if (!e->ends_with_run) continue;

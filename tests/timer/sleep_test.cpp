@@ -99,7 +99,8 @@ TEST_P(Sleep, TheLongestDurationsAreForEver) {
         sleeper([] { dunlin::sleep_until(std::chrono::system_clock::time_point::max()); });
         sleeper([] { dunlin::sleep_until(std::chrono::steady_clock::time_point::max()); });
         sleeper([] { dunlin::sleep_until(std::chrono::time_point<clock, std::chrono::hours>::max()); });
-        support::eventually([&] { return begun.load() == 8 && (waiting() + static_cast<std::size_t>(woken.load())) == 8; });
+        support::eventually(
+            [&] { return begun.load() == 8 && (waiting() + static_cast<std::size_t>(woken.load())) == 8; });
         EXPECT_EQ(woken.load(), 0);
         dunlin::sleep_for(5ms);
         EXPECT_EQ(woken.load(), 0);
@@ -279,7 +280,9 @@ TEST_P(Sleep, EndsWhenItsProcessorIsRetiredAndTheLastOneIsBusy) {
                     woken.fetch_add(1);
                 });
             }
-            support::eventually([&] { return begun.load() == sleepers && (waiting() + static_cast<std::size_t>(woken.load())) >= sleepers; });
+            support::eventually([&] {
+                return begun.load() == sleepers && (waiting() + static_cast<std::size_t>(woken.load())) >= sleepers;
+            });
             dunlin::runtime::set_max_procs(1);
             // Busy: this goroutine, and another one to go to.
             std::atomic<bool> stop{false};

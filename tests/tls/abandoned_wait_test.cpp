@@ -108,7 +108,8 @@ public:
     tls_write() { begin_to_write(); }
     outcome wait(const limit& l, bool) override {
         const outcome o = call(
-            l, [&] { return in_.write_all("x", 1) == 1; }, [&](const auto& ctx) { return in_.write_all("x", 1, ctx) == 1; }, nullptr);
+            l, [&] { return in_.write_all("x", 1) == 1; },
+            [&](const auto& ctx) { return in_.write_all("x", 1, ctx) == 1; }, nullptr);
         if (o == outcome::got) ++written_;
         return o;
     }
@@ -116,7 +117,9 @@ public:
     std::string rest(int served) override {
         in_.close_write();
         const std::size_t came = size_of_rest(out_);
-        return came == static_cast<std::size_t>(served) && written_ == served ? "" : std::to_string(came) + " bytes of those that waited";
+        return came == static_cast<std::size_t>(served) && written_ == served
+                   ? ""
+                   : std::to_string(came) + " bytes of those that waited";
     }
 
 private:
@@ -160,6 +163,7 @@ class TlsAbandonedWait : public each_row {};
 
 TEST_P(TlsAbandonedWait, LosesNothing) { expect_nothing_lost(); }
 
-INSTANTIATE_TEST_SUITE_P(Each, TlsAbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)), row_name);
+INSTANTIATE_TEST_SUITE_P(
+    Each, TlsAbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)), row_name);
 
 }  // namespace

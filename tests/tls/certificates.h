@@ -61,7 +61,8 @@ inline identity make_identity(const wanted& w, const identity* signer = nullptr)
     X509_gmtime_adj(X509_getm_notBefore(x), w.begins_s);
     X509_gmtime_adj(X509_getm_notAfter(x), w.ends_s);
     X509_set_pubkey(x, made.private_key.get());
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(w.common_name.c_str()), -1, -1, 0);
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_UTF8,
+        reinterpret_cast<const unsigned char*>(w.common_name.c_str()), -1, -1, 0);
     X509_set_issuer_name(x, signer != nullptr ? X509_get_subject_name(signer->x509.get()) : X509_get_subject_name(x));
     extend(x, NID_basic_constraints, w.authority ? "critical,CA:TRUE" : "critical,CA:FALSE");
     if (w.authority) {
@@ -70,9 +71,12 @@ inline identity make_identity(const wanted& w, const identity* signer = nullptr)
         extend(x, NID_ext_key_usage, w.for_client ? "clientAuth" : "serverAuth");
         if (!w.names.empty()) extend(x, NID_subject_alt_name, w.names);
     }
-    if (X509_sign(x, signer != nullptr ? signer->private_key.get() : made.private_key.get(), EVP_sha256()) == 0) throw std::runtime_error("not signed");
+    if (X509_sign(x, signer != nullptr ? signer->private_key.get() : made.private_key.get(), EVP_sha256()) == 0)
+        throw std::runtime_error("not signed");
     made.certificate = pem_of([x](BIO* b) { return PEM_write_bio_X509(b, x); });
-    made.key = pem_of([&](BIO* b) { return PEM_write_bio_PrivateKey(b, made.private_key.get(), nullptr, nullptr, 0, nullptr, nullptr); });
+    made.key = pem_of([&](BIO* b) {
+        return PEM_write_bio_PrivateKey(b, made.private_key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+    });
     return made;
 }
 
@@ -92,7 +96,9 @@ inline const identity& localhost() {
 }
 
 // Both sides of it.
-inline dunlin::tls::config server_config() { return dunlin::tls::config::server_from_memory(localhost().certificate, localhost().key); }
+inline dunlin::tls::config server_config() {
+    return dunlin::tls::config::server_from_memory(localhost().certificate, localhost().key);
+}
 inline dunlin::tls::config client_config() {
     auto c = dunlin::tls::config::client();
     c.trust_from_memory(the_authority().ca.certificate);

@@ -59,7 +59,9 @@ public:
         thread_.join();
         close(mine_);
     }
-    static bool ask_for_new_keys(SSL* s) { return SSL_key_update(s, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(s) == 1; }
+    static bool ask_for_new_keys(SSL* s) {
+        return SSL_key_update(s, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(s) == 1;
+    }
 
     net::stream server_end;
 
@@ -264,7 +266,8 @@ TEST_P(TlsHostile, AnIdleConnectionHoldsNoBuffers) {
             clients[i].read_exactly(text);
             written.get();
         }
-        EXPECT_LT((in_use() - before) / static_cast<long>(pairs), 8192) << "bytes for each pair; a record's buffer has 16 KiB";
+        EXPECT_LT((in_use() - before) / static_cast<long>(pairs), 8192)
+            << "bytes for each pair; a record's buffer has 16 KiB";
     });
 }
 
@@ -342,7 +345,8 @@ TEST_P(TlsHostile, ACertificateIsReplacedWhileTheListenerRuns) {
         EXPECT_EQ(tls::dial("tcp", to, client_config()).peer_certificate(), second.certificate);
         EXPECT_THROW(sc.replace_certificate_from_memory(third.certificate, first.key), dunlin::io_error);
         EXPECT_THROW(sc.replace_certificate("/nowhere/c.pem", "/nowhere/k.pem"), dunlin::io_error);
-        EXPECT_EQ(tls::dial("tcp", to, client_config()).peer_certificate(), second.certificate) << "what cannot be had changes nothing";
+        EXPECT_EQ(tls::dial("tcp", to, client_config()).peer_certificate(), second.certificate)
+            << "what cannot be had changes nothing";
         old.write_all("x");
         char c;
         EXPECT_EQ(old.read_some(&c, 1), 1u);
@@ -384,7 +388,8 @@ std::pair<session_ptr, bool> visit(const tls::config& sc, const tls::config& cc,
     std::error_code ec;
     client.read_exactly(c, ec);  // to the end: the tickets have come
     served.get();
-    return {session_ptr(SSL_get1_session(client.native_handle()), SSL_SESSION_free), SSL_session_reused(client.native_handle()) == 1};
+    return {session_ptr(SSL_get1_session(client.native_handle()), SSL_SESSION_free),
+        SSL_session_reused(client.native_handle()) == 1};
 }
 
 TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
@@ -400,7 +405,8 @@ TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
             SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
             const auto lasting = server_with_keys_for(1h);
             EXPECT_TRUE(visit(lasting, client, visit(lasting, client, nullptr).first).second);
-            EXPECT_FALSE(visit(server_with_keys_for(1h), client, visit(lasting, client, nullptr).first).second) << "each config has its own";
+            EXPECT_FALSE(visit(server_with_keys_for(1h), client, visit(lasting, client, nullptr).first).second)
+                << "each config has its own";
 
             const auto hasty = server_with_keys_for(1ms);
             const session_ptr s = visit(hasty, client, nullptr).first;

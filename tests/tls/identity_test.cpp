@@ -136,7 +136,8 @@ TEST_P(TlsIdentity, ASelfSignedCertificateIsRefusedUnlessItIsTrustedItself) {
         const identity own = tls_test::make_identity({});
         EXPECT_EQ(meet(client_that_trusts(the_authority().ca), server_of(own)).client,
             "tls handshake with localhost: certificate verify failed: self-signed certificate");
-        EXPECT_EQ(meet(tls::config::client(), server_of(own)).client, "tls handshake with localhost: certificate verify failed: self-signed certificate");
+        EXPECT_EQ(meet(tls::config::client(), server_of(own)).client,
+            "tls handshake with localhost: certificate verify failed: self-signed certificate");
         EXPECT_EQ(meet(client_that_trusts(own), server_of(own)).client, "");
         EXPECT_EQ(meet(tls::config::client().insecure_skip_verify(), server_of(own)).client, "");
     });
@@ -146,14 +147,18 @@ TEST_P(TlsIdentity, ASelfSignedCertificateIsRefusedUnlessItIsTrustedItself) {
 TEST_P(TlsIdentity, AClientWithAConfigOfAServerVerifiesToo) {
     run([] {
         const identity own = tls_test::make_identity({});
-        EXPECT_EQ(meet(server_of(localhost()), server_of(own)).client, "tls handshake with localhost: certificate verify failed: self-signed certificate");
+        EXPECT_EQ(meet(server_of(localhost()), server_of(own)).client,
+            "tls handshake with localhost: certificate verify failed: self-signed certificate");
         // The authority was not named.
-        EXPECT_NE(meet(server_of(localhost()), server_of(localhost())).client.find("certificate verify failed"), std::string::npos);
-        EXPECT_THROW(meet(server_of(localhost()), server_of(localhost()), ""), dunlin::io_error) << "there is no server name to verify";
+        EXPECT_NE(meet(server_of(localhost()), server_of(localhost())).client.find("certificate verify failed"),
+            std::string::npos);
+        EXPECT_THROW(meet(server_of(localhost()), server_of(localhost()), ""), dunlin::io_error)
+            << "there is no server name to verify";
         auto both = server_of(localhost());
         both.trust_from_memory(the_authority().ca.certificate);
         EXPECT_EQ(meet(both, both).client, "");
-        EXPECT_NE(meet(both, both, "example.org").client.find("certificate verify failed: hostname mismatch"), std::string::npos);
+        EXPECT_NE(meet(both, both, "example.org").client.find("certificate verify failed: hostname mismatch"),
+            std::string::npos);
         // What servers ask of clients changes nothing for clients, nor what a client skips for servers.
         both.require_client_certificate();
         EXPECT_NE(meet(both, server_of(own)).client.find("certificate verify failed"), std::string::npos);
@@ -168,9 +173,11 @@ TEST_P(TlsIdentity, AClientWithAConfigOfAServerVerifiesToo) {
 
 TEST_P(TlsIdentity, AnUnknownAuthorityIsRefused) {
     run([] {
-        const tls_test::authority other{tls_test::make_identity({.common_name = "another authority", .authority = true})};
+        const tls_test::authority other{
+            tls_test::make_identity({.common_name = "another authority", .authority = true})};
         const verdict v = meet(client_that_trusts(other.ca), server_of(localhost()));
-        EXPECT_NE(v.client.find("certificate verify failed: unable to get local issuer certificate"), std::string::npos) << v.client;
+        EXPECT_NE(v.client.find("certificate verify failed: unable to get local issuer certificate"), std::string::npos)
+            << v.client;
         EXPECT_NE(v.server.find("unknown ca"), std::string::npos) << v.server;
         const tls_test::authority impostor;  // has the name, and not the key
         EXPECT_EQ(meet(client_that_trusts(impostor.ca), server_of(localhost())).client,
@@ -200,7 +207,8 @@ TEST_P(TlsIdentity, TheConditionsTellWhatItWas) {
         EXPECT_EQ(ec, tls::errc::certificate_rejected) << ec.message();
         EXPECT_NE(ec, tls::errc::protocol);
         EXPECT_NE(ec, tls::errc::truncated);
-        EXPECT_TRUE(tls::dial("tcp", l.local_address().to_string(), client_that_trusts(the_authority().ca), 20s, ec)) << ec.message();
+        EXPECT_TRUE(tls::dial("tcp", l.local_address().to_string(), client_that_trusts(the_authority().ca), 20s, ec))
+            << ec.message();
         l.close();
         server.get();
     });
@@ -241,7 +249,8 @@ TEST_P(TlsIdentity, ClientCertificatesAreAskedForAndVerified) {
         const identity stranger = tls_test::make_identity({.names = "", .for_client = true});
         cc.certificate_from_memory(stranger.certificate, stranger.key);
         const verdict refused = meet(cc, strict);
-        EXPECT_NE(refused.server.find("certificate verify failed: self-signed certificate"), std::string::npos) << refused.server;
+        EXPECT_NE(refused.server.find("certificate verify failed: self-signed certificate"), std::string::npos)
+            << refused.server;
         EXPECT_NE(refused.client.find("alert"), std::string::npos) << refused.client;
     });
 }
@@ -289,20 +298,25 @@ TEST(TlsConfig, FilesAreReadAndTheirFaultsTold) {
     };
     const identity other = the_authority().make();
     const std::string cert = write("cert.pem", localhost().certificate), key = write("key.pem", localhost().key);
-    const std::string wrong = write("other.pem", other.key), none = at + "/none.pem", garbage = write("garbage.pem", "no PEM\n");
+    const std::string wrong = write("other.pem", other.key), none = at + "/none.pem",
+                      garbage = write("garbage.pem", "no PEM\n");
 
     EXPECT_EQ(complaint([&] { tls::config::server(cert, key).trust(cert); }), "");
-    EXPECT_EQ(complaint([&] { tls::config::server(none, key); }), "tls certificate " + none + ": no such file or directory");
+    EXPECT_EQ(
+        complaint([&] { tls::config::server(none, key); }), "tls certificate " + none + ": no such file or directory");
     EXPECT_EQ(complaint([&] { tls::config::server(garbage, key); }), "tls certificate " + garbage + ": no start line");
     EXPECT_EQ(complaint([&] { tls::config::server(cert, wrong); }), "tls key " + wrong + ": key values mismatch");
-    EXPECT_EQ(complaint([&] { tls::config::client().trust(garbage); }), "tls trusted certificate " + garbage + ": no start line");
+    EXPECT_EQ(complaint([&] { tls::config::client().trust(garbage); }),
+        "tls trusted certificate " + garbage + ": no start line");
     for (const std::string& file : {cert, key, wrong, garbage}) std::remove(file.c_str());
     rmdir(folder);
 }
 
 TEST(TlsConfig, CipherSuitesThatDoNotExistAreToldOf) {
     for (const char* name : {"ECDHE-RSA-AES128-GCM-SHA255", "TLS_AES_128_GCM_SHA255"}) {
-        const std::string text = complaint([&] { tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256", name}); });
+        const std::string text = complaint([&] {
+            tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256", name});
+        });
         EXPECT_EQ(text.rfind("tls cipher " + std::string(name) + ": ", 0), 0u) << text;
     }
     EXPECT_THROW(tls::config::client().ciphers({""}), std::invalid_argument);
@@ -312,7 +326,8 @@ TEST(TlsConfig, CipherSuitesThatDoNotExistAreToldOf) {
 TEST(TlsConfig, AKeyWithAPasswordIsRefusedAndNobodyIsAskedForIt) {
     const std::string locked = tls_test::pem_of([](BIO* b) {
         const auto* password = reinterpret_cast<const unsigned char*>("secret");
-        return PEM_write_bio_PrivateKey(b, localhost().private_key.get(), EVP_aes_128_cbc(), password, 6, nullptr, nullptr);
+        return PEM_write_bio_PrivateKey(
+            b, localhost().private_key.get(), EVP_aes_128_cbc(), password, 6, nullptr, nullptr);
     });
     EXPECT_NE(complaint([&] { tls::config::server_from_memory(localhost().certificate, locked); }), "");
 }

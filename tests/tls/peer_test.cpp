@@ -64,8 +64,12 @@ TEST_P(TlsPeer, AClientOfOpensslTalksToOurServer) {
                 s.close();
             });
             int status = -1;
-            const std::string flags = "-quiet -verify_return_error -verify_hostname localhost -servername localhost -CAfile " + path("ca.pem") + ' ' + version;
-            const std::string heard = output_of("echo hello | openssl s_client " + flags + " -connect " + l.local_address().to_string() + " 2>&1", status);
+            const std::string flags =
+                "-quiet -verify_return_error -verify_hostname localhost -servername localhost -CAfile " +
+                path("ca.pem") + ' ' + version;
+            const std::string heard = output_of(
+                "echo hello | openssl s_client " + flags + " -connect " + l.local_address().to_string() + " 2>&1",
+                status);
             served.get();
             EXPECT_EQ(status, 0) << heard;
             EXPECT_NE(heard.find("you said hello\n"), std::string::npos) << heard;
@@ -76,11 +80,13 @@ TEST_P(TlsPeer, AClientOfOpensslTalksToOurServer) {
 TEST_P(TlsPeer, OurClientTalksToAServerOfOpenssl) {
     run([&] {
         const std::string files = "-cert " + path("cert.pem") + " -key " + path("key.pem");
-        FILE* server = popen(("openssl s_server -accept 127.0.0.1:0 -naccept 1 -rev " + files + " 2>&1 </dev/null").c_str(), "r");
+        FILE* server =
+            popen(("openssl s_server -accept 127.0.0.1:0 -naccept 1 -rev " + files + " 2>&1 </dev/null").c_str(), "r");
         char line[200];
         std::string address;
         while (address.empty() && std::fgets(line, sizeof line, server) != nullptr) {
-            if (std::string_view(line).starts_with("ACCEPT ")) address = std::string(line + 7, std::string_view(line + 7).find_first_of("\r\n"));
+            if (std::string_view(line).starts_with("ACCEPT "))
+                address = std::string(line + 7, std::string_view(line + 7).find_first_of("\r\n"));
         }
         ASSERT_NE(address, "");
         auto c = tls::config::client();

@@ -29,7 +29,8 @@ tls::config server_config() {
     return c;
 }
 tls::config client_config() {
-    static const tls_test::identity me = the_authority().make({.names = "", .common_name = "a client", .for_client = true});
+    static const tls_test::identity me =
+        the_authority().make({.names = "", .common_name = "a client", .for_client = true});
     auto c = tls::config::client();
     c.trust_from_memory(the_authority().ca.certificate).certificate_from_memory(me.certificate, me.key);
     return c;
@@ -48,7 +49,8 @@ struct tap {
         std::error_code ec;
         record.resize(5);
         if (from.read_exactly(record, ec) != 5) return false;
-        const std::size_t size = static_cast<std::size_t>(static_cast<unsigned char>(record[3])) << 8 | static_cast<unsigned char>(record[4]);
+        const std::size_t size = static_cast<std::size_t>(static_cast<unsigned char>(record[3])) << 8 |
+                                 static_cast<unsigned char>(record[4]);
         record.resize(5 + size);
         return from.read_exactly(record.data() + 5, size, ec) == size;
     }
@@ -104,7 +106,8 @@ protected:
             auto served = dunlin::spawn([&] {
                 std::string heard(5, '\0');
                 std::error_code ec;
-                if (how == writes::the_end) return server.read_some(dunlin::mutable_buffer(heard)) == 0 ? std::string("the end") : heard;
+                if (how == writes::the_end)
+                    return server.read_some(dunlin::mutable_buffer(heard)) == 0 ? std::string("the end") : heard;
                 server.read_exactly(heard, ec);
                 server.write_all("world", ec);
                 return ec ? ec.message() : heard;
@@ -112,7 +115,8 @@ protected:
             client.handshake();
             take_first_part(client, t);
             std::string answer(5, '\0');
-            auto reader = dunlin::spawn([&] { return how == writes::beside_a_reader ? client.read_exactly(answer) : 0; });
+            auto reader =
+                dunlin::spawn([&] { return how == writes::beside_a_reader ? client.read_exactly(answer) : 0; });
             dunlin::sleep_for(10ms);
             auto writer = dunlin::spawn([&] {
                 std::error_code ec;

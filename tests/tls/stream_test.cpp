@@ -122,7 +122,8 @@ TEST_P(TlsStream, KeyUpdatesAreAnsweredWhileBothSidesWrite) {
         for (tls::stream* s : {&p.client, &p.server}) {
             const std::string& mine = s == &p.client ? there : back;
             all.go([s, &mine] {
-                for (std::size_t at = 0; at < mine.size(); at += 30'000) s->write_all(std::string_view(mine).substr(at, 30'000));
+                for (std::size_t at = 0; at < mine.size(); at += 30'000)
+                    s->write_all(std::string_view(mine).substr(at, 30'000));
                 s->close_write();
             });
         }
@@ -158,7 +159,8 @@ TEST_P(TlsStream, WritersDoNotMixTheirBytes) {
         p.client.close();
         const std::string got = reader.get();
         ASSERT_EQ(got.size(), 400'000u);
-        for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(got.substr(i * 100'000, 100'000), std::string(100'000, got[i * 100'000]));
+        for (std::size_t i = 0; i < 4; ++i)
+            EXPECT_EQ(got.substr(i * 100'000, 100'000), std::string(100'000, got[i * 100'000]));
     });
 }
 
@@ -166,7 +168,8 @@ TEST_P(TlsStream, AnEndWithoutCloseNotifyIsAnError) {
     run([] {
         auto [a, b] = net::stream_pair();
         const int fd = dup(b.native_handle());  // cuts the server off behind its back
-        tls::stream client = tls::client(std::move(a), "localhost", client_config()), server = tls::server(std::move(b), server_config());
+        tls::stream client = tls::client(std::move(a), "localhost", client_config()),
+                    server = tls::server(std::move(b), server_config());
         auto served = dunlin::spawn([&] { server.write_all("half"); });
         char data[100];
         EXPECT_EQ(client.read_some(data), 4u);

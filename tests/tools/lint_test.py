@@ -192,6 +192,11 @@ class Width(unittest.TestCase):
                                                "src/a.cpp:2: a comment wider than 120 columns: tools/lint --fix",
                                                "docs/a.md:1: a paragraph wider than 120 columns: tools/lint --fix"]))
 
+    def test_code_is_as_wide_unless_a_literal_or_a_macro_makes_it_so(self):
+        code = "int a = " + " + ".join(["123456"] * 13) + ";\n"
+        status, lines = check({"src/a.cpp": code + code.replace("123456", '"3456"') + "#define A \\\n" + code[:-1] + " \\\n\n"})
+        self.assertEqual((status, lines), (1, ["src/a.cpp:1: 123 columns, 120 are allowed"]))
+
     def test_a_comment_is_broken_and_goes_on_in_the_next_line(self):
         self.assertEqual(mend("src/a.cpp", f"// {self.LONG}\n// more\nint a;\n"), f"// {self.LONG[:-5]}\n// word more\nint a;\n")
 

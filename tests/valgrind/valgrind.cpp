@@ -69,7 +69,8 @@ void stacks_and_channels() {
     }
     long got = 0;
     for (int i = 0; i < 3 * goroutines; ++i) {
-        dunlin::select(dunlin::on_recv(results, [&](std::optional<long>) { ++got; }), dunlin::on_recv(deep, [&](std::optional<long>) { ++got; }),
+        dunlin::select(dunlin::on_recv(results, [&](std::optional<long>) { ++got; }),
+            dunlin::on_recv(deep, [&](std::optional<long>) { ++got; }),
             dunlin::on_timeout(60s, [] { expect(false, "nobody sends"); }));
     }
     expect(got == 3 * goroutines, "a value is missing");

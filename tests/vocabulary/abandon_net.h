@@ -124,7 +124,9 @@ public:
         const std::scoped_lock lock(gates().m);
         gates().open[name_] = true;
     }
-    std::string rest(int) override { return dunlin::net::resolve("tcp4", name_ + ":80").size() == 1 ? "" : "not found"; }
+    std::string rest(int) override {
+        return dunlin::net::resolve("tcp4", name_ + ":80").size() == 1 ? "" : "not found";
+    }
 
     // False: another name. True: when it may be answered.
     static bool wait_for(const std::string& name) {

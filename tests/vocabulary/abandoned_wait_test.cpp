@@ -71,7 +71,8 @@ class AbandonedWait : public each_row {};
 
 TEST_P(AbandonedWait, LosesNothing) { expect_nothing_lost(); }
 
-INSTANTIATE_TEST_SUITE_P(Each, AbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)), row_name);
+INSTANTIATE_TEST_SUITE_P(
+    Each, AbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)), row_name);
 
 // ---- what would not keep to it is noticed -------------------------------------------------------------------------
 

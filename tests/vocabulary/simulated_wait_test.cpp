@@ -45,8 +45,8 @@ TEST_P(SimulatedWait, LosesNothingInAnyOrder) {
         if (!applies(w, line.what)) continue;
         constexpr std::uint64_t seeds = support::sanitized ? 20 : 500;
         const sim::result r = sim::explore({.seeds = seeds, .longest_delay = std::chrono::microseconds(20)}, [&] {
-            const scenario s{w, line.what.waiters == 1 ? 0 : static_cast<int>(sim::draw(3)), kind::goroutine, kind::goroutine,
-                static_cast<unsigned>(sim::draw(40))};
+            const scenario s{w, line.what.waiters == 1 ? 0 : static_cast<int>(sim::draw(3)), kind::goroutine,
+                kind::goroutine, static_cast<unsigned>(sim::draw(40))};
             const std::string fault = play(line.make(), line.what, s).run();
             sim::require(fault.empty(), fault);
         });
@@ -55,7 +55,8 @@ TEST_P(SimulatedWait, LosesNothingInAnyOrder) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, SimulatedWait, testing::ValuesIn(rows), [](const auto& i) { return std::string(i.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Each, SimulatedWait, testing::ValuesIn(rows), [](const auto& i) { return std::string(i.param.name); });
 
 // A permit that is served twice is seen there, too.
 class generous : public semaphore_acquire {

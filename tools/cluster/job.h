@@ -46,7 +46,8 @@ struct dunlin::nats::codec<fleet::job> {
     static fleet::job decode(std::string_view bytes) {
         fleet::job j{};
         const auto [end, fault] = std::from_chars(bytes.data(), bytes.data() + bytes.size(), j.number);
-        if (fault != std::errc() || end != bytes.data() + bytes.size()) throw std::invalid_argument("not a number: " + std::string(bytes));
+        if (fault != std::errc() || end != bytes.data() + bytes.size())
+            throw std::invalid_argument("not a number: " + std::string(bytes));
         return j;
     }
 };

@@ -32,9 +32,11 @@ public:
         std::atomic<std::uint32_t> done, redelivered, reconnects, lost, unconfirmed, chosen_deaths;
     };
 
-    ledger(const std::filesystem::path& file, std::uint32_t jobs) : jobs_(jobs), size_(sizeof(shared) + jobs * sizeof(job)) {
+    ledger(const std::filesystem::path& file, std::uint32_t jobs)
+        : jobs_(jobs), size_(sizeof(shared) + jobs * sizeof(job)) {
         const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (fd < 0 || ftruncate(fd, static_cast<off_t>(size_)) != 0) throw std::runtime_error("the ledger: " + file.string());
+        if (fd < 0 || ftruncate(fd, static_cast<off_t>(size_)) != 0)
+            throw std::runtime_error("the ledger: " + file.string());
         void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         close(fd);
         if (at == MAP_FAILED) throw std::runtime_error("mmap");

@@ -10,10 +10,11 @@
 namespace {
 
 void usage() {
-    std::puts("dunlin_cluster [--jobs N] [--seed N] [--brief] [--purge]\n"
-              "                                       three servers, four workers, N jobs (100000), and faults; --brief: only those\n"
-              "                                       that take a second or two; --purge: jobs that are stored are deleted, too\n"
-              "dunlin_cluster --around COMMAND...     COMMAND with NATS_URL set, for which there is a server meanwhile (NATS_SERVER_PID)");
+    std::puts(
+        "dunlin_cluster [--jobs N] [--seed N] [--brief] [--purge]\n"
+        "                                       three servers, four workers, N jobs (100000), and faults; --brief: only those\n"
+        "                                       that take a second or two; --purge: jobs that are stored are deleted, too\n"
+        "dunlin_cluster --around COMMAND...     COMMAND with NATS_URL set, for which there is a server meanwhile (NATS_SERVER_PID)");
 }
 
 // 77: there is no nats-server, which ctest takes for a test that was skipped.
@@ -39,9 +40,12 @@ int around(int argc, char** argv) {
 
 int main(int argc, char** argv) try {
     const auto is = [&](int i, const char* word) { return i < argc && std::strcmp(argv[i], word) == 0; };
-    const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(i < argc ? argv[i] : "", nullptr, 10)); };
+    const auto number = [&](int i) {
+        return static_cast<std::uint32_t>(std::strtoul(i < argc ? argv[i] : "", nullptr, 10));
+    };
     if (is(1, "--worker") && argc == 8) {
-        return fleet::work(argv[2], argv[3], number(4), number(5), {static_cast<fleet::crash::moment>(number(6)), number(7)});
+        return fleet::work(
+            argv[2], argv[3], number(4), number(5), {static_cast<fleet::crash::moment>(number(6)), number(7)});
     }
     if (fleet::nats_server_path().empty()) {
         std::puts("nats-server is not installed: left out");

@@ -57,8 +57,9 @@ public:
         for (unsigned w = 0; w < fleet::workers; ++w) redelivered += ledger_.at(w).redelivered;
         const std::uint32_t done = ledger_.count();
         char counts[200];
-        std::snprintf(counts, sizeof counts, "sent %u   waiting %llu   in flight %llu   done %u of %u   redelivered %u", sent.load(),
-            static_cast<unsigned long long>(size.waiting), static_cast<unsigned long long>(size.in_flight), done, jobs_, redelivered);
+        std::snprintf(counts, sizeof counts, "sent %u   waiting %llu   in flight %llu   done %u of %u   redelivered %u",
+            sent.load(), static_cast<unsigned long long>(size.waiting), static_cast<unsigned long long>(size.in_flight),
+            done, jobs_, redelivered);
         std::lock_guard guard(mutex_);
         if (!terminal_) {
             if (seconds() < next_line_) return;
@@ -74,18 +75,21 @@ public:
             ++lines_;
         };
         const std::size_t filled = jobs_ > 0 ? std::size_t{40} * done / jobs_ : 0;
-        add("[" + std::string(filled, '#') + std::string(40 - filled, '.') + "]  " + std::to_string(static_cast<int>(seconds())) + " s");
+        add("[" + std::string(filled, '#') + std::string(40 - filled, '.') + "]  " +
+            std::to_string(static_cast<int>(seconds())) + " s");
         add(counts);
         std::string line = "servers  ";
         for (const std::string& name : names_) {
             const std::string& state = servers_[name];
-            line += name + " " + (state.empty() ? "up" : "\x1b[31m" + state + "\x1b[0m") + (leader == name ? " (leader)" : "") + "    ";
+            line += name + " " + (state.empty() ? "up" : "\x1b[31m" + state + "\x1b[0m") +
+                    (leader == name ? " (leader)" : "") + "    ";
         }
         add(line);
         for (unsigned w = 0; w < fleet::workers; ++w) {
             const auto& p = ledger_.at(w);
-            add("worker " + std::to_string(w + 1) + "  pid " + std::to_string(pid(w)) + "  done " + std::to_string(p.done.load()) + "  redelivered " +
-                std::to_string(p.redelivered.load()) + "  " + "\x1b[31m" + workers_.at(w) + "\x1b[0m");
+            add("worker " + std::to_string(w + 1) + "  pid " + std::to_string(pid(w)) + "  done " +
+                std::to_string(p.done.load()) + "  redelivered " + std::to_string(p.redelivered.load()) + "  " +
+                "\x1b[31m" + workers_.at(w) + "\x1b[0m");
         }
         for (std::size_t i = 0; i < 8; ++i) add(i < notes_.size() ? notes_[i] : "");
         std::fwrite(text.data(), 1, text.size(), stdout);

@@ -136,8 +136,14 @@ inline pid_t start_process(const std::vector<std::string>& words) {
 
 class nats_server {
 public:
-    nats_server(const keeper& k, std::string name, std::filesystem::path folder, int port, const std::string& more, std::string address = "127.0.0.1")
-        : keeper_(k), name_(std::move(name)), folder_(std::move(folder)), address_(std::move(address)), port_(port), more_(more) {
+    nats_server(const keeper& k, std::string name, std::filesystem::path folder, int port, const std::string& more,
+        std::string address = "127.0.0.1")
+        : keeper_(k),
+          name_(std::move(name)),
+          folder_(std::move(folder)),
+          address_(std::move(address)),
+          port_(port),
+          more_(more) {
         std::filesystem::create_directories(folder_);
         configure(more);
     }
@@ -146,8 +152,10 @@ public:
     nats_server& operator=(const nats_server&) = delete;
 
     void configure(const std::string& more) const {
-        std::ofstream(folder_ / "conf") << "server_name: " << name_ << "\nlisten: \"" << address_ << ':' << port_ << "\"\nmax_payload: 8MB\nmax_pending: 64MB\n"
-                                        << "jetstream { store_dir: \"" << (folder_ / "store").string() << "\" }\n" << more;
+        std::ofstream(folder_ / "conf") << "server_name: " << name_ << "\nlisten: \"" << address_ << ':' << port_
+                                        << "\"\nmax_payload: 8MB\nmax_pending: 64MB\n"
+                                        << "jetstream { store_dir: \"" << (folder_ / "store").string() << "\" }\n"
+                                        << more;
     }
     // From the next start on.
     void rename(const std::string& name) {
@@ -160,7 +168,8 @@ public:
     }
     // By `before`, a command that becomes what follows it.
     void launch(std::vector<std::string> before = {}) {
-        for (const std::string& word : {nats_server_path(), std::string("-c"), (folder_ / "conf").string(), std::string("-l"), (folder_ / "log").string()}) {
+        for (const std::string& word : {nats_server_path(), std::string("-c"), (folder_ / "conf").string(),
+                 std::string("-l"), (folder_ / "log").string()}) {
             before.push_back(word);
         }
         pid_ = start_process(before);
@@ -183,7 +192,8 @@ public:
         ::kill(pid_, s);
         siginfo_t stopped{};
         for (int i = 0; s == SIGSTOP && i < 2'000; ++i) {
-            if (waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WNOHANG) != 0 || stopped.si_pid != 0) return;
+            if (waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WNOHANG) != 0 || stopped.si_pid != 0)
+                return;
             usleep(1'000);
         }
     }
@@ -196,7 +206,9 @@ public:
         pid_ = -1;
     }
     void wipe() const { std::filesystem::remove_all(folder_ / "store"); }
-    std::string url(const std::string& user = "") const { return "nats://" + user + "127.0.0.1:" + std::to_string(port_); }
+    std::string url(const std::string& user = "") const {
+        return "nats://" + user + "127.0.0.1:" + std::to_string(port_);
+    }
     const std::string& name() const noexcept { return name_; }
     pid_t pid() const noexcept { return pid_; }
 
@@ -218,7 +230,8 @@ public:
         std::string routes;
         for (int i = 0; i < count; ++i) {
             ports.push_back(free_port());
-            if (count > 1) routes += (i > 0 ? ", " : "") + std::string("nats://127.0.0.1:") + std::to_string(ports.back());
+            if (count > 1)
+                routes += (i > 0 ? ", " : "") + std::string("nats://127.0.0.1:") + std::to_string(ports.back());
         }
         for (int i = 0; i < count; ++i) {
             std::string own = more;

@@ -65,15 +65,16 @@ private:
         // Every second one dies by itself, at the next of the chosen moments.
         crash c;
         if (born_++ % 2 == 1) c = {static_cast<crash::moment>(born_ / 2 % 4 + 1), 20 + born_ * 37 % 300};
-        pids_[w] = start_process({"/proc/self/exe", "--worker", servers_.urls(), file_, std::to_string(jobs_), std::to_string(w),
-            std::to_string(c.when), std::to_string(c.job)});
+        pids_[w] = start_process({"/proc/self/exe", "--worker", servers_.urls(), file_, std::to_string(jobs_),
+            std::to_string(w), std::to_string(c.when), std::to_string(c.job)});
         servers_.kept_by().add(pids_[w]);
         if (born_ > workers) p.count_death();
     }
     bool ended(unsigned w, int how) {
         if (pids_[w] < 0) return true;
         siginfo_t info{};
-        if (waitid(P_PID, static_cast<id_t>(pids_[w]), &info, WEXITED | WNOWAIT | how) != 0 || info.si_pid == 0) return false;
+        if (waitid(P_PID, static_cast<id_t>(pids_[w]), &info, WEXITED | WNOWAIT | how) != 0 || info.si_pid == 0)
+            return false;
         servers_.kept_by().remove(pids_[w]);
         waitpid(pids_[w], &last_status_, 0);
         // They are killed, or end in order: anything else is a fault of theirs.
@@ -106,7 +107,12 @@ std::string leader_of(const std::string& info) {
 class coordinator {
 public:
     coordinator(const show_options& o, nats_servers& s, const ledger& l)
-        : options_(o), servers_(s), ledger_(l), picture_(l, o.jobs), random_(o.seed), crew_(s, (s.folder() / "ledger").string(), o.jobs) {}
+        : options_(o),
+          servers_(s),
+          ledger_(l),
+          picture_(l, o.jobs),
+          random_(o.seed),
+          crew_(s, (s.folder() / "ledger").string(), o.jobs) {}
 
     int run() {
         const dunlin::signal_context ctx({SIGINT, SIGTERM});
@@ -147,7 +153,8 @@ private:
                 if (dunlin::clock::now() > given_up) {
                     const std::string dead = ask("STREAM.INFO.jobs-dead", ctx);
                     const std::size_t at = dead.find("\"messages\":");
-                    const std::string count = at == dead.npos ? "none" : dead.substr(at + 11, dead.find(',', at) - at - 11);
+                    const std::string count =
+                        at == dead.npos ? "none" : dead.substr(at + 11, dead.find(',', at) - at - 11);
                     picture_.note("nothing was done for a minute; dead letters: " + count);
                     break;
                 }
@@ -160,7 +167,8 @@ private:
                     send_again(ctx);
                 } else {
                     ask("CONSUMER.DELETE.jobs.workers", ctx);
-                    picture_.note("the consumer is made anew, for " + std::to_string(left_) + " jobs that the servers have stranded");
+                    picture_.note("the consumer is made anew, for " + std::to_string(left_) +
+                                  " jobs that the servers have stranded");
                 }
             }
         } catch (...) {
@@ -187,7 +195,8 @@ private:
         }
         // What was not confirmed may be there or not: the same ids again.
         for (auto left = queue_->flush(ctx); !left.empty(); left = queue_->flush(ctx)) {
-            picture_.note(std::to_string(left.size()) + " jobs were not confirmed, and are sent again: " + left[0].words);
+            picture_.note(
+                std::to_string(left.size()) + " jobs were not confirmed, and are sent again: " + left[0].words);
             for (const auto& u : left) queue_->send_async(nats::codec<job>::decode(u.data), nats::once_by(u.id), ctx);
         }
         picture_.note("all jobs are sent and confirmed");
@@ -250,7 +259,8 @@ private:
                            picture_.worker(w, "");
                            spared_.store(-1);
                        }});
-        all.push_back({"the stream's leader is frozen", [=, this](const dunlin::context& ctx) { frozen(leading(ctx), ctx); }});
+        all.push_back(
+            {"the stream's leader is frozen", [=, this](const dunlin::context& ctx) { frozen(leading(ctx), ctx); }});
         all.push_back({"a server's disk is wiped", [=, this](const dunlin::context& ctx) {
                            nats_server& s = following(ctx);
                            s.kill();
@@ -288,12 +298,14 @@ private:
     // it knows nothing more. So the others are told that the old one is gone, and it joins under a new name. Under the
     // old one it might vote for a leader that lacks confirmed jobs.
     void replace(nats_server& s, const dunlin::context& ctx) {
-        auto administrator = nats::connect(servers_.urls(), {.name = "administrator", .user = system_user, .password = system_user});
+        auto administrator =
+            nats::connect(servers_.urls(), {.name = "administrator", .user = system_user, .password = system_user});
         const std::string removal = "{\"peer\":\"" + s.name() + "\"}";
         for (bool gone = false; !gone; dunlin::sleep_for(50ms, ctx)) {
             try {
                 const auto [soon, cancel] = dunlin::with_timeout(ctx, 1s);
-                gone = administrator.jetstream("SERVER.REMOVE", removal, soon).find("\"success\":true") != std::string::npos;
+                gone = administrator.jetstream("SERVER.REMOVE", removal, soon).find("\"success\":true") !=
+                       std::string::npos;
             } catch (const nats::error& e) {  // an election: there is no leader that could do it
                 picture_.note(e.what());
             } catch (const dunlin::context_cancelled&) {
@@ -342,7 +354,8 @@ private:
             if (good(stream) && good(consumer)) return;
             if (dunlin::clock::now() > until) {
                 behind_ = late(stream).empty() ? late(consumer) : late(stream);
-                if (!behind_.empty()) return picture_.note(behind_ + " does not catch up; it goes on with the two others");
+                if (!behind_.empty())
+                    return picture_.note(behind_ + " does not catch up; it goes on with the two others");
                 if (dunlin::clock::now() > until + 5s) {
                     settled_ = false;
                     return picture_.note("the servers do not say that three of them have all; it goes on");
@@ -353,7 +366,8 @@ private:
     }
     nats_server& leading(const dunlin::context& ctx) {
         for (;;) {
-            if (const std::string name = leader_of(ask("STREAM.INFO.jobs", ctx)); !name.empty()) return servers_.named(name);
+            if (const std::string name = leader_of(ask("STREAM.INFO.jobs", ctx)); !name.empty())
+                return servers_.named(name);
             dunlin::sleep_for(50ms, ctx);
         }
     }
@@ -440,20 +454,27 @@ private:
             chosen += ledger_.at(w).chosen_deaths;
         }
         const bool once = ledger_.total() == expected && ledger_.count() == options_.jobs && unmade == 0;
-        std::printf("\n%u jobs in %.1f s; %u workers died, %u of them before, between, during or after effect and done(); %zu more things happened\n",
+        std::printf(
+            "\n%u jobs in %.1f s; %u workers died, %u of them before, between, during or after effect and done(); %zu more things happened\n",
             options_.jobs, picture_.seconds(), picture_.deaths(), chosen, begun_.load());
         std::printf("  every job at least once        %s (%u missing)\n", missing == 0 ? "yes" : "NO", missing);
-        std::printf("  every effect exactly once      %s (the sink's total is %lld, expected %lld)\n", once ? "yes" : "NO",
-            static_cast<long long>(ledger_.total()), static_cast<long long>(expected));
+        std::printf("  every effect exactly once      %s (the sink's total is %lld, expected %lld)\n",
+            once ? "yes" : "NO", static_cast<long long>(ledger_.total()), static_cast<long long>(expected));
         std::printf("  none lost, none left           %s\n", unmade == 0 ? "yes" : "NO");
         std::printf("  all workers that were not killed ended in order %s\n", in_order ? "yes" : "NO");
-        std::printf("  executions beyond the first    %llu: effects of workers that died, stood still or got no confirmation before done()\n"
-                    "                                 (seen by workers that lived on: %u redelivered, %u lost, %u not confirmed, %u reconnects)\n",
-            static_cast<unsigned long long>(executions) - options_.jobs + missing, redelivered, lost, unconfirmed, reconnects);
+        std::printf(
+            "  executions beyond the first    %llu: effects of workers that died, stood still or got no confirmation before done()\n"
+            "                                 (seen by workers that lived on: %u redelivered, %u lost, %u not confirmed, %u reconnects)\n",
+            static_cast<unsigned long long>(executions) - options_.jobs + missing, redelivered, lost, unconfirmed,
+            reconnects);
         if (sent_again_ > 0) {
-            std::printf("  %u jobs had been lost by the servers: their sender, which keeps each until its result is there, has sent them again\n", sent_again_);
+            std::printf(
+                "  %u jobs had been lost by the servers: their sender, which keeps each until its result is there, has sent them again\n",
+                sent_again_);
         }
-        if (left_ > 0) std::printf("  %llu acknowledged jobs were not removed from the stream by the servers\n", static_cast<unsigned long long>(left_));
+        if (left_ > 0)
+            std::printf("  %llu acknowledged jobs were not removed from the stream by the servers\n",
+                static_cast<unsigned long long>(left_));
         return missing == 0 && once && unmade == 0 && in_order ? 0 : 1;
     }
 

@@ -79,7 +79,8 @@ int work(const std::string& urls, const std::string& file, std::uint32_t jobs, u
     const pid_t parent = getppid();
     return dunlin::run([&] {
         const dunlin::signal_context ctx({SIGTERM});
-        auto link = nats::connect(urls, {.name = "worker-" + std::to_string(place + 1), .patience = 60s, .confirm = 30s});
+        auto link =
+            nats::connect(urls, {.name = "worker-" + std::to_string(place + 1), .patience = 60s, .confirm = 30s});
         dunlin::go([&, link] {
             nats::statistics before{};
             ledger::place& p = accounts.at(place);

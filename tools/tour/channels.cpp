@@ -31,7 +31,8 @@ void ping_pong(int rounds) {
     }
     const nanoseconds each = watch.elapsed() / rounds;
     there.close();
-    say("%s round trips over two unbuffered channels: %s each", with_commas(static_cast<std::uint64_t>(rounds)).c_str(), bold(readable(each)).c_str());
+    say("%s round trips over two unbuffered channels: %s each", with_commas(static_cast<std::uint64_t>(rounds)).c_str(),
+        bold(readable(each)).c_str());
     claim(v == rounds, "every value came back increased by one");
 }
 
@@ -69,7 +70,8 @@ void sieve(int number, int expected) {
     std::size_t goroutines = 0;
     const stopwatch watch;
     const int prime = prime_by_sieve(number, goroutines);
-    say("the sieve of %zu goroutines took %s; one cancel() ended them all", goroutines, readable(watch.elapsed()).c_str());
+    say("the sieve of %zu goroutines took %s; one cancel() ended them all", goroutines,
+        readable(watch.elapsed()).c_str());
     claim(prime == expected, "prime number %d is %d", number, prime);
     settle();
 }
@@ -78,7 +80,9 @@ void idle_select(int count) {
     dunlin::chan<int> never, end;
     dunlin::wait_group group;
     for (int i = 0; i < count; ++i) {
-        group.go([=] { dunlin::select(dunlin::on_recv(never), dunlin::on_send(dunlin::chan<int>::nil(), 1), dunlin::on_recv(end)); });
+        group.go([=] {
+            dunlin::select(dunlin::on_recv(never), dunlin::on_send(dunlin::chan<int>::nil(), 1), dunlin::on_recv(end));
+        });
     }
     dunlin::sleep_for(20ms);
     const nanoseconds before = cpu_time();
@@ -87,7 +91,8 @@ void idle_select(int count) {
     end.close();
     const stopwatch watch;
     group.wait();
-    say("%d goroutines in select: %s of CPU in 200 ms; a close() woke them in %s", count, bold(readable(used)).c_str(), readable(watch.elapsed()).c_str());
+    say("%d goroutines in select: %s of CPU in 200 ms; a close() woke them in %s", count, bold(readable(used)).c_str(),
+        readable(watch.elapsed()).c_str());
     claim(used < 40ms, "an idle select really waits");
 }
 
@@ -106,7 +111,8 @@ void one_mutex_for_two_worlds(long each) {
     for (int i = 0; i < 2; ++i) threads.emplace_back(work);
     group.wait();
     threads.clear();
-    claim(count == 6 * each, "4 goroutines and 2 std::threads counted to %s under one dunlin::mutex, by std::lock_guard",
+    claim(count == 6 * each,
+        "4 goroutines and 2 std::threads counted to %s under one dunlin::mutex, by std::lock_guard",
         with_commas(static_cast<std::uint64_t>(count)).c_str());
 }
 
@@ -129,15 +135,17 @@ void one_deadline_for_all(int count) {
         });
     }
     group.wait();
-    say("%d goroutines waited with one context of 50 ms; the last was told after %s", count, readable(watch.elapsed()).c_str());
+    say("%d goroutines waited with one context of 50 ms; the last was told after %s", count,
+        readable(watch.elapsed()).c_str());
     claim(in_time.load() == count, "everybody got errc::deadline_exceeded");
 }
 
 }  // namespace
 
 void channels(const options& o) {
-    explain("Goroutines hand values to each other over channels, wait for several at once by select, share locks with plain\n"
-            "threads, and stop when a context says so. Whoever waits is parked, and woken once, with its result.");
+    explain(
+        "Goroutines hand values to each other over channels, wait for several at once by select, share locks with plain\n"
+        "threads, and stop when a context says so. Whoever waits is parked, and woken once, with its result.");
     dunlin::run([&] {
         ping_pong(o.quick ? 20'000 : 200'000);
         o.quick ? sieve(100, 541) : sieve(300, 1987);

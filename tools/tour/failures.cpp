@@ -81,7 +81,8 @@ void show(const death& d) {
     const outcome o = run_program({own_path(), text("--die=%s", d.how)}, "", listen_to::err);
     say("%s: %s", bold(d.how).c_str(), d.what);
     show_report(o.text);
-    claim(o.status == 2, "the process ended with status %d (2 is expected) after %s", o.status, readable(o.took).c_str());
+    claim(
+        o.status == 2, "the process ended with status %d (2 is expected) after %s", o.status, readable(o.took).c_str());
     claim(o.text.find(d.name) != o.text.npos, "the report names the goroutine, \"%s\"", d.name);
 }
 

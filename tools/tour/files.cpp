@@ -43,7 +43,8 @@ filesystem::path tree() {
 std::vector<file> list_files(const filesystem::path& root, std::size_t limit) {
     std::vector<file> found;
     std::error_code ignored;
-    filesystem::recursive_directory_iterator i(root, filesystem::directory_options::skip_permission_denied, ignored), end;
+    filesystem::recursive_directory_iterator i(root, filesystem::directory_options::skip_permission_denied, ignored),
+        end;
     for (; i != end; i.increment(ignored)) {
         if (!i->is_symlink(ignored) && i->is_regular_file(ignored) && access(i->path().c_str(), R_OK) == 0) {
             found.push_back({i->path().string(), i->file_size(ignored), ""});
@@ -140,27 +141,31 @@ void check(const std::vector<file>& files) {
     const std::vector<std::string> theirs = lines_of(child.text);
     const std::string our_digest = digest_of(ours), their_digest = digest_of(theirs);
     say("our digest     %s", our_digest.c_str());
-    say("sha256sum's    %s   (of %s lines, sorted; it took %s)", their_digest.c_str(), with_commas(theirs.size()).c_str(),
-        readable(child.took).c_str());
-    claim(child.status == 0 && our_digest == their_digest, "sha256sum finds the same in all %s files", with_commas(files.size()).c_str());
+    say("sha256sum's    %s   (of %s lines, sorted; it took %s)", their_digest.c_str(),
+        with_commas(theirs.size()).c_str(), readable(child.took).c_str());
+    claim(child.status == 0 && our_digest == their_digest, "sha256sum finds the same in all %s files",
+        with_commas(files.size()).c_str());
 }
 
-void show_shares(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after, std::size_t chunks) {
+void show_shares(
+    const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after, std::size_t chunks) {
     using stats = dunlin::runtime::processor_stats;
     for (std::size_t p = 0; p < after.procs.size(); ++p) {
         const std::uint64_t ended = growth(before, after, p, &stats::ended);
         if (ended == 0) continue;
         const double share = static_cast<double>(ended) / static_cast<double>(chunks);
         say("processor %-3zu  %s %5.1f %%  ran %4llu goroutines, has stolen %llu", p, bar(share).c_str(), 100 * share,
-            static_cast<unsigned long long>(ended), static_cast<unsigned long long>(growth(before, after, p, &stats::stolen)));
+            static_cast<unsigned long long>(ended),
+            static_cast<unsigned long long>(growth(before, after, p, &stats::stolen)));
     }
 }
 
 }  // namespace
 
 void files(const options& o) {
-    explain("Each goroutine opens, reads and hashes (SHA-256) some files, with ordinary blocking calls: about 256 KiB, then it\n"
-            "ends. A wait_group waits for all of them. Nobody divides the work among the processors: they help themselves.");
+    explain(
+        "Each goroutine opens, reads and hashes (SHA-256) some files, with ordinary blocking calls: about 256 KiB, then it\n"
+        "ends. A wait_group waits for all of them. Nobody divides the work among the processors: they help themselves.");
     const filesystem::path root = tree();
     std::vector<file> files = list_files(root, o.quick ? 16'000'000 : 300'000'000);
     const std::vector<chunk> chunks = cut(files);
@@ -177,7 +182,8 @@ void files(const options& o) {
             static_cast<double>(bytes) / 1e6, with_commas(chunks.size()).c_str(), seconds,
             bold(text("%.0f MB/s", static_cast<double>(bytes) / 1e6 / seconds)).c_str());
         show_shares(before, after, chunks.size());
-        claim(growth(before, after, &dunlin::runtime::processor_stats::ended) == chunks.size(), "every chunk was done by one goroutine");
+        claim(growth(before, after, &dunlin::runtime::processor_stats::ended) == chunks.size(),
+            "every chunk was done by one goroutine");
         check(files);
     });
 }

@@ -52,8 +52,9 @@ figures measure() {
 
 void show(const char* processors, const figures& f) {
     const double share = static_cast<double>(f.in_place) / static_cast<double>(f.created);
-    say("%-15s fib(%d) = %s   %s spawns, %s each", processors, n, with_commas(static_cast<std::uint64_t>(f.result)).c_str(),
-        with_commas(f.created).c_str(), bold(readable(f.each)).c_str());
+    say("%-15s fib(%d) = %s   %s spawns, %s each", processors, n,
+        with_commas(static_cast<std::uint64_t>(f.result)).c_str(), with_commas(f.created).c_str(),
+        bold(readable(f.each)).c_str());
     say("                %s %.2f %% ran on the waiter's stack, %s were stolen", bar(share).c_str(), 100 * share,
         with_commas(f.stolen).c_str());
 }
@@ -69,18 +70,22 @@ void compare() {
     show("one processor", one);
     show("all processors", all);
     say("A std::thread, started and joined, takes %s here: %.0f times as long.", readable(thread).c_str(),
-        static_cast<double>(thread.count()) / static_cast<double>(std::max<std::chrono::nanoseconds::rep>(1, one.each.count())));
+        static_cast<double>(thread.count()) /
+            static_cast<double>(std::max<std::chrono::nanoseconds::rep>(1, one.each.count())));
     claim(one.result == fib_n && all.result == fib_n, "fib(%d) is %s, both times", n, with_commas(fib_n).c_str());
-    claim(one.created == spawns && all.created == spawns, "a goroutine was started for every one of %s calls", with_commas(spawns).c_str());
-    claim(one.in_place >= spawns / 100 * 99, "with one processor ninety-nine of a hundred children ran in place (now and then somebody else has a turn)");
+    claim(one.created == spawns && all.created == spawns, "a goroutine was started for every one of %s calls",
+        with_commas(spawns).c_str());
+    claim(one.in_place >= spawns / 100 * 99,
+        "with one processor ninety-nine of a hundred children ran in place (now and then somebody else has a turn)");
     claim(all.in_place >= spawns / 10 * 9, "with all of them at least nine of ten did");
 }
 
 }  // namespace
 
 void joins_in_place(const options&) {
-    explain("fib(n) spawns a goroutine for fib(n - 1), computes fib(n - 2) itself, and waits. If the child has not begun by\n"
-            "then, and nobody has stolen it, waiting means: run it right here. So divide-and-conquer may spawn at every step.");
+    explain(
+        "fib(n) spawns a goroutine for fib(n - 1), computes fib(n - 2) itself, and waits. If the child has not begun by\n"
+        "then, and nobody has stolen it, waiting means: run it right here. So divide-and-conquer may spawn at every step.");
     dunlin::run(compare);
 }
 

@@ -44,7 +44,8 @@ part parts[] = {
     {"Sleeping precisely", "dunlin/go.hpp, dunlin/clock.hpp", tour::sleeping},
     {"Channels, select, locks, contexts", "dunlin/chan.hpp, select.hpp, mutex.hpp, context.hpp", tour::channels},
     {"An echo server with thousands of connections", "dunlin/net.hpp; src/poll/descriptor.h", tour::network},
-    {"Hogs: goroutines that compute are preempted", "src/sched/preempt/preempt.h, src/sched/monitor/hand_off.cpp", tour::hogs},
+    {"Hogs: goroutines that compute are preempted", "src/sched/preempt/preempt.h, src/sched/monitor/hand_off.cpp",
+        tour::hogs},
     {"A thousand blocking calls", "dunlin/blocking.hpp", tour::blocking_calls},
     {"A library that blocks without a word", "src/sched/monitor/hand_off.cpp", tour::unannounced},
     {"What can go wrong is reported", "dunlin/go.hpp", tour::failures},
@@ -105,7 +106,8 @@ int summary(double seconds) {
             p.claims.failed ? "NOT TRUE" : "true", p.seconds, tour::bar(p.seconds / longest, 12).c_str());
     }
     const tour::claims all = tour::count_claims();
-    std::printf("\n   %d claims checked, %d true, %d failed, in %.1f s.\n", all.good + all.failed, all.good, all.failed, seconds);
+    std::printf("\n   %d claims checked, %d true, %d failed, in %.1f s.\n", all.good + all.failed, all.good, all.failed,
+        seconds);
     if (all.failed) {
         std::printf("\nThese were not true:\n%s", tour::failed_claims().c_str());
         return 1;
@@ -158,9 +160,10 @@ int main(int argc, char** argv) {
     const tour::stopwatch watch;
     watch_for_hangs();
     std::printf("%s\n", tour::bold("The tour of dunlin: Go's scheduler as a C++ library").c_str());
-    std::printf("   Goroutines are functions that run concurrently and cost almost nothing: dunlin::go(f) starts one. The\n"
-                "   scheduler runs them on few threads. Each part below puts one of its mechanisms to work on this machine,\n"
-                "   shows live figures, and checks what it says: [ok] or [FAILED].\n");
+    std::printf(
+        "   Goroutines are functions that run concurrently and cost almost nothing: dunlin::go(f) starts one. The\n"
+        "   scheduler runs them on few threads. Each part below puts one of its mechanisms to work on this machine,\n"
+        "   shows live figures, and checks what it says: [ok] or [FAILED].\n");
     for (int i = 0; i < part_count; ++i) {
         if (parts[i].wanted) show(i + 1, parts[i], o);
     }

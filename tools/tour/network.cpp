@@ -52,17 +52,20 @@ public:
         const std::size_t old = far_ends_.size();
         for (std::size_t i = 0; i < count; ++i) {
             int ends[2];
-            if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::system_error(errno, std::system_category(), "socketpair");
+            if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+                throw std::system_error(errno, std::system_category(), "socketpair");
             far_ends_.push_back(ends[1]);
             served_.go([s = dunlin::net::stream::adopt(ends[0])]() mutable { echo(s); });
         }
         char message[message_size] = {};
         for (std::size_t i = old; i < far_ends_.size(); ++i) {
-            if (write(far_ends_[i], message, sizeof message) != sizeof message) throw std::runtime_error("a message was not taken");
+            if (write(far_ends_[i], message, sizeof message) != sizeof message)
+                throw std::runtime_error("a message was not taken");
         }
         for (std::size_t i = old; i < far_ends_.size(); ++i) {
             const int fd = far_ends_[i];
-            if (dunlin::blocking([&] { return recv(fd, message, sizeof message, MSG_WAITALL); }) != sizeof message) throw std::runtime_error("no echo");
+            if (dunlin::blocking([&] { return recv(fd, message, sizeof message, MSG_WAITALL); }) != sizeof message)
+                throw std::runtime_error("no echo");
         }
         while (dunlin::runtime::stats().waiting < far_ends_.size()) dunlin::sleep_for(1ms);
     }
@@ -155,8 +158,8 @@ int echo_client(std::string_view what) {
         std::sort(c.latencies_us.begin(), c.latencies_us.end());
         const std::size_t n = c.latencies_us.size();
         const double seconds = std::chrono::duration<double>(dunlin::clock::now() - begin).count();
-        std::printf("%zu %.3f %u %u %llu\n", n, seconds, n ? c.latencies_us[n / 2] : 0, n ? c.latencies_us[n * 99 / 100] : 0,
-            static_cast<unsigned long long>(c.wrong));
+        std::printf("%zu %.3f %u %u %llu\n", n, seconds, n ? c.latencies_us[n / 2] : 0,
+            n ? c.latencies_us[n * 99 / 100] : 0, static_cast<unsigned long long>(c.wrong));
         return 0;
     });
 }
@@ -178,9 +181,10 @@ int weigh_connections(std::string_view how_many) {
 }
 
 void network(const options& o) {
-    explain("A socket that is waited for costs no thread: the goroutine parks, and whoever runs out of work asks the kernel\n"
-            "(epoll) which sockets are ready. This is a server in the plainest style, one goroutine per connection, read and\n"
-            "write. The client is another process, with as many goroutines, each with one request of 64 bytes under way.");
+    explain(
+        "A socket that is waited for costs no thread: the goroutine parks, and whoever runs out of work asks the kernel\n"
+        "(epoll) which sockets are ready. This is a server in the plainest style, one goroutine per connection, read and\n"
+        "write. The client is another process, with as many goroutines, each with one request of 64 bytes under way.");
     const std::size_t wanted = o.quick ? 500 : 4000;
     const std::size_t limit = raise_descriptor_limit();
     const std::size_t connections = std::min(wanted, limit > spare_descriptors ? limit - spare_descriptors : 1);
@@ -189,7 +193,8 @@ void network(const options& o) {
         server s;
         dunlin::task<void> accepting = dunlin::spawn([&] { s.run(); });
         dunlin::task<outcome> client = dunlin::spawn([&] {
-            const std::string what = text("--echo-client=%s,%zu,%d", s.listener.local_address().to_string().c_str(), connections, o.quick ? 300 : 1500);
+            const std::string what = text("--echo-client=%s,%zu,%d", s.listener.local_address().to_string().c_str(),
+                connections, o.quick ? 300 : 1500);
             return dunlin::blocking([&] { return run_program({"/proc/self/exe", what}, "", listen_to::out); });
         });
         progress shown("connections", connections);
@@ -205,18 +210,24 @@ void network(const options& o) {
         double seconds = 1;
         unsigned p50 = 0, p99 = 0;
         unsigned long long wrong = 1;
-        const bool told = std::sscanf(result.text.c_str(), "%zu %lf %u %u %llu", &replies, &seconds, &p50, &p99, &wrong) == 5;
+        const bool told =
+            std::sscanf(result.text.c_str(), "%zu %lf %u %u %llu", &replies, &seconds, &p50, &p99, &wrong) == 5;
         claim(result.status == 0 && told, "the client process ended well");
-        say("%s requests in %.1f s: %s a second, half of them answered within %s, 99 of 100 within %s", with_commas(replies).c_str(), seconds,
-            bold(with_commas(static_cast<std::uint64_t>(static_cast<double>(replies) / seconds))).c_str(), readable(std::chrono::microseconds(p50)).c_str(),
-            readable(std::chrono::microseconds(p99)).c_str());
+        say("%s requests in %.1f s: %s a second, half of them answered within %s, 99 of 100 within %s",
+            with_commas(replies).c_str(), seconds,
+            bold(with_commas(static_cast<std::uint64_t>(static_cast<double>(replies) / seconds))).c_str(),
+            readable(std::chrono::microseconds(p50)).c_str(), readable(std::chrono::microseconds(p99)).c_str());
         claim(s.most_live == connections, "%s connections were open at once", with_commas(s.most_live).c_str());
-        claim(wrong == 0 && s.requests >= replies, "every reply was right, and the last thing to be read was the end of the stream");
-        const std::size_t weighed = std::min(connections, limit > 2 * spare_descriptors ? limit / 2 - spare_descriptors : 1);
-        const outcome weight = dunlin::blocking(
-            [&] { return run_program({"/proc/self/exe", text("--weigh-connections=%zu", weighed)}, "", listen_to::out); });
+        claim(wrong == 0 && s.requests >= replies,
+            "every reply was right, and the last thing to be read was the end of the stream");
+        const std::size_t weighed =
+            std::min(connections, limit > 2 * spare_descriptors ? limit / 2 - spare_descriptors : 1);
+        const outcome weight = dunlin::blocking([&] {
+            return run_program({"/proc/self/exe", text("--weigh-connections=%zu", weighed)}, "", listen_to::out);
+        });
         double bytes_each = 0;
-        claim(weight.status == 0 && std::sscanf(weight.text.c_str(), "%lf", &bytes_each) == 1, "a second server has weighed its connections");
+        claim(weight.status == 0 && std::sscanf(weight.text.c_str(), "%lf", &bytes_each) == 1,
+            "a second server has weighed its connections");
         say("%.1f KB of memory for each connection that has echoed once and waits: goroutine, stack, socket record and page tables, of a fresh process with\n"
             "%s of them (what the kernel keeps of a socket is not the process's, and not counted)",
             bytes_each / 1024, with_commas(weighed).c_str());

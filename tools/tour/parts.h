@@ -40,8 +40,8 @@ int echo_client(std::string_view what);
 int weigh_connections(std::string_view how_many);
 
 /// A counter of one processor, as it has grown between two stats(). Processors may have been added meanwhile.
-inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after, std::size_t p,
-    std::uint64_t dunlin::runtime::processor_stats::*counter) {
+inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const dunlin::runtime::runtime_stats& after,
+    std::size_t p, std::uint64_t dunlin::runtime::processor_stats::*counter) {
     if (p >= after.procs.size()) return 0;
     return after.procs[p].*counter - (p < before.procs.size() ? before.procs[p].*counter : 0);
 }

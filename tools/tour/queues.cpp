@@ -69,16 +69,18 @@ void show_lifo_slot() {
     say("%s   in this order, by the main goroutine", r.started.c_str());
     say("%s   the last one first, then the others as they came", r.ran.c_str());
     say("%s   the scheduler's tick: a new time slice begins with each one but the first", r.ticks.c_str());
-    claim(r.order == std::vector<int>{5, 1, 2, 3, 4}, "the goroutine started last ran first; the others first come, first served");
+    claim(r.order == std::vector<int>{5, 1, 2, 3, 4},
+        "the goroutine started last ran first; the others first come, first served");
     claim(r.slices, "it inherited the starter's time slice; each of the others began one of its own");
 }
 
 }  // namespace
 
 void lifo_slot(const options&) {
-    explain("A goroutine that was just started, or woken, is likely to be what the others wait for, and its data are in the\n"
-            "cache. So it goes to a slot that is looked at first, and whoever was there moves to the queue. Two that wake each\n"
-            "other could go on like that for ever; so it runs on what is left of the time slice of who started it.");
+    explain(
+        "A goroutine that was just started, or woken, is likely to be what the others wait for, and its data are in the\n"
+        "cache. So it goes to a slot that is looked at first, and whoever was there moves to the queue. Two that wake each\n"
+        "other could go on like that for ever; so it runs on what is left of the time slice of who started it.");
     dunlin::run(show_lifo_slot);
 }
 
@@ -141,18 +143,22 @@ void show_fairness(std::size_t times) {
     // Not all: the main goroutine's thread sleeps while it waits for the plain one, and its processor may go to the
     // game meanwhile.
     const std::uint64_t nine_of_ten = waited[waited.size() * 9 / 10];
-    claim(nine_of_ten <= 2 * global_tick + 2, "no later than the 61st tick: at most %llu executions nine times of ten (the bound is %llu)",
+    claim(nine_of_ten <= 2 * global_tick + 2,
+        "no later than the 61st tick: at most %llu executions nine times of ten (the bound is %llu)",
         static_cast<unsigned long long>(nine_of_ten), static_cast<unsigned long long>(2 * global_tick + 2));
-    claim(growth(before, after, 0, &stats::global_tick_hits) >= times, "each time it was the 61st tick that let it in: %s times",
+    claim(growth(before, after, 0, &stats::global_tick_hits) >= times,
+        "each time it was the 61st tick that let it in: %s times",
         with_commas(growth(before, after, 0, &stats::global_tick_hits)).c_str());
-    claim(still_busy >= 5, "the local queue was hardly ever empty then: looked ten times, found something %zu times", still_busy);
+    claim(still_busy >= 5, "the local queue was hardly ever empty then: looked ten times, found something %zu times",
+        still_busy);
 }
 
 }  // namespace
 
 void fairness(const options& o) {
-    explain("Ping starts pong and ends, pong starts ping and ends, for ever: the processor's own queue never runs dry. Whoever\n"
-            "stands in the global queue would never run if it were looked at only then. So it is looked at every 61st tick.");
+    explain(
+        "Ping starts pong and ends, pong starts ping and ends, for ever: the processor's own queue never runs dry. Whoever\n"
+        "stands in the global queue would never run if it were looked at only then. So it is looked at every 61st tick.");
     dunlin::run([&] { show_fairness(o.quick ? 100 : 1000); });
 }
 
@@ -173,7 +179,8 @@ queues look() {
 
 void draw(int started, const queues& q) {
     say("after %3d:  LIFO slot %d   local queue %s %3zu   global queue %s %3zu", started, q.slot ? 1 : 0,
-        bar(static_cast<double>(q.ring) / 256, 16).c_str(), q.ring, bar(static_cast<double>(q.global) / 256, 16).c_str(), q.global);
+        bar(static_cast<double>(q.ring) / 256, 16).c_str(), q.ring,
+        bar(static_cast<double>(q.global) / 256, 16).c_str(), q.global);
 }
 
 void show_overflow() {
@@ -199,10 +206,12 @@ void show_overflow() {
     draw(0, before);
     draw(full, at_257);
     draw(full + 1, at_258);
-    say("They ran in this order: %d %d %d ... %d %d %d", order[0], order[1], order[2], order[255], order[256], order[257]);
+    say("They ran in this order: %d %d %d ... %d %d %d", order[0], order[1], order[2], order[255], order[256],
+        order[257]);
     claim(at_257.slot && at_257.ring == 256 && at_257.global == before.global && at_257.overflows == before.overflows,
         "257 fit: one in the slot, 256 in the local queue");
-    claim(at_258.slot && at_258.ring == 128 && at_258.global == before.global + 129 && at_258.overflows == before.overflows + 1,
+    claim(at_258.slot && at_258.ring == 128 && at_258.global == before.global + 129 &&
+              at_258.overflows == before.overflows + 1,
         "the next one moved half of the queue and itself, 129 goroutines at once, to the global queue");
     claim(order.size() == 258 && std::set<int>(order.begin(), order.end()).size() == 258, "all 258 ran, each once");
 }
@@ -210,8 +219,9 @@ void show_overflow() {
 }  // namespace
 
 void overflow(const options&) {
-    explain("A processor's own queue has 256 places, so that it needs no lock. The main goroutine starts one goroutine more\n"
-            "than there is room for, without letting any of them run meanwhile.");
+    explain(
+        "A processor's own queue has 256 places, so that it needs no lock. The main goroutine starts one goroutine more\n"
+        "than there is room for, without letting any of them run meanwhile.");
     dunlin::run(show_overflow);
 }
 

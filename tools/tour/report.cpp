@@ -77,7 +77,8 @@ bool claim(bool truth, const char* format, ...) {
     va_start(arguments, format);
     const std::string line = format_list(format, arguments);
     va_end(arguments);
-    std::printf("   %s %s\n", truth ? painted("32", "[ok]").c_str() : painted("1;31", "[FAILED]").c_str(), line.c_str());
+    std::printf(
+        "   %s %s\n", truth ? painted("32", "[ok]").c_str() : painted("1;31", "[FAILED]").c_str(), line.c_str());
     std::fflush(stdout);
     ++(truth ? counted.good : counted.failed);
     if (!truth) failures += "   " + part_title + ": " + line + "\n";
@@ -110,7 +111,8 @@ std::string bar(double share, int width) {
     filled = filled < 0 ? 0 : filled > width ? width
                                              : filled;
     if (filled == 0 && share > 0) filled = 1;
-    return painted("36", std::string(static_cast<std::size_t>(filled), '#')) + std::string(static_cast<std::size_t>(width - filled), '.');
+    return painted("36", std::string(static_cast<std::size_t>(filled), '#')) +
+           std::string(static_cast<std::size_t>(width - filled), '.');
 }
 
 std::string bold(std::string_view words) { return painted("1", words); }

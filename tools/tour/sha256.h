@@ -137,7 +137,8 @@ private:
         using std::rotr;
         std::uint32_t w[64];
         for (int i = 0; i < 16; ++i) {
-            w[i] = std::uint32_t{in[4 * i]} << 24 | std::uint32_t{in[4 * i + 1]} << 16 | std::uint32_t{in[4 * i + 2]} << 8 | in[4 * i + 3];
+            w[i] = std::uint32_t{in[4 * i]} << 24 | std::uint32_t{in[4 * i + 1]} << 16 |
+                   std::uint32_t{in[4 * i + 2]} << 8 | in[4 * i + 3];
         }
         for (int i = 16; i < 64; ++i) {
             const std::uint32_t s0 = rotr(w[i - 15], 7) ^ rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
@@ -146,7 +147,8 @@ private:
         }
         auto [a, b, c, d, e, f, g, h] = state_;
         for (int i = 0; i < 64; ++i) {
-            const std::uint32_t t1 = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
+            const std::uint32_t t1 =
+                h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
             const std::uint32_t t2 = (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
             h = g, g = f, f = e, e = d + t1;
             d = c, c = b, b = a, a = t1 + t2;
@@ -156,7 +158,8 @@ private:
     }
 
     // The same of the square roots of the first 8 primes.
-    std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    std::array<std::uint32_t, 8> state_ = {
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     std::uint8_t block_[64];
     std::size_t filled_ = 0;
     std::uint64_t length_ = 0;

@@ -129,12 +129,14 @@ void show_circle() {
         if (!has(line, "    #")) without_stacks += line + '\n';
     }
     show_lines(without_stacks, 8);
-    claim(has(o.text, "in a circle") && has(o.text, "\"transfer\"") && has(o.text, "\"statement\""), "the report names both, \"transfer\" and \"statement\"");
+    claim(has(o.text, "in a circle") && has(o.text, "\"transfer\"") && has(o.text, "\"statement\""),
+        "the report names both, \"transfer\" and \"statement\"");
     claim(!has(o.text, "all is well"), "and not the one that is well");
 }
 
 void show_leak() {
-    say("%s", bold("A goroutine waits for an answer that nobody will send: testing::no_leaks, runtime::leaks()").c_str());
+    say("%s",
+        bold("A goroutine waits for an answer that nobody will send: testing::no_leaks, runtime::leaks()").c_str());
     std::string report;
     std::vector<dunlin::runtime::leak> lost;
     dunlin::run([&] {
@@ -152,7 +154,8 @@ void show_leak() {
         group.wait();
     });
     show_lines(report, 6);
-    claim(has(report, "\"forgotten\"") && has(report, "sight.cpp"), "the guard names the goroutine, where it waits and where it was made");
+    claim(has(report, "\"forgotten\"") && has(report, "sight.cpp"),
+        "the guard names the goroutine, where it waits and where it was made");
     claim(lost.size() == 1 && lost[0].name == "lost for good", "leaks() knows of one for certain: %s",
         lost.empty() ? "none" : (lost[0].name + ", " + lost[0].why).c_str());
 }
@@ -183,7 +186,8 @@ struct counter {
 }
 
 void show_hot_lock(const options& o) {
-    say("%s", bold("Everybody waits for one lock: runtime::mutex_profile(), here as text; `go tool pprof` reads it too").c_str());
+    say("%s", bold("Everybody waits for one lock: runtime::mutex_profile(), here as text; `go tool pprof` reads it too")
+                  .c_str());
     std::ostringstream profile;
     dunlin::run([&] {
         const unsigned before = dunlin::runtime::set_mutex_profile_fraction(1);
@@ -221,12 +225,17 @@ void show_hot_lock(const options& o) {
 }
 
 void show_slow_request() {
-    say("%s", bold("One request was slow: the flight recorder is written by itself, and `dunlin-trace why` says who made it wait").c_str());
+    say("%s",
+        bold(
+            "One request was slow: the flight recorder is written by itself, and `dunlin-trace why` says who made it wait")
+            .c_str());
     std::error_code ignored;
-    const std::filesystem::path file = std::filesystem::temp_directory_path(ignored) / ("dunlin_tour_trace." + std::to_string(getpid()));
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path(ignored) / ("dunlin_tour_trace." + std::to_string(getpid()));
     const outcome child = run_program({own_path(), "--fault=slow=" + file.string()}, "", listen_to::err);
     claim(has(child.text, "a region was too slow"), "the region of 20 ms that took longer had the recorder written");
-    const outcome why = run_program({"python3", DUNLIN_TRACE_TOOL, "why", file.string(), "GET /report"}, "", listen_to::out);
+    const outcome why =
+        run_program({"python3", DUNLIN_TRACE_TOOL, "why", file.string(), "GET /report"}, "", listen_to::out);
     if (!why.started || why.status == 127) {
         say("there is no python3 here, which dunlin-trace is written in: not shown");
     } else {
@@ -243,13 +252,15 @@ int fault(std::string_view which) {
     alarm(60);
     constexpr std::string_view slow = "slow=";
     if (which == "circle") dunlin::run(wait_in_a_circle);
-    if (which.substr(0, slow.size()) == slow) dunlin::run([&] { answer_slowly(std::string(which.substr(slow.size()))); });
+    if (which.substr(0, slow.size()) == slow)
+        dunlin::run([&] { answer_slowly(std::string(which.substr(slow.size()))); });
     return 1;
 }
 
 void sight(const options& o) {
-    explain("A deadlock of a few, a leak, a hot lock, a slow request: the program goes on, and nothing is seen from outside. What each\n"
-            "of them is found with; docs/debugging.md has these and ten more, debuggers and the live page among them.");
+    explain(
+        "A deadlock of a few, a leak, a hot lock, a slow request: the program goes on, and nothing is seen from outside. What each\n"
+        "of them is found with; docs/debugging.md has these and ten more, debuggers and the live page among them.");
     show_circle();
     show_leak();
     show_hot_lock(o);

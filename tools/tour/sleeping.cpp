@@ -15,7 +15,9 @@ constexpr int sleepers = 8;
 constexpr int sleeps_each = 250;
 
 // 100 us to 2 ms, in an order of its own for each sleeper.
-nanoseconds duration_of(int sleeper, int i) { return 100us + 1900us * ((sleeper * 37 + i * 83) % sleeps_each) / (sleeps_each - 1); }
+nanoseconds duration_of(int sleeper, int i) {
+    return 100us + 1900us * ((sleeper * 37 + i * 83) % sleeps_each) / (sleeps_each - 1);
+}
 
 std::vector<nanoseconds> sleep_and_measure() {
     std::vector<nanoseconds> late(sleepers * sleeps_each);
@@ -43,9 +45,11 @@ void draw(const std::vector<nanoseconds>& late) {
     for (const nanoseconds high : edges) {
         const auto to = std::lower_bound(from, late.end(), high);
         const auto count = to - from;
-        const std::string range = high == nanoseconds::max() ? "more" : text("%s to %s", readable(low).c_str(), readable(high).c_str());
+        const std::string range =
+            high == nanoseconds::max() ? "more" : text("%s to %s", readable(low).c_str(), readable(high).c_str());
         if (count > 0) {
-            say("%22s late  %s %5td", range.c_str(), bar(static_cast<double>(count) / static_cast<double>(late.size())).c_str(), count);
+            say("%22s late  %s %5td", range.c_str(),
+                bar(static_cast<double>(count) / static_cast<double>(late.size())).c_str(), count);
         }
         from = to;
         low = high;
@@ -66,8 +70,9 @@ void show() {
 }  // namespace
 
 void sleeping(const options&) {
-    explain("A goroutine that sleeps costs no thread: it stands in a heap of timers, and the last idle thread sleeps until\n"
-            "the earliest one is due. Deadlines are nanoseconds.");
+    explain(
+        "A goroutine that sleeps costs no thread: it stands in a heap of timers, and the last idle thread sleeps until\n"
+        "the earliest one is due. Deadlines are nanoseconds.");
     dunlin::run(show);
 }
 

@@ -39,8 +39,9 @@ nanoseconds part_of(const std::vector<nanoseconds>& sorted, double share) {
 }
 
 void say_lateness(const std::vector<nanoseconds>& late) {
-    say("a goroutine slept 1 ms %zu times beside them; late by %s in the median, %s at the 99th percentile, %s at most", late.size(),
-        readable(part_of(late, 0.5)).c_str(), readable(part_of(late, 0.99)).c_str(), readable(late.back()).c_str());
+    say("a goroutine slept 1 ms %zu times beside them; late by %s in the median, %s at the 99th percentile, %s at most",
+        late.size(), readable(part_of(late, 0.5)).c_str(), readable(part_of(late, 0.99)).c_str(),
+        readable(late.back()).c_str());
 }
 
 // One step of a hog: 2 us of arithmetic, no call.
@@ -66,9 +67,10 @@ bool did_it_right(const hog& h) {
 }  // namespace
 
 void hogs(const options& o) {
-    explain("Twice as many goroutines as processors compute for seconds and never call the runtime. A scheduler that waits for them to\n"
-            "yield is lost. Here their processors are taken after 10 ms (1 ms if somebody has just been woken), they are stopped by a signal\n"
-            "on their own thread, and go on there when their turn comes.");
+    explain(
+        "Twice as many goroutines as processors compute for seconds and never call the runtime. A scheduler that waits for them to\n"
+        "yield is lost. Here their processors are taken after 10 ms (1 ms if somebody has just been woken), they are stopped by a signal\n"
+        "on their own thread, and go on there when their turn comes.");
     const auto before = dunlin::runtime::stats().hand_offs;
     std::vector<hog> all;
     std::vector<nanoseconds> late;
@@ -97,7 +99,8 @@ void hogs(const options& o) {
         least = std::min(least, h.steps);
     }
     for (std::size_t i = 0; i < all.size(); ++i) {
-        say("hog %zu %s %s steps", i, bar(static_cast<double>(all[i].steps) / static_cast<double>(most)).c_str(), with_commas(all[i].steps).c_str());
+        say("hog %zu %s %s steps", i, bar(static_cast<double>(all[i].steps) / static_cast<double>(most)).c_str(),
+            with_commas(all[i].steps).c_str());
     }
     say_lateness(late);
     say("processors taken from hogs %s times (%s of them early, for the sleeper); hogs stopped by a signal %s times",
@@ -110,8 +113,9 @@ void hogs(const options& o) {
 }
 
 void blocking_calls(const options&) {
-    explain("A thousand goroutines each make a call that blocks its thread for 1 ms, inside dunlin::blocking(). The processor goes to the next\n"
-            "goroutine on another thread; threads that come back are used again, and given back when nobody needs them.");
+    explain(
+        "A thousand goroutines each make a call that blocks its thread for 1 ms, inside dunlin::blocking(). The processor goes to the next\n"
+        "goroutine on another thread; threads that come back are used again, and given back when nobody needs them.");
     constexpr int calls = 1000;
     dunlin::run([&] {
         const auto before = dunlin::runtime::stats();
@@ -134,8 +138,8 @@ void blocking_calls(const options&) {
         watcher.wait();
         const auto after = dunlin::runtime::stats();
         most_threads = std::max(most_threads, after.threads);
-        say("%d calls of 1 ms one after the other would take %s; they took %s with %u threads", calls, readable(calls * 1ms).c_str(), readable(took).c_str(),
-            most_threads);
+        say("%d calls of 1 ms one after the other would take %s; they took %s with %u threads", calls,
+            readable(calls * 1ms).c_str(), readable(took).c_str(), most_threads);
         say("the processor was handed on at once %s times, taken by the monitor %s times",
             with_commas(after.hand_offs.at_once - before.hand_offs.at_once).c_str(),
             with_commas(after.hand_offs.from_blocking - before.hand_offs.from_blocking).c_str());
@@ -183,16 +187,17 @@ struct foreign_library {
 }  // namespace
 
 void unannounced(const options& o) {
-    explain("Goroutines use a library that sleeps, polls, waits for a std::mutex and a condition variable, and resolves names, without a\n"
-            "word to the scheduler. It notices that their threads are asleep, and hands their processors on.");
+    explain(
+        "Goroutines use a library that sleeps, polls, waits for a std::mutex and a condition variable, and resolves names, without a\n"
+        "word to the scheduler. It notices that their threads are asleep, and hands their processors on.");
     dunlin::run([&] {
         const auto before = dunlin::runtime::stats().hand_offs;
         foreign_library library;
         std::atomic<bool> stop{false};
         std::atomic<std::uint64_t> calls{0};
         dunlin::wait_group group;
-        void (foreign_library::*const ways[])() = {&foreign_library::sleep, &foreign_library::wait_for_input, &foreign_library::wait_for_a_lock,
-            &foreign_library::wait_for_a_condition, &foreign_library::resolve};
+        void (foreign_library::*const ways[])() = {&foreign_library::sleep, &foreign_library::wait_for_input,
+            &foreign_library::wait_for_a_lock, &foreign_library::wait_for_a_condition, &foreign_library::resolve};
         for (unsigned i = 0; i < 2 * std::size(ways); ++i) {
             group.go([&, way = ways[i % std::size(ways)]] {
                 while (!stop) {
@@ -205,7 +210,8 @@ void unannounced(const options& o) {
         stop = true;
         group.wait();
         const auto after = dunlin::runtime::stats().hand_offs;
-        say("%s blocking calls on %u processors; %s processors taken from sleeping threads", with_commas(calls.load()).c_str(), dunlin::runtime::max_procs(),
+        say("%s blocking calls on %u processors; %s processors taken from sleeping threads",
+            with_commas(calls.load()).c_str(), dunlin::runtime::max_procs(),
             with_commas(after.from_blocked - before.from_blocked).c_str());
         say_lateness(late);
         claim(part_of(late, 0.5) < 3ms, "the sleeper's median delay is far below the length of the calls");

@@ -40,9 +40,11 @@ void one_round(std::vector<std::atomic<int>>& times) {
     done.wait();
 }
 
-std::uint64_t stolen_from(const runtime_stats& before, const runtime_stats& after, std::size_t thief, std::size_t victim) {
+std::uint64_t stolen_from(
+    const runtime_stats& before, const runtime_stats& after, std::size_t thief, std::size_t victim) {
     const auto at = [&](const runtime_stats& s) {
-        return thief < s.procs.size() && victim < s.procs[thief].stolen_from.size() ? s.procs[thief].stolen_from[victim] : 0;
+        return thief < s.procs.size() && victim < s.procs[thief].stolen_from.size() ? s.procs[thief].stolen_from[victim]
+                                                                                    : 0;
     };
     return at(after) - at(before);
 }
@@ -79,7 +81,8 @@ void show(std::size_t rounds) {
         say("There is one processor here, so there is nobody to steal. DUNLIN_MAXPROCS=2 would make another.");
         std::vector<std::atomic<int>> times(pieces);
         one_round(times);
-        claim(std::all_of(times.begin(), times.end(), [](const auto& n) { return n == 1; }), "every piece was done exactly once");
+        claim(std::all_of(times.begin(), times.end(), [](const auto& n) { return n == 1; }),
+            "every piece was done exactly once");
         return;
     }
     std::vector<std::atomic<int>> times(pieces);
@@ -101,22 +104,27 @@ void show(std::size_t rounds) {
 
     const std::uint64_t all = growth(before, after, &stats::ended);
     std::uint64_t busiest = 0;
-    for (std::size_t p = 0; p < after.procs.size(); ++p) busiest = std::max(busiest, growth(before, after, p, &stats::ended));
+    for (std::size_t p = 0; p < after.procs.size(); ++p)
+        busiest = std::max(busiest, growth(before, after, p, &stats::ended));
     const double others = static_cast<double>(all - busiest) / static_cast<double>(all);
     const double fair = 1 - 1.0 / static_cast<double>(std::min<std::size_t>(after.max_procs, pieces));
     claim(std::all_of(times.begin(), times.end(), [&](const auto& n) { return n == static_cast<int>(rounds); }),
         "every piece was done exactly once each time");
-    claim(growth(before, after, &stats::stolen) > 0, "work moved because it was stolen: %s goroutines by %s steals, half a queue at a time",
-        with_commas(growth(before, after, &stats::stolen)).c_str(), with_commas(growth(before, after, &stats::steals)).c_str());
+    claim(growth(before, after, &stats::stolen) > 0,
+        "work moved because it was stolen: %s goroutines by %s steals, half a queue at a time",
+        with_commas(growth(before, after, &stats::stolen)).c_str(),
+        with_commas(growth(before, after, &stats::steals)).c_str());
     // Others use this machine too, perhaps; half of the fair share is fair.
-    claim(others >= fair / 2, "all but the busiest processor did %.0f %% of the work (fair would be %.0f %%)", 100 * others, 100 * fair);
+    claim(others >= fair / 2, "all but the busiest processor did %.0f %% of the work (fair would be %.0f %%)",
+        100 * others, 100 * fair);
 }
 
 }  // namespace
 
 void stealing(const options& o) {
-    explain("One goroutine starts all the work, so it stands in the queue of one processor. Nobody hands it out: a processor\n"
-            "that has nothing to do looks at the others in random order and takes half of the first queue it finds.");
+    explain(
+        "One goroutine starts all the work, so it stands in the queue of one processor. Nobody hands it out: a processor\n"
+        "that has nothing to do looks at the others in random order and takes half of the first queue it finds.");
     dunlin::run([&] { show(o.quick ? 4 : 20); });
 }
 

@@ -25,7 +25,8 @@ namespace {
 std::size_t field(const char* file, const std::string& name) {
     std::ifstream in(file);
     for (std::string line; std::getline(in, line);) {
-        if (line.compare(0, name.size() + 1, name + ":") == 0) return std::strtoull(line.c_str() + name.size() + 1, nullptr, 10) * 1024;
+        if (line.compare(0, name.size() + 1, name + ":") == 0)
+            return std::strtoull(line.c_str() + name.size() + 1, nullptr, 10) * 1024;
     }
     return 0;
 }
@@ -83,7 +84,8 @@ outcome run_program(const std::vector<std::string>& command, const std::string& 
     std::FILE* file = std::tmpfile();
     int ends[2];
     if (file == nullptr) return result;
-    if (std::fwrite(input.data(), 1, input.size(), file) != input.size() || std::fflush(file) != 0 || pipe2(ends, O_CLOEXEC) != 0) {
+    if (std::fwrite(input.data(), 1, input.size(), file) != input.size() || std::fflush(file) != 0 ||
+        pipe2(ends, O_CLOEXEC) != 0) {
         std::fclose(file);
         return result;
     }

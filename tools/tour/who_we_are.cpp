@@ -29,10 +29,10 @@ void who_we_are(const options&) {
         say("stack guards   %s: %s", s.stack_guards.c_str(), meaning(s.stack_guards));
         say("this is        goroutine %llu, one of %zu, on one of %u threads",
             static_cast<unsigned long long>(dunlin::this_goroutine::id()), s.goroutines, s.threads);
-        claim(s.max_procs >= 1 && s.max_procs == dunlin::runtime::max_procs(), "there is a processor for every CPU that we may use: %u",
-            s.max_procs);
-        claim(s.stack_guards == "madvise" || s.stack_guards == "mprotect", "stacks have guards that catch an overflow (%s)",
-            s.stack_guards.c_str());
+        claim(s.max_procs >= 1 && s.max_procs == dunlin::runtime::max_procs(),
+            "there is a processor for every CPU that we may use: %u", s.max_procs);
+        claim(s.stack_guards == "madvise" || s.stack_guards == "mprotect",
+            "stacks have guards that catch an overflow (%s)", s.stack_guards.c_str());
         claim(dunlin::this_goroutine::id() == 1, "what run() runs is goroutine 1, the main goroutine");
     });
 }

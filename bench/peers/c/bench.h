@@ -16,7 +16,7 @@ _Noreturn void fail(const char* text); /* with errno's, if there is one */
 
 /* A socket that listens on a free port of 127.0.0.1. */
 int listen_on_loopback(int* port);
-/* Runs bench/load's program with these words behind its kind and port, and passes its metrics on. Returns when it has ended. */
+/* Runs bench/load's program with these words behind its kind and port, passes its metrics on. Returns at its end. */
 void run_load(const char* kind, int port, const char* const* words);
 
 /* Echoes under a load of this kind. */

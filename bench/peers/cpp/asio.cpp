@@ -39,17 +39,19 @@ public:
     tcp::socket::executor_type executor() { return socket_.get_executor(); }
 
     void read() {
-        socket_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](const boost::system::error_code& ec, std::size_t n) {
-            if (!ec) self->write(n);
-        });
+        socket_.async_read_some(
+            asio::buffer(buffer_), [self = shared_from_this()](const boost::system::error_code& ec, std::size_t n) {
+                if (!ec) self->write(n);
+            });
     }
 
 private:
     void write(std::size_t n) {
-        asio::async_write(socket_, asio::buffer(buffer_, n), [self = shared_from_this()](const boost::system::error_code& ec, std::size_t) {
-            if (ec) fail("an echo was not written: " + ec.message());
-            self->read();
-        });
+        asio::async_write(socket_, asio::buffer(buffer_, n),
+            [self = shared_from_this()](const boost::system::error_code& ec, std::size_t) {
+                if (ec) fail("an echo was not written: " + ec.message());
+                self->read();
+            });
     }
 
     tcp::socket socket_;
@@ -60,7 +62,8 @@ private:
 class server {
 public:
     explicit server(bool shared) {
-        for (int i = 0; i < (shared ? 1 : processors); ++i) contexts_.push_back(std::make_unique<asio::io_context>(shared ? processors : 1));
+        for (int i = 0; i < (shared ? 1 : processors); ++i)
+            contexts_.push_back(std::make_unique<asio::io_context>(shared ? processors : 1));
         acceptor_ = std::make_unique<tcp::acceptor>(*contexts_[0], tcp::endpoint(asio::ip::address_v4::loopback(), 0));
         acceptor_->listen(4096);
         accept();
@@ -83,13 +86,14 @@ public:
 
 private:
     void accept() {
-        acceptor_->async_accept(*contexts_[next_++ % contexts_.size()], [this](const boost::system::error_code& ec, tcp::socket socket) {
-            if (ec) fail("a connection was not accepted: " + ec.message());
-            // In the thread that its socket belongs to.
-            auto accepted = std::make_shared<connection>(std::move(socket));
-            asio::post(accepted->executor(), [accepted] { accepted->read(); });
-            accept();
-        });
+        acceptor_->async_accept(
+            *contexts_[next_++ % contexts_.size()], [this](const boost::system::error_code& ec, tcp::socket socket) {
+                if (ec) fail("a connection was not accepted: " + ec.message());
+                // In the thread that its socket belongs to.
+                auto accepted = std::make_shared<connection>(std::move(socket));
+                asio::post(accepted->executor(), [accepted] { accepted->read(); });
+                accept();
+            });
     }
 
     std::vector<std::unique_ptr<asio::io_context>> contexts_;

@@ -94,7 +94,9 @@ void run(Body&& body) {
     fibers::condition_variable_any ended;
     bool end = false;
     std::vector<std::thread> others;
-    const auto take_part = [] { fibers::use_scheduling_algorithm<fibers::algo::work_stealing>(static_cast<unsigned>(processors)); };
+    const auto take_part = [] {
+        fibers::use_scheduling_algorithm<fibers::algo::work_stealing>(static_cast<unsigned>(processors));
+    };
     for (int i = 1; i < processors; ++i) {
         others.emplace_back([&] {
             take_part();
@@ -226,15 +228,16 @@ void ring(const settings& s, results& r) {
     fibers::unbuffered_channel<long> winner;
     std::vector<fibers::fiber> members;
     for (std::size_t i = 0; i < length; ++i) {
-        members.push_back(start(launch::post, [&in = links[i], &out = links[(i + 1) % length], number = static_cast<long>(i + 1), &winner] {
-            for (const long token : in) {
-                if (token == 0) {
-                    winner.push(number);
-                } else {
-                    out.push(token - 1);
+        members.push_back(start(
+            launch::post, [&in = links[i], &out = links[(i + 1) % length], number = static_cast<long>(i + 1), &winner] {
+                for (const long token : in) {
+                    if (token == 0) {
+                        winner.push(number);
+                    } else {
+                        out.push(token - 1);
+                    }
                 }
-            }
-        }));
+            }));
     }
     const double ns = ns_per_operation(hops, [&] {
         links[0].push(hops);
@@ -330,11 +333,14 @@ const registered all[] = {
     registered({"ring", "a value goes round 503 fibers over unbuffered channels", ring, in_one_thread}),
     registered({"mutex", "one fiber locks and unlocks a mutex", mutex_uncontended, in_one_thread}),
     registered({"mutex-8", "eight fibers lock and unlock one mutex", mutex_8}),
-    registered({"sleep-overshoot", "how much longer than 100 us a sleep of 100 us takes", sleep_overshoot, in_one_thread}),
+    registered(
+        {"sleep-overshoot", "how much longer than 100 us a sleep of 100 us takes", sleep_overshoot, in_one_thread}),
 };
 
 /// Whether a million fibers that wait have room: up to three pages each.
-bool is_large_machine() { return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) > 16e9; }
+bool is_large_machine() {
+    return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) > 16e9;
+}
 
 const bool registered_if_large = [] {
     if (!is_large_machine()) return false;

@@ -77,7 +77,8 @@ long skynet(long number, long leaves) {
     long results[skynet_branches];
     const long part = leaves / skynet_branches;
     tbb::task_group group;
-    for (long i = 0; i < skynet_branches; ++i) group.run([&results, i, number, part] { results[i] = skynet(number + i * part, part); });
+    for (long i = 0; i < skynet_branches; ++i)
+        group.run([&results, i, number, part] { results[i] = skynet(number + i * part, part); });
     group.wait();
     long sum = 0;
     for (const long result : results) sum += result;
@@ -98,7 +99,8 @@ long nqueens(board queens, int column, int size) {
     for (int row = 0; row < size; ++row) {
         if (!free_place(queens, column, row)) continue;
         queens[column] = static_cast<signed char>(row);
-        group.run([&result = results[children++], queens, column, size] { result = nqueens(queens, column + 1, size); });
+        group.run(
+            [&result = results[children++], queens, column, size] { result = nqueens(queens, column + 1, size); });
     }
     group.wait();
     long sum = 0;
@@ -107,7 +109,8 @@ long nqueens(board queens, int column, int size) {
 }
 
 void nqueens_12(const settings& s, results& r) {
-    const double ns = ns_per_operation(1, [&] { expect("nqueens", nqueens({}, 0, s.quick ? 10 : 12), s.quick ? 724 : 14'200); });
+    const double ns =
+        ns_per_operation(1, [&] { expect("nqueens", nqueens({}, 0, s.quick ? 10 : 12), s.quick ? 724 : 14'200); });
     r.add("time", ns / 1e6, "ms");
 }
 
@@ -118,7 +121,9 @@ void matmul(const product whole) {
     }
     // One after the other, so that nobody adds to a quarter while another does.
     for (const int inner : {0, 1}) {
-        const auto quarter = [&whole, inner](int row, int column) { return [part = whole.quarter(row, column, inner)] { matmul(part); }; };
+        const auto quarter = [&whole, inner](int row, int column) {
+            return [part = whole.quarter(row, column, inner)] { matmul(part); };
+        };
         tbb::parallel_invoke(quarter(0, 0), quarter(0, 1), quarter(1, 0), quarter(1, 1));
     }
 }
@@ -141,7 +146,8 @@ const registered all[] = {
     registered({"spawn-million", "run a million tasks, then wait for all", spawn_million}),
     registered({"fib", "fib(30), one task_group per call", fib_30<fib>}),
     registered({"fib-invoke", "fib(30), one parallel_invoke per call", fib_30<fib_invoke>}),
-    registered({"skynet-tg", "a tree of ten branches and a million leaves, one task_group per node", skynet_task_group}),
+    registered(
+        {"skynet-tg", "a tree of ten branches and a million leaves, one task_group per node", skynet_task_group}),
     registered({"nqueens", "all places for 12 queens on a board of 12 x 12, one task_group per node", nqueens_12}),
     registered({"matmul", "a product of matrices of 1024 x 1024, in quarters down to 32 x 32", matmul_1024}),
 };

@@ -54,7 +54,8 @@ int processors = [] {
 /// Binds this thread, and those that it starts from now on, to P of the CPUs that it may use.
 void bind_to_processors() {
     const cpu_set_t allowed = allowed_cpus();
-    if (CPU_COUNT(&allowed) < processors) fail("there are only " + std::to_string(CPU_COUNT(&allowed)) + " CPUs for the threads");
+    if (CPU_COUNT(&allowed) < processors)
+        fail("there are only " + std::to_string(CPU_COUNT(&allowed)) + " CPUs for the threads");
     cpu_set_t chosen;
     CPU_ZERO(&chosen);
     for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&chosen) < processors; ++cpu) {
@@ -299,7 +300,8 @@ int listen_on_loopback(int& port) {
     own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof own;
     auto* address = reinterpret_cast<sockaddr*>(&own);
-    if (fd < 0 || bind(fd, address, size) != 0 || listen(fd, 4096) != 0 || getsockname(fd, address, &size) != 0) fail("listen failed");
+    if (fd < 0 || bind(fd, address, size) != 0 || listen(fd, 4096) != 0 || getsockname(fd, address, &size) != 0)
+        fail("listen failed");
     port = ntohs(own.sin_port);
     return fd;
 }
@@ -307,7 +309,8 @@ int listen_on_loopback(int& port) {
 void serve(int fd, const std::vector<std::uint64_t>& table) {
     for (message m; recv(fd, &m, sizeof m, MSG_WAITALL) == static_cast<ssize_t>(sizeof m);) {
         answer(m, table);
-        if (send(fd, &m, sizeof m, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof m)) fail("mixed-service: an answer was not written");
+        if (send(fd, &m, sizeof m, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof m))
+            fail("mixed-service: an answer was not written");
     }
     close(fd);
 }
@@ -317,7 +320,8 @@ class service {
 public:
     service() : table_(make_service_table()), listener_(listen_on_loopback(port_)) {
         accepting_ = std::thread([this] {
-            for (int fd; (fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) serving_.emplace_back([this, fd] { serve(fd, table_); });
+            for (int fd; (fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;)
+                serving_.emplace_back([this, fd] { serve(fd, table_); });
         });
     }
     service(const service&) = delete;

@@ -159,7 +159,8 @@ template <class Frame, class... Values>
 [[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind,
     const void* group,
     void (*entry)(void*), Values&&... values) {
-    static_assert(alignof(Frame) <= 64, "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
+    static_assert(alignof(Frame) <= 64,
+        "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
     const new_goroutine n = make(sizeof(Frame), alignof(Frame), options, where);
     if constexpr (std::is_nothrow_constructible_v<Frame, Values...>) {
         ::new (n.frame) Frame(std::forward<Values>(values)...);

@@ -50,7 +50,8 @@ public:
     raw_bucket(std::shared_ptr<connection> c, std::string name, const bucket_options& o, const context& ctx);
     raw_entry get(const std::string& key, const context& ctx) const;
     // `expected`: the revision that it must have; nullopt: any.
-    std::uint64_t write(const std::string& key, std::string_view data, std::optional<std::uint64_t> expected, const char* operation, const context& ctx) const;
+    std::uint64_t write(const std::string& key, std::string_view data, std::optional<std::uint64_t> expected,
+        const char* operation, const context& ctx) const;
     std::shared_ptr<watch_state> watch(const std::string& keys) const;
     const std::string& name() const noexcept { return name_; }
 
@@ -85,7 +86,8 @@ struct DUNLIN_API watching {
 template <class T>
 class watcher;
 template <class T, class Handler>
-[[nodiscard]] auto on_change(const watcher<T>& w, Handler&& handler, std::source_location where = std::source_location::current());
+[[nodiscard]] auto on_change(
+    const watcher<T>& w, Handler&& handler, std::source_location where = std::source_location::current());
 
 /// Changes of a bucket's keys, each key's present value first. Move-only.
 template <class T>
@@ -158,7 +160,8 @@ public:
         return raw_.write(key, codec<T>::encode(value), raw.erased ? raw.revision : 0, nullptr, ctx);
     }
     /// put() if its revision is still this one; else errc::wrong_revision.
-    std::uint64_t update(const std::string& key, const T& value, std::uint64_t revision, const context& ctx = {}) const {
+    std::uint64_t update(
+        const std::string& key, const T& value, std::uint64_t revision, const context& ctx = {}) const {
         return raw_.write(key, codec<T>::encode(value), revision, nullptr, ctx);
     }
     void erase(const std::string& key, const context& ctx = {}) const { raw_.write(key, {}, std::nullopt, "DEL", ctx); }

@@ -111,7 +111,8 @@ public:
     /// `ctx` is done before the answer is here, the handler's context is cancelled. Without a deadline:
     /// connect_options::confirm.
     /// Throws    errc::no_responders, busy, handler_failed, not_confirmed.
-    message request(const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
+    message request(
+        const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
 
     statistics stats() const;
     /// The largest payload that the server takes, in bytes.

@@ -129,7 +129,8 @@ private:
 template <class T>
 class consumer;
 template <class T, class Handler>
-[[nodiscard]] auto on_delivery(consumer<T>& c, Handler&& handler, std::source_location where = std::source_location::current());
+[[nodiscard]] auto on_delivery(
+    consumer<T>& c, Handler&& handler, std::source_location where = std::source_location::current());
 
 /// Takes jobs from a queue: a range of deliveries, and a case of select (on_delivery). Move-only; when it ends, what
 /// was fetched and not handed out yet is handed back.
@@ -237,7 +238,8 @@ auto on_delivery(consumer<T>& c, Handler&& handler, std::source_location where) 
 template <class T>
 class queue {
 public:
-    queue(std::shared_ptr<detail::connection> c, const std::string& name, const queue_options& o, const context& ctx) : raw_(std::move(c), name, o, ctx) {}
+    queue(std::shared_ptr<detail::connection> c, const std::string& name, const queue_options& o, const context& ctx)
+        : raw_(std::move(c), name, o, ctx) {}
 
     /// Returns when the stream has it: on the disks of a majority of its replicas. Sent again, under the same id, until
     /// that is confirmed or `ctx` is done (without a deadline: connect_options::confirm).
@@ -250,7 +252,8 @@ public:
     }
 
     /// Sends without waiting for the answer, but for room in the window. What becomes of it flush() tells.
-    void send_async(const T& job, const once_by& id = once_by({}), const context& ctx = {}, const headers& h = {}) const {
+    void send_async(
+        const T& job, const once_by& id = once_by({}), const context& ctx = {}, const headers& h = {}) const {
         raw_.send_async(codec<T>::encode(job), id.id, h, ctx);
     }
     /// Waits until all that was sent by send_async() is confirmed or has failed. Returns what has failed; and when
@@ -284,7 +287,9 @@ struct codec<dead_letter> {
     static std::string_view encode(const dead_letter& d) noexcept { return d.data; }
     static dead_letter decode(std::string_view bytes);
 };
-inline dead_letter codec<dead_letter>::decode(std::string_view bytes) { return {std::string(bytes), {}, {}, 0, 0, {}, {}, {}}; }
+inline dead_letter codec<dead_letter>::decode(std::string_view bytes) {
+    return {std::string(bytes), {}, {}, 0, 0, {}, {}, {}};
+}
 
 template <class T>
 std::optional<delivery<T>> consumer<T>::decode(detail::puller& p, std::shared_ptr<detail::held> h) {

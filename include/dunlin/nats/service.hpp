@@ -52,7 +52,7 @@ private:
 /// cluster soon after.
 /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is done.
 ///           `ctx` is only for this call: what is served goes on when it is done.
-DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler, const serve_options& o = {},
-    const context& ctx = {});
+DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler,
+    const serve_options& o = {}, const context& ctx = {});
 
 }  // namespace dunlin::nats

@@ -48,7 +48,8 @@ struct DUNLIN_API inflow_access {
 }  // namespace detail
 
 template <class Handler>
-[[nodiscard]] auto on_message(const subscription& s, Handler&& handler, std::source_location where = std::source_location::current());
+[[nodiscard]] auto on_message(
+    const subscription& s, Handler&& handler, std::source_location where = std::source_location::current());
 
 /// Move-only; unsubscribes when it ends.
 /// Blocks    The goroutine only. Threads: all members but moves from anywhere, several readers too.
@@ -121,6 +122,8 @@ auto on_message(const subscription& s, Handler&& handler, std::source_location w
     return on_recv(detail::inflow_access::ready(*s.flow_), std::move(run), where);
 }
 
-inline subscription cluster::subscribe(const std::string& subject) const { return subscribe(subject, subscribe_options{}, {}); }
+inline subscription cluster::subscribe(const std::string& subject) const {
+    return subscribe(subject, subscribe_options{}, {});
+}
 
 }  // namespace dunlin::nats

@@ -47,9 +47,9 @@ struct processor_counters {
 };
 
 // waits.h. The last bucket has no limit.
-inline constexpr std::array<std::int64_t, 19> wait_limits_ns{
-    500,       1'000,     2'000,     5'000,      10'000,     20'000,     50'000,      100'000,     200'000,      500'000,
-    1'000'000, 2'000'000, 5'000'000, 10'000'000, 20'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000};
+inline constexpr std::array<std::int64_t, 19> wait_limits_ns{500, 1'000, 2'000, 5'000, 10'000, 20'000, 50'000, 100'000,
+    200'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000, 20'000'000, 50'000'000, 100'000'000, 500'000'000,
+    1'000'000'000};
 struct wait_counters {
     std::array<counter, wait_limits_ns.size() + 1> by_length;
     counter total_ns;

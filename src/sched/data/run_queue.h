@@ -62,7 +62,8 @@ public:
             for (std::uint32_t i = 0; i < count; ++i) {
                 slots_[(head(w) + size(w) + i) % capacity].store(list[i], std::memory_order_relaxed);
             }
-        } while (!word_.compare_exchange_weak(w, w + one_more * count, std::memory_order_seq_cst, std::memory_order_acquire));
+        } while (!word_.compare_exchange_weak(
+            w, w + one_more * count, std::memory_order_seq_cst, std::memory_order_acquire));
     }
 
     // Any thread. The oldest, or null.
@@ -92,7 +93,8 @@ public:
             // While the queue holds more than a thief's share, only the owner takes from the tail. Else a thief may
             // take this very one; then the CAS fails. Looking at g meanwhile is harmless: descriptors are type-stable.
             if (!wanted(g)) return nullptr;
-        } while (!word_.compare_exchange_weak(w, w - one_more + one_version, std::memory_order_acq_rel, std::memory_order_acquire));
+        } while (!word_.compare_exchange_weak(
+            w, w - one_more + one_version, std::memory_order_acq_rel, std::memory_order_acquire));
         return g;
     }
 

@@ -99,7 +99,8 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
             score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
-            entry.began_ns = (platform::now_ns() & ~std::int64_t{3}) | (entry.began_ns & blocking_entry::traced) | blocking_entry::learns;
+            entry.began_ns = (platform::now_ns() & ~std::int64_t{3}) | (entry.began_ns & blocking_entry::traced) |
+                             blocking_entry::learns;
             if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
         }
     }

@@ -416,7 +416,9 @@ namespace {
 
 void exit_goroutine() {
     goroutine* self = current_goroutine();
-    if (!self) throw std::logic_error("dunlin::exit_goroutine: called outside a goroutine (return from the thread's function instead)");
+    if (!self)
+        throw std::logic_error(
+            "dunlin::exit_goroutine: called outside a goroutine (return from the thread's function instead)");
     make_extra_of_current();
     machine* m = enter(current_machine());
     self->extra->exiting = true;

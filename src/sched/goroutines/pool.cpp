@@ -122,7 +122,8 @@ void put_descriptors_into_store(goroutine_list& list) noexcept {
     list = {};
 }
 
-DUNLIN_NOT_ANALYSED void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept {
+DUNLIN_NOT_ANALYSED void for_each_free_descriptor(
+    void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept {
     const auto each = [&](const goroutine* g) {
         for (; g != nullptr; g = g->link) f(*g, with);
     };

@@ -95,7 +95,8 @@ int make_machine() noexcept {
     const std::uint32_t count = s.machine_count.load(std::memory_order_relaxed);
     if (count >= max_machines) {
         s.lock.unlock();
-        platform::fatal("thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
+        platform::fatal(
+            "thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
     }
     // Counted before the thread exists: the deadlock check must not overlook a machine that is on its way.
     s.machine_count.store(count + 1, std::memory_order_relaxed);
@@ -296,7 +297,9 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     for (;;) {
         // Something was put aside for lack of a thread after this one had looked. Under the same lock as the list: a
         // thread that puts one aside from now on finds this machine there.
-        if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) p = take_idle_processor();
+        if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) &&
+            !s.stopping.load(std::memory_order_relaxed))
+            p = take_idle_processor();
         if (p != nullptr) break;
         sleep_on_the_idle_list(s, m);
         if (!std::exchange(m->comes_for_offer, false)) {

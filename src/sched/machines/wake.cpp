@@ -14,7 +14,8 @@ void wake_one() noexcept {
     std::uint32_t word = s.idle_and_spinning.load(std::memory_order_seq_cst);
     do {  // W1
         if (idle_count(word) == 0 || spinning_count(word) != 0) return;
-    } while (!s.idle_and_spinning.compare_exchange_weak(word, word + one_spinning, std::memory_order_seq_cst, std::memory_order_seq_cst));
+    } while (!s.idle_and_spinning.compare_exchange_weak(
+        word, word + one_spinning, std::memory_order_seq_cst, std::memory_order_seq_cst));
     s.lock.lock();  // W2
     processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
     // Under the lock: the count still says that a machine searches, though none will. If a processor became idle before

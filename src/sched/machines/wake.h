@@ -90,7 +90,8 @@ inline void retire_barrier() noexcept { platform::heavy_barrier(); }
 // after this load sees what the caller stored, seq_cst, before it.
 inline bool every_processor_is_idle() noexcept {
     const scheduler& s = the_scheduler;
-    return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) == s.max_procs.load(std::memory_order_relaxed) &&
+    return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) ==
+               s.max_procs.load(std::memory_order_relaxed) &&
            !s.stopping.load(std::memory_order_relaxed);
 }
 

@@ -119,7 +119,8 @@ struct rounds {
 
 bool all_idle() noexcept {
     const scheduler& s = the_scheduler;
-    return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) >= s.max_procs.load(std::memory_order_relaxed);
+    return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) >=
+           s.max_procs.load(std::memory_order_relaxed);
 }
 
 // Returns the earliest deadline that is still to come, or the longest sleep.
@@ -296,7 +297,8 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
             return;
         }
         ++old;
-        std::uint64_t wait = (reinterpret_cast<std::uintptr_t>(&g) ^ static_cast<std::uint64_t>(since_ns)) * 0x9e3779b97f4a7c15;
+        std::uint64_t wait =
+            (reinterpret_cast<std::uintptr_t>(&g) ^ static_cast<std::uint64_t>(since_ns)) * 0x9e3779b97f4a7c15;
         which += wait ^ wait >> 32;
     });
     if (which == w.reported) {

@@ -38,7 +38,8 @@ inline goroutine* run_queue::rotate(goroutine* g) noexcept {
         if (size(w) == 0 || size(w) == capacity) return nullptr;
         oldest = slots_[head(w)].load(std::memory_order_relaxed);
         slots_[(head(w) + size(w)) % capacity].store(g, std::memory_order_relaxed);
-    } while (!word_.compare_exchange_weak(w, without_oldest(w, 1) + one_more, std::memory_order_seq_cst, std::memory_order_acquire));
+    } while (!word_.compare_exchange_weak(
+        w, without_oldest(w, 1) + one_more, std::memory_order_seq_cst, std::memory_order_acquire));
     prefetch_behind(w);
     return oldest;
 }

@@ -251,7 +251,8 @@ bool return_to_lender(machine* m) noexcept {
     p->lender = nullptr;
     const std::int64_t cpu_ns = platform::thread_cpu_ns(lender->tid);
     s.lock.lock();
-    const bool may = lender->stray.load(std::memory_order_acquire) && lender->borrower == p && !lender->condemned.load(std::memory_order_relaxed) &&
+    const bool may = lender->stray.load(std::memory_order_acquire) && lender->borrower == p &&
+                     !lender->condemned.load(std::memory_order_relaxed) &&
                      !s.stopping.load(std::memory_order_relaxed) && s.global.size() == 0;
     if (may) {
         lender->stray.store(false, std::memory_order_relaxed);
