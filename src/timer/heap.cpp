@@ -1,5 +1,7 @@
 #include "timer/heap.h"
 
+#include <algorithm>
+
 namespace dunlin::inline v0_1::timers {
 
 namespace {
@@ -59,9 +61,7 @@ void timer_heap::sift_down(std::size_t at, entry e) noexcept {
 void timer_heap::take_out(std::size_t at) noexcept {
     entries_[at].timer->armed.store(false, std::memory_order_relaxed);
     const entry last = entries_.back();
-    // What stays behind would still refer to a waiter, for the search for lost goroutines (observe/reach.h).
-    entries_.back().timer = nullptr;
-    entries_.pop_back();
+    shrink(entries_.size() - 1);
     if (at < entries_.size()) {
         if (at > 0 && entries_[(at - 1) / arity].when > last.when) {
             sift_up(at, last);
@@ -72,6 +72,22 @@ void timer_heap::take_out(std::size_t at) noexcept {
     publish_earliest();
 }
 
+// What stays behind would still refer to a waiter, for the search for lost goroutines (observe/reach.h): in the array,
+// and in the memory of a smaller one that malloc keeps.
+void timer_heap::shrink(std::size_t size) noexcept {
+    std::fill(entries_.begin() + static_cast<std::ptrdiff_t>(size), entries_.end(), entry{});
+    entries_.resize(size);
+}
+
+void timer_heap::make_room_for(std::size_t size) {
+    if (size <= entries_.capacity()) return;
+    std::vector<entry> larger;
+    larger.reserve(std::max(size, 2 * entries_.capacity()));
+    larger.assign(entries_.begin(), entries_.end());
+    std::fill(entries_.begin(), entries_.end(), entry{});
+    entries_.swap(larger);
+}
+
 void timer_heap::publish_earliest() noexcept {
     const std::int64_t when = entries_.empty() ? 0 : entries_.front().when;
     if (earliest_.load(std::memory_order_relaxed) != when) earliest_.store(when, std::memory_order_seq_cst);
@@ -79,6 +95,7 @@ void timer_heap::publish_earliest() noexcept {
 
 bool timer_heap::insert(timer_entry* t) {
     heap_guard guard(lock_);
+    make_room_for(entries_.size() + 1);
     entries_.push_back({t->when_ns, t});
     t->heap.store(this, std::memory_order_release);
     t->armed.store(true, std::memory_order_relaxed);
@@ -109,7 +126,7 @@ void timer_heap::move_all_to(timer_heap& other) noexcept {
     heap_guard guard(lock_);
     heap_guard other_guard(other.lock_, park::biased_lock::no_place);  // the place of timers is taken
     try {
-        other.entries_.reserve(other.entries_.size() + entries_.size());
+        other.make_room_for(other.entries_.size() + entries_.size());
     } catch (...) {
         return;
     }
@@ -118,7 +135,7 @@ void timer_heap::move_all_to(timer_heap& other) noexcept {
         e.timer->heap.store(&other, std::memory_order_release);
         other.sift_up(other.entries_.size() - 1, e);
     }
-    entries_.clear();
+    shrink(0);
     publish_earliest();
     other.publish_earliest();
 }
@@ -150,7 +167,7 @@ void timer_heap::forget() noexcept {
             sift_up(kept++, e);  // [0, kept) is a heap, and the place is free
         }
     }
-    entries_.resize(kept);
+    shrink(kept);
     publish_earliest();
 }
 

@@ -68,8 +68,8 @@ public:
 
 private:
     struct entry {
-        std::int64_t when;
-        timer_entry* timer;
+        std::int64_t when = 0;
+        timer_entry* timer = nullptr;
     };
 
     // By value: what they are given may stand in the array that they rearrange.
@@ -77,6 +77,8 @@ private:
     void sift_up(std::size_t at, entry e) noexcept;
     void sift_down(std::size_t at, entry e) noexcept;
     void take_out(std::size_t at) noexcept;
+    void shrink(std::size_t size) noexcept;
+    void make_room_for(std::size_t size);
     void publish_earliest() noexcept;
 
     // Mostly its own processor's.

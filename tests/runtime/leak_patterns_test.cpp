@@ -507,6 +507,27 @@ TEST_P(LeakPatterns, MostAreFound) {
     EXPECT_GE(found, std::size(faults) * 3 / 4);
 }
 
+// The timers that they slept by refer to them from nowhere when they have fired, though the heap has grown meanwhile.
+TEST_P(LeakPatterns, SendersThatSleptBeforeAreFoundAsOthers) {
+    if (support::under_thread || !support::may_trace()) GTEST_SKIP() << "only waits for nil channels are known here";
+    run([] {
+        constexpr int senders = 40;
+        const row r{"senders that sleep, and come too late", senders, [] {
+            for (int i = 0; i < senders; ++i) {
+                const ints answer;
+                lost([=] {
+                    dunlin::sleep_for(5ms);
+                    answer.send(1);
+                });
+            }
+        }};
+        name_of_go = "late";
+        play(r);
+        // An old value on a stack may hide some.
+        support::eventually([] { return count_of(dunlin::runtime::leaks(), "late") >= senders / 2; });
+    });
+}
+
 TEST_P(LeakPatterns, OfProgramsThatAreWellNothingIsSaid) {
     allow(120s);
     for (const well_row& r : healthy) {
