@@ -10,7 +10,7 @@ set(DUNLIN_BATCH_LINES 2500) # a compiler takes about a gigabyte for so many
 # what includes a header under a condition.
 function(dunlin_batchable file result)
     file(STRINGS "${file}" whole REGEX
-        "^(extern \"C\"|asm|int main|namespace (dunlin|std|testing|support)|template ?<> ?struct (std|dunlin)::|# *(if|ifdef|ifndef|else|elif|endif)|.*operator (new|delete)\\()")
+        "^(extern \"C\"|asm|int main|namespace (dunlin|std|testing|support)|(template ?<> ?)?struct (std|dunlin)::|# *(if|ifdef|ifndef|else|elif|endif)|.*operator (new|delete)\\()")
     if(whole)
         set(${result} FALSE PARENT_SCOPE)
     else()

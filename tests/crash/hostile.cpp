@@ -178,8 +178,6 @@ int children_at_any_moment() {
 
 struct uses_the_runtime {
     ~uses_the_runtime() {
-        dunlin::wait_group all;
-        std::atomic<int> ran{0};
         dunlin::chan<int> numbers(1);
         dunlin::mutex mutex;
         for (int i = 0; i < 10; ++i) dunlin::go([] {});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <string>
 #include <unistd.h>
 
@@ -15,6 +16,16 @@ using namespace std::chrono_literals;
 using namespace syscall_support;
 
 namespace {
+
+timespec cpu_time() {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now;
+}
+
+long microseconds_between(timespec a, timespec b) {
+    return (b.tv_sec - a.tv_sec) * 1'000'000 + (b.tv_nsec - a.tv_nsec) / 1'000;
+}
 
 class GoSyscallThreads : public support::runtime_test {};
 
@@ -98,6 +109,32 @@ TEST_F(GoSyscallThreads, WithoutMoreThreadsItGoesOnAndSaysSoOnce) {
     EXPECT_EQ(r.out, "count 12\n") << r;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r;
     EXPECT_NE(r.err.find("no more threads"), std::string::npos) << r;
+}
+
+// None of them lasts until the monitor would take the processor.
+TEST_F(GoSyscallThreads, ShortCallsWithoutEndGiveWayAfterTheirTurn) {
+    if (support::sanitized) GTEST_SKIP() << "calls are counted, and take longer";
+    dunlin::run({.max_procs = 1}, [] {
+        std::atomic<bool> stop{false};
+        std::atomic<long> calls{0};
+        dunlin::wait_group caller;
+        caller.go([&] {
+            while (!stop.load()) {
+                dunlin::blocking([] {
+                    const timespec begin = cpu_time();
+                    while (microseconds_between(begin, cpu_time()) < 15) {
+                    }
+                });
+                calls.fetch_add(1);
+            }
+        });
+        constexpr int sleeps = 100;
+        for (int i = 0; i < sleeps; ++i) dunlin::sleep_for(1ms);
+        // Its turn is a millisecond when a timer is due, 67 calls; without one it is over by chance only.
+        EXPECT_LT(calls.load(), sleeps * 600);
+        stop = true;
+        caller.wait();
+    });
 }
 
 TEST_F(GoSyscallThreads, WhoWaitsForAThreadHasOneWhenThereAreThreadsAgain) {

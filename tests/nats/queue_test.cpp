@@ -9,21 +9,10 @@ namespace {
 using namespace std::chrono_literals;
 namespace nats = dunlin::nats;
 using support::code_of;
+using support::moody;
 using support::nats_servers;
 using support::number;
 using nats_queue = support::nats_test;
-
-struct moody {};
-
-}  // namespace
-
-template <>
-struct dunlin::nats::codec<moody> {
-    static std::string encode(const moody&) { return ""; }
-    static moody decode(std::string_view) { throw 7; }
-};
-
-namespace {
 
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
     nats_servers servers;

@@ -18,12 +18,21 @@ struct number {
     int value;
 };
 
+// One whose codec throws what is no exception.
+struct moody {};
+
 }  // namespace support
 
 template <>
 struct dunlin::nats::codec<support::number> {
     static std::string encode(const support::number& n) { return std::to_string(n.value); }
     static support::number decode(std::string_view bytes) { return {std::stoi(std::string(bytes))}; }
+};
+
+template <>
+struct dunlin::nats::codec<support::moody> {
+    static std::string encode(const support::moody&) { return ""; }
+    static support::moody decode(std::string_view) { throw 7; }
 };
 
 namespace support {

@@ -7,7 +7,8 @@
 //                    That is all a short call costs: a few stores.
 //                    Where calls have lasted before (score), and a goroutine waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues
-//                    (lost_processor.cpp).
+//                    (lost_processor.cpp). It gives way here if its turn is over (preempt_later): short calls
+//                    without end are never what the monitor takes a processor from.
 // Score      0 to 4 for each place. 0: there has been no call. If a goroutine waits, the first call calls the monitor,
 //            which would find the call only in its next round, up to a millisecond later. 1: no call has lasted yet,
 //            and none is timed. When the monitor has taken the processor from one it leaves word which place that was
@@ -129,7 +130,10 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
     if (DUNLIN_UNLIKELY((entry.began_ns & blocking_entry::traced) != 0) && tracing::on()) {
         tracing::note(m, tracing::kind::call_end, self);
     }
+    const bool turn_is_over = m->preempt_later.load(std::memory_order_relaxed) && !(self->flags & goroutine::pinned);
+    if (DUNLIN_UNLIKELY(turn_is_over)) m->preempt_later.store(false, std::memory_order_relaxed);
     leave(m);
+    if (DUNLIN_UNLIKELY(turn_is_over)) yield();
 }
 
 bool begin_no_preempt() noexcept {

@@ -198,7 +198,11 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.blocking_tick = tick;
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
-        if (o.somebody_waits) o.look_again_at(o.now_ns + blocking_grace_ns);
+        if (!o.somebody_waits) return;
+        // Each call is short, but they have no end: the next end of one is where it gives way (end_blocking()).
+        const std::int64_t turn = o.urgent || timer_is_due(p, o.now_ns) ? short_slice_ns : slice_ns;
+        if (o.now_ns - n.turn_began_ns >= turn) m->preempt_later.store(true, std::memory_order_relaxed);
+        o.look_again_at(o.now_ns + blocking_grace_ns);
         return;
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
