@@ -505,7 +505,8 @@ struct machine_detached {
     // set by the taker under the retake lock; cleared under the scheduler lock
     platform::atomic<bool> stray{false};
     platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
-    // the monitor: would have been preempted but for its no_preempt scope, or makes one short call after another; itself
+    // the monitor: would have been preempted but for its no_preempt scope, or makes one short call after another;
+    // itself
     platform::atomic<bool> preempt_later{false};
     // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
     owned<std::uint32_t> spins;
