@@ -54,10 +54,7 @@ int work(bool computes) try {
             }
         });
         all.go([&] {
-            for (; !stop; ++blocked) {
-                dunlin::blocking([] { usleep(1000); });
-                dunlin::yield();  // as below, where there are no more threads: docs/limits.md
-            }
+            for (; !stop; ++blocked) dunlin::blocking([] { usleep(1000); });
         });
         all.go([&] {
             for (; !stop; ++called) {

@@ -393,8 +393,10 @@ void look_at_processors(outlook& o) noexcept {
     }
     o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
-    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) &&
-        idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
+    // A thread comes with an idle processor, unless there is none and no more can be made.
+    const bool idle_one_comes = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0 &&
+        !(spare_is_owed() && s.idle_machine_count == 0);
+    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
     o.urgent = s.urgent.load(std::memory_order_relaxed);
     tell_whose_turn(o);
     bool all_stuck = true;
