@@ -56,7 +56,7 @@ TEST_P(Dump, ShowsNamesLabelsReasonsAndPlaces) {
     run([] {
         dunlin::wait_group gate;
         gate.add(1);
-        const int waits = __LINE__ + 1;
+        const int waits = __LINE__ + 2;
         dunlin::task<void> waiter =
             dunlin::spawn({.name = "waiter", .labels = {{"user", "anna"}, {"request", "12"}}}, [gate] { gate.wait(); });
         dunlin::go({.name = "sleeper"}, [] { dunlin::sleep_for(1h); });  // not over before it is counted

@@ -78,7 +78,7 @@ TEST_P(Layout, LeadsToEveryGoroutine) {
         gate.add(1);
         constexpr std::size_t count = 50;
         std::vector<dunlin::task<void>> tasks;
-        constexpr unsigned waits = __LINE__ + 3;
+        constexpr unsigned waits = __LINE__ + 4;
         for (std::size_t i = 0; i < count; ++i) {
             tasks.push_back(dunlin::spawn({.name = "named" + std::to_string(i),
                                               .labels = {{"key", "a value that is longer than a short string"}}},

@@ -82,9 +82,13 @@ class TraceTest(unittest.TestCase):
                 self.assertIn(text, violations(without(what)))
 
         def on_two_threads(trace):
-            source = next(s for s, events in trace.by_source.items() if s < dt.CONTROL and sum(e.what == dt.RUN for e in events) > 10)
-            events = trace.by_source[source]
-            i = next(i for i, e in enumerate(events) if e.what == dt.RUN and e.detail == 0 and events[i + 1].what in (dt.PARK, dt.END))
+            def runs(e):
+                return e.what == dt.RUN and e.detail == 0
+
+            # The next one must be known to run on that thread right after it.
+            events, i = next((events, i) for s, events in trace.by_source.items() if s < dt.CONTROL for i in range(len(events) - 2)
+                             if runs(events[i]) and events[i + 1].what in (dt.PARK, dt.END) and runs(events[i + 2]) and
+                             not trace.gap_between(events[i], events[i + 2]))
             del events[i + 1]
 
         self.assertIn("while it runs", violations(on_two_threads))
