@@ -61,7 +61,8 @@ void timer_heap::sift_down(std::size_t at, entry e) noexcept {
 void timer_heap::take_out(std::size_t at) noexcept {
     entries_[at].timer->armed.store(false, std::memory_order_relaxed);
     const entry last = entries_.back();
-    shrink(entries_.size() - 1);
+    entries_.back().timer = nullptr;  // as shrink() does
+    entries_.pop_back();
     if (at < entries_.size()) {
         if (at > 0 && entries_[(at - 1) / arity].when > last.when) {
             sift_up(at, last);
@@ -80,11 +81,11 @@ void timer_heap::shrink(std::size_t size) noexcept {
 }
 
 void timer_heap::make_room_for(std::size_t size) {
-    if (size <= entries_.capacity()) return;
     std::vector<entry> larger;
     larger.reserve(std::max(size, 2 * entries_.capacity()));
     larger.assign(entries_.begin(), entries_.end());
     std::fill(entries_.begin(), entries_.end(), entry{});
+    asm volatile("" : : "r"(entries_.data()) : "memory");  // a compiler may drop stores to what is freed then
     entries_.swap(larger);
 }
 
@@ -95,7 +96,7 @@ void timer_heap::publish_earliest() noexcept {
 
 bool timer_heap::insert(timer_entry* t) {
     heap_guard guard(lock_);
-    make_room_for(entries_.size() + 1);
+    if (DUNLIN_UNLIKELY(entries_.size() == entries_.capacity())) make_room_for(entries_.size() + 1);
     entries_.push_back({t->when_ns, t});
     t->heap.store(this, std::memory_order_release);
     t->armed.store(true, std::memory_order_relaxed);
@@ -126,7 +127,8 @@ void timer_heap::move_all_to(timer_heap& other) noexcept {
     heap_guard guard(lock_);
     heap_guard other_guard(other.lock_, park::biased_lock::no_place);  // the place of timers is taken
     try {
-        other.make_room_for(other.entries_.size() + entries_.size());
+        const std::size_t both = other.entries_.size() + entries_.size();
+        if (both > other.entries_.capacity()) other.make_room_for(both);
     } catch (...) {
         return;
     }

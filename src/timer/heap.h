@@ -78,7 +78,8 @@ private:
     void sift_down(std::size_t at, entry e) noexcept;
     void take_out(std::size_t at) noexcept;
     void shrink(std::size_t size) noexcept;
-    void make_room_for(std::size_t size);
+    // For more than there is room for.
+    [[gnu::noinline, gnu::cold]] void make_room_for(std::size_t size);
     void publish_earliest() noexcept;
 
     // Mostly its own processor's.
