@@ -24,6 +24,9 @@ private:
     unsigned place_;
 };
 
+// What was stored to *p is there though its life ends: a compiler takes such a store for dead.
+void keep_stored(const void* p) noexcept { asm volatile("" : : "r"(p) : "memory"); }
+
 }  // namespace
 
 void timer_heap::place(std::size_t at, entry e) noexcept {
@@ -62,6 +65,7 @@ void timer_heap::take_out(std::size_t at) noexcept {
     entries_[at].timer->armed.store(false, std::memory_order_relaxed);
     const entry last = entries_.back();
     entries_.back().timer = nullptr;  // as shrink() does
+    keep_stored(&entries_.back());
     entries_.pop_back();
     if (at < entries_.size()) {
         if (at > 0 && entries_[(at - 1) / arity].when > last.when) {
@@ -77,6 +81,7 @@ void timer_heap::take_out(std::size_t at) noexcept {
 // and in the memory of a smaller one that malloc keeps.
 void timer_heap::shrink(std::size_t size) noexcept {
     std::fill(entries_.begin() + static_cast<std::ptrdiff_t>(size), entries_.end(), entry{});
+    keep_stored(entries_.data());
     entries_.resize(size);
 }
 
@@ -85,7 +90,7 @@ void timer_heap::make_room_for(std::size_t size) {
     larger.reserve(std::max(size, 2 * entries_.capacity()));
     larger.assign(entries_.begin(), entries_.end());
     std::fill(entries_.begin(), entries_.end(), entry{});
-    asm volatile("" : : "r"(entries_.data()) : "memory");  // a compiler may drop stores to what is freed then
+    keep_stored(entries_.data());
     entries_.swap(larger);
 }
 
