@@ -26,6 +26,9 @@ std::unique_ptr<subject> make() {
     return std::make_unique<S>();
 }
 
+inline constexpr way all_ways[] = {way::success, way::cancel, way::deadline, way::time_out, way::close, way::destroyed,
+    way::cancel_race, way::time_race};
+
 inline bool applies(way w, const traits& t) {
     switch (w) {
     case way::success: return true;
@@ -49,9 +52,7 @@ inline std::vector<std::string> play_all(const row& line, unsigned procs) {
             const std::scoped_lock lock(m);
             faults.push_back(name(s, line.name) + ": " + fault);
         };
-        constexpr way ways[] = {way::success, way::cancel, way::deadline, way::time_out, way::close, way::destroyed,
-            way::cancel_race, way::time_race};
-        for (const way w : ways) {
+        for (const way w : all_ways) {
             if (!applies(w, line.what)) continue;
             dunlin::task_group drivers;
             for (int i = 0; i < 12; ++i) {

@@ -1,5 +1,5 @@
 // Everything that can be waited for, and one waiter that gives up: abandon.h says what must hold.
-// A new primitive: a subject (abandon_chan.h, abandon_sync.h, abandon_io.h, abandon_net.h) and a line in the table.
+// A new primitive: a subject (abandon_chan.h, abandon_sync.h, abandon_io.h, abandon_net.h) and a line in the table, or in abandon_rows.h.
 // Those of TLS are in tests/tls.
 #include <dlfcn.h>
 #include <netdb.h>
@@ -10,6 +10,7 @@
 #include "vocabulary/abandon_chan.h"
 #include "vocabulary/abandon_io.h"
 #include "vocabulary/abandon_net.h"
+#include "vocabulary/abandon_rows.h"
 #include "vocabulary/abandon_sync.h"
 #include "vocabulary/abandon_table.h"
 
@@ -24,36 +25,19 @@ namespace {
 
 using namespace abandon;
 
+// Beside those of abandon_rows.h.
 const row table[] = {
-    {"chan_recv", make<chan_recv<0>>, {.timed = true, .closes = true, .destroys = true}},
-    {"chan_recv_buffered", make<chan_recv<2>>, {.timed = true, .closes = true, .destroys = true}},
-    {"chan_send", make<chan_send<0>>, {.timed = true, .closes = true, .destroys = true}},
-    {"chan_send_buffered", make<chan_send<2>>, {.timed = true, .closes = true, .destroys = true}},
-    {"select_recv", make<select_recv>, {.timed = true, .closes = true}},
-    {"select_send", make<select_send>, {.timed = true, .closes = true}},
     {"select_readable", make<select_readable>, {.timed = true, .closes = true, .for_all = true}},
     {"timer", make<timer_channel>, {.timed = true}},
     {"ticker", make<ticks>, {.timed = true, .for_all = true}},
     {"context_done", make<context_done>, {.timed = true, .for_all = true}},
     {"sleep", make<sleeping>, {.for_all = true}},
-    {"mutex", make<mutex_lock>, {.timed = true, .destroys = true}},
     {"mutex_with_passers_by", make<passed_by_mutex_lock>, {.timed = true}},
     {"recursive_mutex", make<recursive_lock>, {.timed = true, .for_all = true}},
-    {"shared_mutex_lock", make<shared_lock_write>, {.timed = true, .destroys = true}},
-    {"shared_mutex_lock_shared", make<shared_lock_read>, {.timed = true, .for_all = true, .destroys = true}},
     {"shared_mutex_readers_behind_a_writer", make<readers_behind_a_writer>,
         {.timed = true, .for_all = true, .freed_by_leaver = true}},
-    {"condition_variable", make<condition_wait<dunlin::condition_variable>>, {.timed = true}},
     {"condition_variable_any", make<condition_wait<dunlin::condition_variable_any>>, {.timed = true}},
-    {"condition_variable_bare", make<bare_condition_wait>, {.timed = true, .destroys = true}},
     {"condition_variable_stop_token", make<condition_with_stop_token>, {.timed = true}},
-    {"semaphore", make<semaphore_acquire>, {.timed = true, .destroys = true}},
-    {"latch", make<latch_wait>, {.timed = true, .for_all = true, .destroys = true}},
-    {"barrier", make<barrier_wait>, {.for_all = true}},
-    {"wait_group", make<wait_group_wait>, {.timed = true, .for_all = true, .destroys = true}},
-    {"future", make<future_get>, {.timed = true, .closes = true, .for_all = true, .waiters = 1}},
-    {"task", make<task_get>, {.timed = true, .for_all = true, .waiters = 1}},
-    {"task_group", make<task_group_wait>, {.for_all = true, .destroys = true, .waiters = 1}},
     {"call_once", make<once_call>, {.for_all = true, .quits = false}},
     {"pipe_read", make<stream_read<pipe_ends>>, {.closes = true, .destroys = true}},
     {"tcp_read", make<stream_read<tcp_ends>>, {.closes = true}},
@@ -71,6 +55,9 @@ class AbandonedWait : public each_row {};
 
 TEST_P(AbandonedWait, LosesNothing) { expect_nothing_lost(); }
 
+INSTANTIATE_TEST_SUITE_P(
+    InMemory, AbandonedWait, testing::Combine(testing::ValuesIn(rows_in_memory), testing::Values(1u, 2u, 8u)),
+    row_name);
 INSTANTIATE_TEST_SUITE_P(
     Each, AbandonedWait, testing::Combine(testing::ValuesIn(table), testing::Values(1u, 2u, 8u)), row_name);
 

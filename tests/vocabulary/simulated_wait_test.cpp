@@ -5,8 +5,7 @@
 
 #include "support/runtime_test.h"
 #include "vocabulary/abandon.h"
-#include "vocabulary/abandon_chan.h"
-#include "vocabulary/abandon_sync.h"
+#include "vocabulary/abandon_rows.h"
 #include "vocabulary/abandon_table.h"
 
 namespace {
@@ -14,34 +13,11 @@ namespace {
 namespace sim = dunlin::sim;
 using namespace abandon;
 
-const row rows[] = {
-    {"chan_recv", make<chan_recv<0>>, {.timed = true, .closes = true, .destroys = true}},
-    {"chan_recv_buffered", make<chan_recv<2>>, {.timed = true, .closes = true, .destroys = true}},
-    {"chan_send", make<chan_send<0>>, {.timed = true, .closes = true, .destroys = true}},
-    {"chan_send_buffered", make<chan_send<2>>, {.timed = true, .closes = true, .destroys = true}},
-    {"select_recv", make<select_recv>, {.timed = true, .closes = true}},
-    {"select_send", make<select_send>, {.timed = true, .closes = true}},
-    {"mutex", make<mutex_lock>, {.timed = true, .destroys = true}},
-    {"shared_mutex_lock", make<shared_lock_write>, {.timed = true, .destroys = true}},
-    {"shared_mutex_lock_shared", make<shared_lock_read>, {.timed = true, .for_all = true, .destroys = true}},
-    {"condition_variable", make<condition_wait<dunlin::condition_variable>>, {.timed = true}},
-    {"condition_variable_bare", make<bare_condition_wait>, {.timed = true, .destroys = true}},
-    {"semaphore", make<semaphore_acquire>, {.timed = true, .destroys = true}},
-    {"latch", make<latch_wait>, {.timed = true, .for_all = true, .destroys = true}},
-    {"barrier", make<barrier_wait>, {.for_all = true}},
-    {"wait_group", make<wait_group_wait>, {.timed = true, .for_all = true, .destroys = true}},
-    {"future", make<future_get>, {.timed = true, .closes = true, .for_all = true, .waiters = 1}},
-    {"task", make<task_get>, {.timed = true, .for_all = true, .waiters = 1}},
-    {"task_group", make<task_group_wait>, {.for_all = true, .destroys = true, .waiters = 1}},
-};
-
 class SimulatedWait : public support::runtime_test, public testing::WithParamInterface<row> {};
 
 TEST_P(SimulatedWait, LosesNothingInAnyOrder) {
     const row& line = GetParam();
-    constexpr way ways[] = {way::success, way::cancel, way::deadline, way::time_out, way::close, way::destroyed,
-        way::cancel_race, way::time_race};
-    for (const way w : ways) {
+    for (const way w : all_ways) {
         if (!applies(w, line.what)) continue;
         constexpr std::uint64_t seeds = support::sanitized ? 20 : 500;
         const sim::result r = sim::explore({.seeds = seeds, .longest_delay = std::chrono::microseconds(20)}, [&] {
@@ -56,7 +32,7 @@ TEST_P(SimulatedWait, LosesNothingInAnyOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Each, SimulatedWait, testing::ValuesIn(rows), [](const auto& i) { return std::string(i.param.name); });
+    Each, SimulatedWait, testing::ValuesIn(rows_in_memory), [](const auto& i) { return std::string(i.param.name); });
 
 // A permit that is served twice is seen there, too.
 class generous : public semaphore_acquire {
