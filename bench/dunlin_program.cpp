@@ -4,6 +4,11 @@
 #include <string>
 
 #include <dunlin/dunlin.hpp>
+#include <dunlin/trace.hpp>
+
+#ifdef DUNLIN_BENCH_HAS_PAGE
+#include <dunlin/debug.hpp>
+#endif
 
 #include "registry.h"
 
@@ -20,8 +25,23 @@ void use_procs(int procs) { setenv("DUNLIN_MAXPROCS", std::to_string(procs).c_st
 
 int procs() { return static_cast<int>(dunlin::runtime::max_procs()); }
 
+// Until the process ends.
+void watch(const std::string& how) {
+    if (how == "recorder") return dunlin::trace::start_recorder();
+    if (how == "profile") return dunlin::runtime::start_cpu_profile(100);
+#ifdef DUNLIN_BENCH_HAS_PAGE
+    static dunlin::debug::server page;
+    const std::string prefix = "page=";
+    if (how.compare(0, prefix.size(), prefix) == 0) {
+        page = dunlin::debug::serve(how.substr(prefix.size()));
+        return;
+    }
+#endif
+    fail("there is no --watched " + how);
+}
+
 }  // namespace
 
-const program this_program = {"dunlin", version, use_procs, procs};
+const program this_program = {"dunlin", version, use_procs, procs, watch};
 
 }  // namespace bench

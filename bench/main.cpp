@@ -44,18 +44,22 @@ int main(int argc, char** argv) {
                  ", one workload per run; ./dev bench compares runtimes.");
     bench::settings settings;
     int procs = 0;
+    std::string watched;
     bool list = false;
     app.add_option("--procs", procs, "processors (P); default: the runtime's own choice")
         ->check(CLI::Range(1, 1024));
     app.add_flag("--quick", settings.quick, "a tenth of the work, for trying things out");
     app.add_option("--n", settings.n, "the size of a grow-... workload, and of skynet")->check(CLI::PositiveNumber);
+    if (bench::this_program.watch != nullptr)
+        app.add_option("--watched", watched, "recorder, profile or page=ADDRESS: what looks at the program meanwhile");
     app.add_flag("--list", list, "print the names of the workloads");
     app.set_version_flag("--version", bench::this_program.version());
     app.require_subcommand(0, 1);
     app.fallthrough();  // the options may stand behind the name too
     for (const auto& w : all) {
-        app.add_subcommand(std::string(w.name), std::string(w.what))->callback([&settings, &procs, &w] {
+        app.add_subcommand(std::string(w.name), std::string(w.what))->callback([&settings, &procs, &watched, &w] {
             if (procs != 0) bench::this_program.use_procs(procs);
+            if (!watched.empty()) bench::this_program.watch(watched);
             if (w.one_processor_only && bench::this_program.procs() != 1) bench::fail("with one processor only");
             bench::results results(w.name);
             w.run(settings, results);

@@ -58,6 +58,9 @@ struct program {
     std::string (*version)();
     void (*use_procs)(int);  // called before the workload, when --procs is given
     int (*procs)();          // how many the workload runs with
+    // Before the workload, when --watched is given: has what looks at programs on while it runs. None: there is
+    // nothing.
+    void (*watch)(const std::string& how) = nullptr;
 };
 extern const program this_program;
 

@@ -34,11 +34,22 @@ thread_local constinit bool has_stopper = false;
 
 // libc registers the destructor of a thread_local in memory that it allocates, and aborts where there is none. So a
 // thread that begins when there is none has no stopper: its exit() gets as far as the handler, too. More than libc
-// needs, and more than the thread would keep for itself.
+// needs, and more than the thread would keep for itself. Other threads may take what there is before libc asks for it:
+// so blocks of the size of its record are freed just before. glibc's allocator keeps the first seven for malloc() and
+// the others for calloc(), which the registration calls, both for this thread's arena.
 bool can_register() noexcept {
-    void* volatile room = std::malloc(4096);  // else the compiler believes that there is
+    constexpr int blocks = 9;
+    constexpr std::size_t record = 4 * sizeof(void*);
+    void* volatile room = std::malloc(4096);  // volatile: else the compiler believes that there is
+    void* volatile kept[blocks];
+    bool enough = room != nullptr;
+    for (auto& block : kept) {
+        block = std::malloc(record);
+        enough &= block != nullptr;
+    }
     std::free(room);
-    return room != nullptr;
+    for (const auto& block : kept) std::free(block);
+    return enough;
 }
 
 }  // namespace

@@ -31,56 +31,76 @@ int say(const char* what) {
     return 0;
 }
 
+[[noreturn]] void say_and_end(const std::exception& e) {
+    std::printf("%s\n", e.what());
+    std::fflush(stdout);
+    std::_Exit(3);
+}
+
 // Channels, sleeps, calls that block with and without a word, goroutines by the hundred, one that only computes; each
 // goes on until all have done something.
-int work(bool computes) try {
-    std::atomic<bool> stop{false};
-    std::atomic<long> sent{0}, slept{0}, blocked{0}, called{0}, started{0};
-    dunlin::run([&] {
-        dunlin::chan<int> numbers;
-        dunlin::wait_group all;
+class workload {
+public:
+    void start(bool computes) {
         if (computes) {
-            all.go([&] {
-                while (!stop) {
+            all_.go([this] {
+                while (!stop_) {
                 }
             });
         }
-        all.go([&] {
-            for (; !stop; ++sent) numbers.send(1);
-            numbers.close();
+        all_.go([this] {
+            for (; !stop_; ++sent_) numbers_.send(1);
+            numbers_.close();
         });
-        all.go([&] {
-            while (numbers.recv()) {
+        all_.go([this] {
+            while (numbers_.recv()) {
             }
         });
-        all.go([&] {
-            for (; !stop; ++blocked) dunlin::blocking([] { usleep(1000); });
+        all_.go([this] {
+            for (; !stop_; ++blocked_) dunlin::blocking([] { usleep(1000); });
         });
-        all.go([&] {
-            for (; !stop; ++called) {
+        all_.go([this] {
+            for (; !stop_; ++called_) {
                 usleep(500);
                 dunlin::yield();  // what never calls the runtime keeps its thread, which may be the only one
             }
         });
-        all.go([&] {
-            for (; !stop; ++slept) dunlin::sleep_for(1ms);
+        all_.go([this] {
+            for (; !stop_; ++slept_) dunlin::sleep_for(1ms);
         });
-        all.go([&] {
-            for (; !stop; ++started) {
+        all_.go([this] {
+            for (; !stop_; ++started_) {
                 dunlin::wait_group some;
                 for (int i = 0; i < 100; ++i) some.go([] { dunlin::yield(); });
                 some.wait();
             }
         });
-        while (sent < 10 || slept < 10 || blocked < 10 || called < 10 || started < 10) dunlin::sleep_for(5ms);
-        stop = true;
-        all.wait();
+    }
+    void end_when_all_have_done_something() {
+        while (sent_ < 10 || slept_ < 10 || blocked_ < 10 || called_ < 10 || started_ < 10) dunlin::sleep_for(5ms);
+        stop_ = true;
+        all_.wait();
+    }
+
+private:
+    std::atomic<bool> stop_{false};
+    std::atomic<long> sent_{0}, slept_{0}, blocked_{0}, called_{0}, started_{0};
+    dunlin::chan<int> numbers_;
+    dunlin::wait_group all_;
+};
+
+int work(bool computes) try {
+    dunlin::run([computes] {
+        workload w;
+        try {
+            w.start(computes);
+            w.end_when_all_have_done_something();
+        } catch (const std::bad_alloc& e) {
+            say_and_end(e);  // while w is there, which the others use
+        }
     });
     return say("worked");
-} catch (const std::exception& e) {
-    std::printf("%s\n", e.what());
-    return 3;
-}
+} catch (const std::exception& e) { say_and_end(e); }
 
 int echo() try {
     return dunlin::run([] {

@@ -4,6 +4,7 @@
 #include "sched/goroutines/os_thread.h"
 #include "sched/goroutines/switch.h"
 #include "sched/goroutines/thread_stack.h"
+#include "sched/machines/starved.h"
 #include "sched/work/find_work.h"
 
 namespace dunlin::inline v0_1::sched {

@@ -18,6 +18,7 @@
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/pool.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/starved.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -176,31 +177,15 @@ stack::slot* take_stack(processor* p) noexcept {
     return s;
 }
 
+// The calling goroutine may stand on s until it has switched away: s stays with p, and only those below it may go.
 void put_stack(processor* p, stack::slot* s) noexcept {
     s->next = p->free_stacks.load(std::memory_order_acquire);
     p->free_stacks.store(s, std::memory_order_release);
-    if (DUNLIN_UNLIKELY(the_scheduler.starved_size.load(std::memory_order_relaxed) != 0)) feed_starved();
-    if (DUNLIN_LIKELY(++p->free_stack_count <= stacks_kept)) return;
-    stack::slot* last_kept = s;
-    for (std::uint32_t i = 1; i < stacks_kept / 2; ++i) last_kept = last_kept->next;
-    stack::slot* first = last_kept->next;
-    stack::slot* last = first;
-    std::size_t count = 1;
-    for (; last->next; last = last->next) ++count;
-    last_kept->next = nullptr;
-    p->free_stack_count = stacks_kept / 2;
-    stack::stacks.recycle(first, last, count, first->size_class);
-}
-
-// To the arena.
-static void drop_free_stacks(processor* p) noexcept {
-    stack::slot* first = p->free_stacks.exchange(nullptr, std::memory_order_acquire);
-    if (first == nullptr) return;
-    stack::slot* last = first;
-    std::size_t count = 1;
-    for (; last->next; last = last->next) ++count;
-    p->free_stack_count = 0;
-    stack::stacks.recycle(first, last, count, first->size_class);
+    ++p->free_stack_count;
+    const bool starved = anybody_starves();
+    if (DUNLIN_UNLIKELY(starved)) feed_starved();
+    if (DUNLIN_LIKELY(p->free_stack_count <= stacks_kept && !starved)) return;
+    give_stacks_to_arena(p, starved ? 1 : stacks_kept / 2);
 }
 
 void set_default_stack_class(unsigned size_class) noexcept {
@@ -208,35 +193,9 @@ void set_default_stack_class(unsigned size_class) noexcept {
     if (size_class == s.default_stack_class.load(std::memory_order_relaxed)) return;
     stop_world();
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) drop_free_stacks(s.processor_at(i));
+    for (std::uint32_t i = 0; i < made; ++i) give_stacks_to_arena(s.processor_at(i), 0);
     s.default_stack_class.store(size_class, std::memory_order_relaxed);
     start_world();
-}
-
-// ---- no memory for a stack ------------------------------------------------------------------------------------------
-
-void starve(goroutine* g) noexcept {
-    scheduler& s = the_scheduler;
-    static platform::atomic<bool> reported{false};
-    if (!reported.exchange(true, std::memory_order_relaxed)) {
-        platform::text_writer out(2);
-        out << "dunlin: no memory for the stack of goroutine " << g->id
-            << ": it waits until another ends, as others will (fewer goroutines at a time, or a higher memory limit, helps)\n";
-    }
-    g->reason.store(wait_reason::stack_shortage, std::memory_order_relaxed);
-    s.lock.lock();
-    s.starved.push_back(g);
-    s.starved_size.store(s.starved.size, std::memory_order_relaxed);
-    s.lock.unlock();
-}
-
-void feed_starved() noexcept {
-    scheduler& s = the_scheduler;
-    if (s.starved_size.load(std::memory_order_relaxed) == 0) return;
-    s.lock.lock();
-    if (goroutine* g = s.starved.pop_front()) s.global.push_back(g);
-    s.starved_size.store(s.starved.size, std::memory_order_relaxed);
-    s.lock.unlock();
 }
 
 std::uint64_t take_id_batch(processor* p) noexcept {

@@ -61,11 +61,6 @@ std::uint64_t take_id_batch(processor* p) noexcept;
 
 stack::slot* take_stack(processor* p) noexcept;  // null: no memory
 void put_stack(processor* p, stack::slot* s) noexcept;
-// g was to run and there is no memory for its stack: it waits until one is free. Said once on stderr.
-void starve(goroutine* g) noexcept;
-// A stack has become free, or memory may have: one of those may try again.
-void feed_starved() noexcept;
-
 // Stacks that are bound from now on are of this class. Stops the world for it.
 void set_default_stack_class(unsigned size_class) noexcept;
 

@@ -4,9 +4,9 @@
 // It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none
 // sleeps for timers, none is without a processor in user code), nothing is queued, no timer is armed, no waiter is
 // registered for a descriptor, there is a goroutine, and every thread of the process is ours or the one that waits in
-// run(). Machines with goroutines of a run() that has returned do not count: whatever those do, their next call of the
-// runtime loses them, so they ready nothing of this run(). But one of those that is in on_thread_stack() is as a thread
-// of the program's.
+// run(), and those that wait for memory for a stack would get none. Machines with goroutines of a run() that has
+// returned do not count: whatever those do, their next call of the runtime loses them, so they ready nothing of this
+// run(). But one of those that is in on_thread_stack() is as a thread of the program's.
 #include "sched/machines/deadlock.h"
 
 #include "platform/thread.h"
@@ -15,6 +15,7 @@
 #include "sched/data/hooks.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/starved.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -61,6 +62,10 @@ void check_for_deadlock() noexcept {
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
         s.deadlock_suspected = true;
+        return;
+    }
+    if (s.starved.size != 0 && memory_for_a_stack()) {
+        s.deadlock_suspected = true;  // until the monitor's next round, which feeds them: S3 of starved.h
         return;
     }
     hooks.deadlock();

@@ -21,6 +21,7 @@
 #include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/starved.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
@@ -95,6 +96,7 @@ processor* take_idle_processor(const processor* preferred) noexcept {
 void put_idle_processor(processor* p, bool was_spinning) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
+    if (DUNLIN_UNLIKELY(s.starved.size != 0 || retired(p))) give_stacks_to_arena(p, 0);  // S1 of starved.h
     std::uint32_t change = was_spinning ? 0u - one_spinning : 0u;
     if (s.stopping.load(std::memory_order_relaxed)) {
         p->state.store(processor_state::stopped, std::memory_order_relaxed);
@@ -175,6 +177,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         machine* m = p->stopped_from;
         if (retired(p)) {
             drain_to_global(p);
+            give_stacks_to_arena(p, 0);
             p->state.store(processor_state::dead, std::memory_order_relaxed);
             continue;  // for its machine see place_machine_of_retired()
         }

@@ -37,6 +37,7 @@
 #include "sched/machines/deadlock.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/starved.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/hand_off.h"
 #include "sched/monitor/thread_maker.h"
@@ -424,7 +425,7 @@ void one_round(rounds& r) noexcept {
     look_at_processors(o);
     look_at_strays(o);
     pay_owed_wakes(r);
-    feed_starved();
+    if (feed_starved()) wake_if_idle();
     look_at_leftovers(r.keep, o);
     if (monitor_bell.lost_late.load(std::memory_order_relaxed) &&
         monitor_bell.lost_late.exchange(false, std::memory_order_acquire)) {
@@ -439,7 +440,7 @@ void one_round(rounds& r) noexcept {
         want_report(report_dump);
     }
     look_for_long_waits(r.keep.waits, o.now_ns);
-    r.idle = all_idle() && !spare_is_owed() ? r.idle + 1 : 0;
+    r.idle = all_idle() && !spare_is_owed() && !anybody_starves() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
         if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // else it is time to give something back
         return;

@@ -36,6 +36,7 @@
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/starved.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
@@ -229,6 +230,7 @@ bool watch_for_work(const processor* p) noexcept {
 goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
+    leave_stacks_to_starved(processor_of(m));
     if ((s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return take_global(processor_of(m));
