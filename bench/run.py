@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
-from driver import growth, guard, machine, peers, plots, publish, report, runner, workloads
+from driver import growth, guard, machine, peers, plots, publish, report, runner, sight, workloads
 
 RESULTS = peers.ROOT / "bench" / "results"
 DOCS = peers.ROOT / "docs" / "benchmarks.md"
@@ -48,7 +48,7 @@ def positive(text):
     return int(text)
 
 
-COMMANDS = ("measure", "growth", "check", "fetch", "plots", "list", "docs")
+COMMANDS = ("measure", "growth", "sight", "check", "fetch", "plots", "list", "docs")
 
 
 def add_measuring(parser, rounds, procs):
@@ -69,6 +69,7 @@ def make_parser():
     of = {name: commands.add_parser(name, help=text, description=text) for name, text in (
         ("measure", "the workloads beside their peers (the default)"),
         ("growth", "how cost grows with numbers, as curves"),
+        ("sight", "what it costs to be looked at: recorder, CPU profile, page"),
         ("check", "count the instructions of the hot paths: have they grown?"),
         ("fetch", "download the peers that distributions do not have, or not as new ones: current crates (Tokio, hyper), fasthttp"),
         ("plots", "draw the plots of the last results again, and measure nothing"),
@@ -79,6 +80,11 @@ def make_parser():
     of["measure"].add_argument("--keep", action="store_true", help="the results of workloads that are not measured now stay in the table")
     of["growth"].add_argument("names", nargs="*", metavar="FAMILY", help="families of curves; default: all")
     add_measuring(of["growth"], "3, quick 1", "the first of these; work: 2, the others: 1")
+    of["sight"].add_argument("--rounds", type=positive, help="rounds that count, after one warm-up (default 7, quick 2)")
+    of["sight"].add_argument("--procs", type=procs_list, help="processor counts (default 1,2)")
+    of["sight"].add_argument("--seed", type=int, help="of the order within each round (default: chosen, and printed)")
+    of["sight"].add_argument("--quick", action="store_true", help="a tenth of the work: does everything run?")
+    of["sight"].add_argument("--no-build", action="store_true", help="run what was built before")
     of["check"].add_argument("--record", action="store_true", help="write what they are now")
     of["check"].add_argument("--no-build", action="store_true", help="run what was built before")
     of["plots"].add_argument("--publish", action="store_true", help="and copy tables and plots into docs/")
@@ -289,6 +295,32 @@ def fetch_peers():
     return 1 if failed else 0
 
 
+def measure_sight(arguments):
+    subject = peers.Dunlin()
+    rounds = arguments.rounds or (2 if arguments.quick else 7)
+    procs = arguments.procs or [1, 2]
+    try:
+        prepare_load([], not arguments.no_build)
+        if not arguments.no_build:
+            subject.build(say)
+        programs = subject.programs()
+        if not programs:
+            raise peers.BuildError("no program was built (run without --no-build)")
+    except peers.BuildError as error:
+        say(f"build failed: {error}")
+        return 1
+    _, order = order_of_peers(arguments)
+    say(f"about {sight.minutes(rounds, procs, arguments.quick):.0f} minutes")
+    table = []
+    for p in procs:
+        table += sight.rows(sight.measure(programs[0], sight.WORKLOADS, p, rounds, arguments.quick, order, say), p)
+    text = sight.markdown(table)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "sight.md").write_text(text)
+    print(text, end="")
+    return 0
+
+
 def count_instructions(arguments):
     try:
         return guard.main(say, not arguments.no_build, arguments.record)
@@ -355,6 +387,8 @@ def main():
             return run_workloads(parser, arguments)
         case "growth":
             return run_growth(parser, arguments)
+        case "sight":
+            return measure_sight(arguments)
         case "check":
             return count_instructions(arguments)
         case "fetch":

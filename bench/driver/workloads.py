@@ -440,6 +440,16 @@ WORKLOADS = (
         needs=("wrk",),
     ),
     Workload(
+        "dump-10k",
+        "a plain thread dumps 10,000 parked goroutines; how long that holds up a goroutine that computes, by dump: `p50` "
+        "and `p90`; `not-dumped-p90`: the same between the dumps, where only the machine holds it up",
+        (
+            Metric("p50", "ms", (at_most(15),)),
+            Metric("p90", "ms", (at_most(15),)),
+            Metric("not-dumped-p90", "ms"),
+        ),
+    ),
+    Workload(
         "pipe-wake",
         "from a plain thread's write to a pipe until the goroutine runs that reads it, everybody having slept; c: a "
         "thread in epoll_wait; `relative`: the median as part of that of such a thread, by turns in one process",
