@@ -266,7 +266,7 @@ TEST_F(sim_host, WhatAHostLeavesIsNoLeakButTheTestsOwnIs) {
 TEST_F(sim_host, WhatAHostLeavesDoesNotReachTheNextExecution) {
     const auto program = [] {
         const sim::host clock("clock", [] {
-            for (const dunlin::ticker t(1s);;) t.channel().recv();
+            for (const dunlin::ticker t(1ms * (1 + sim::draw(2000)));;) t.channel().recv();
         });
         dunlin::sleep_for(1s * sim::draw(20));
     };
