@@ -123,7 +123,6 @@ runtime::duration_histogram waits_for(const std::string& reason) {
 // A goroutine waits for 100 ms and more in `wait`, which it calls while this one has what it waits for.
 template <class Take, class GiveBack, class Wait>
 void expect_wait(const std::string& reason, Take take, GiveBack give_back, Wait wait) {
-    SCOPED_TRACE(reason);
     const bool counted = runtime::set_wait_histograms(true);
     const auto total_ns = [&] { return waits_for(reason).total_ns; };
     const auto count = [&] { return waits_for(reason).total(); };
@@ -137,13 +136,13 @@ void expect_wait(const std::string& reason, Take take, GiveBack give_back, Wait 
     const auto waits = dunlin::clock::now();
     dunlin::sleep_for(100ms);
     const auto least = dunlin::clock::now() - waits;
-    EXPECT_EQ(count(), before);  // it counts when it has ended
+    EXPECT_EQ(count(), before) << reason;  // it counts when it has ended
     give_back();
     waiter.wait();
     const auto most = dunlin::clock::now() - begin;
-    EXPECT_EQ(count(), before + 1);
-    EXPECT_GE(total_ns() - ns_before, least / 1ns);
-    EXPECT_LE(total_ns() - ns_before, most / 1ns);
+    EXPECT_EQ(count(), before + 1) << reason;
+    EXPECT_GE(total_ns() - ns_before, least / 1ns) << reason;
+    EXPECT_LE(total_ns() - ns_before, most / 1ns) << reason;
     runtime::set_wait_histograms(counted);
 }
 

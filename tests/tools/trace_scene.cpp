@@ -127,7 +127,7 @@ void waits(const char* kind, F f) {
 }
 
 void channels(dunlin::wait_group& done, int rounds) {
-    const dunlin::chan<int> c(1), unbuffered, c1(1), c2;
+    const dunlin::chan<int> c(1), unbuffered, c1, c2;
     for (int k = 0; k < 2; ++k) {
         const auto loop = [&](const char* kind, auto f) {
             done.go([=] {
@@ -263,6 +263,7 @@ void pipes(const std::string& file) {
     for (auto& ends : raw) (void)!write(ends[1], "x", 1);
     for (auto& ends : own) ends.write_end.write_all("x");
     done.wait();
+    while (dunlin::runtime::num_goroutines() > 1) dunlin::yield();
     dunlin::trace::stop();
 }
 

@@ -158,7 +158,8 @@ class TraceTest(unittest.TestCase):
                     waited[kind] += any(e.what == dt.PARK for e in events)
                     self.assertEqual(self.futile(kind, events, trace.reason), "", (kind, events))
                 self.assertEqual(calls, {"chan": 4000, "select": 2000, "mutex": 160, "shared_mutex": 320, "semaphore": 160, "cond": 800})
-                for kind in calls:
+                # Where nothing has room somebody must wait; a lock is sure to be waited for where its holder yields to all others.
+                for kind in calls if processors == 1 else ("chan", "select", "cond"):
                     self.assertTrue(waited[kind], kind)
                 self.assertEqual(waited["cond"], 800)
 
@@ -218,7 +219,8 @@ class TraceTest(unittest.TestCase):
                     states = [(s.state, s.detail.split(" at ")[0]) for s in dt.spans_of(trace, number[f"{age} descriptor"])]
                     self.assertIn(("waiting", "IO wait"), states)
                     wake = [e for e in trace.chains[number[f"{age} descriptor"]] if e.what == dt.RUNNABLE][-1]
-                    self.assertEqual(dt.CAUSES[wake.detail], "a descriptor")
+                    if wake.source != dt.OUTSIDE:  # the monitor has asked the kernel, since no machine did
+                        self.assertEqual(dt.CAUSES[wake.detail], "a descriptor")
                 calls = [e for e in trace.chains[number["new blocking"]] if e.what in (dt.CALL, dt.CALL_END)]
                 self.assertEqual([e.what for e in calls], [dt.CALL, dt.CALL_END])
                 self.assertGreater(calls[1].time, calls[0].time)
