@@ -176,7 +176,10 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     if (!abandoned) {
         const park::runtime_section inside;
         fetch(sched::processor_of(inside.machine()), nullptr);  // they are not to run any more
-        if (sched::earliest_deadline() != 0) the_scheduler.events->forget_all();
+        if (sched::earliest_deadline() != 0) {
+            the_scheduler.events->forget_all();
+            timers::forget_everything();
+        }
     }
     if (!abandoned && execution_ % steps_between_looks == 0) look_at_memory();
     hash_.add(steps_);

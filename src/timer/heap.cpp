@@ -162,12 +162,15 @@ std::size_t timer_heap::size() const noexcept {
     return entries_.size();
 }
 
-void timer_heap::forget() noexcept {
+void timer_heap::forget() noexcept { forget(false); }
+void timer_heap::forget_everything() noexcept { forget(true); }
+
+void timer_heap::forget(bool everything) noexcept {
     heap_guard guard(lock_);
     std::size_t kept = 0;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         const entry e = entries_[i];
-        if (e.timer->ends_with_run) {
+        if (everything || e.timer->ends_with_run) {
             e.timer->armed.store(false, std::memory_order_relaxed);
             e.timer->forgotten.store(true, std::memory_order_relaxed);
         } else {

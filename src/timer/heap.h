@@ -62,11 +62,14 @@ public:
     std::size_t size() const noexcept;
     // Drops those that end with run(). Their owners do not exist any more, or will find them `forgotten`.
     void forget() noexcept;
+    // Drops all of them.
+    void forget_everything() noexcept;
 
     // For tests: parents before children, indexes right.
     bool valid() const;
 
 private:
+    void forget(bool everything) noexcept;
     struct entry {
         std::int64_t when = 0;
         timer_entry* timer = nullptr;

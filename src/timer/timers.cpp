@@ -60,6 +60,12 @@ void timer_events::forget_all() noexcept {
     for (std::uint32_t i = 0; i < made; ++i) heap_of(s.processor_at(i)).forget();
 }
 
+void forget_everything() noexcept {
+    const sched::scheduler& s = sched::the_scheduler;
+    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) heap_of(s.processor_at(i)).forget_everything();
+}
+
 void arm(timer_entry* t, sched::machine* m) {
     if (m == nullptr) platform::check_usable();
     // The first processor always exists, and the world does not stop while a heap's lock is held.

@@ -40,6 +40,10 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
 // processor). Throws std::bad_alloc, and then nothing has changed.
 void arm(timer_entry* t, sched::machine* m);
 
+// Drops all timers there are, those of channels too, which forget_all() leaves to plain threads: after an execution of
+// a simulation, whose goroutines go no further and whose moments are none of the real clock. Inside the runtime.
+void forget_everything() noexcept;
+
 enum class wake_cause : std::uint8_t { woken, deadline, no_memory };
 
 // waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and

@@ -1,5 +1,7 @@
-// Port of go1.25 src/internal/runtime/cgroup/cgroup_test.go and runtime/cgroup_linux_test.go (TestCgroupGOMAXPROCS) to
-// trees of files of our own: <root>/proc/self/cgroup, <root>/proc/self/mountinfo and the group's directory.
+// OBS-16. Port of go1.25 src/internal/runtime/cgroup/cgroup_test.go and runtime/cgroup_linux_test.go
+// (TestCgroupGOMAXPROCS) to trees of files of our own: <root>/proc/self/cgroup, <root>/proc/self/mountinfo and the
+// group's directory. That an explicit setting wins: tests/crash/settings_test.cpp. TestCgroupGOMAXPROCSUpdate has no
+// counterpart: the quota is read when the runtime starts, and a change after that is not followed.
 #include "platform/cpu_count.h"
 
 #include <cstdlib>

@@ -260,6 +260,24 @@ TEST_F(sim_check, GoroutinesLeftBehindAreAFailure) {
     sim::check({.seeds = 20}, [] { dunlin::go([] { dunlin::sleep_for(10s); }); });
 }
 
+// Its timer is forgotten with it: in real time it may be due at once, and wake it; or never, and be in the way.
+TEST_F(sim_check, WhatIsLeftWaitingForATimerStandsWhereItStood) {
+    for (const auto d : {1000h, 2h}) {
+        expect_failure(kind::leak, "chan receive", [d] { dunlin::go([d] { dunlin::after(d).recv(); }); });
+        sim::check({.seeds = 1}, [] {});
+    }
+    std::atomic<int> ticks = 0;
+    for (int i = 0; i < 5; ++i) {
+        expect_failure(kind::leak, "chan receive", [&] {
+            ticks = 0;
+            dunlin::go([&] {
+                for (const dunlin::ticker t(1s);; ++ticks) t.channel().recv();
+            });
+        }, {.longest_delay = 0ns});
+        EXPECT_EQ(ticks, 59);  // within the minute of grace, which began earlier
+    }
+}
+
 TEST_F(sim_check, MisuseIsAFailure) {
     expect_failure(kind::misuse, "unlock of unlocked mutex", [] {
         dunlin::mutex lock;

@@ -262,6 +262,21 @@ TEST_F(sim_host, WhatAHostLeavesIsNoLeakButTheTestsOwnIs) {
     EXPECT_EQ(r.kind, kind::leak) << r.report;
 }
 
+// A ticker of a host that is switched off at the end does not tick in the next execution.
+TEST_F(sim_host, WhatAHostLeavesDoesNotReachTheNextExecution) {
+    const auto program = [] {
+        const sim::host clock("clock", [] {
+            for (const dunlin::ticker t(1ms * (1 + sim::draw(2000)));;) t.channel().recv();
+        });
+        dunlin::sleep_for(1s * sim::draw(20));
+    };
+    std::uint64_t alone = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        alone += sim::check({.seeds = 1, .first_seed = seed}, program).steps;
+    }
+    EXPECT_EQ(sim::check({.seeds = 20}, program).steps, alone);
+}
+
 TEST_F(sim_host, AnExceptionOfAHostIsAFailureAndReplayed) {
     const sim::result r = sim::explore({.seeds = 100}, [] {
         sim::network();

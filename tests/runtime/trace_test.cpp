@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -114,6 +115,39 @@ TEST(trace, may_begin_and_end_a_thousand_times_while_goroutines_go_on) {
             }
             over = true;
             others.wait();
+        });
+    }
+}
+
+// go1.24 src/os/signal/signal_test.go, TestSignalTrace; OBS-05.
+TEST(trace, may_begin_and_end_while_signals_come) {
+    const trace_file file;
+    for (const unsigned processors : {1u, 2u, 8u}) {
+        dunlin::run({.max_procs = processors}, [&] {
+            const dunlin::receiver<int> hups = dunlin::signal_channel({SIGHUP});
+            std::atomic<bool> over{false};
+            std::atomic<int> received{0};
+            dunlin::wait_group listener;
+            listener.go([&] {
+                while (!over) {
+                    kill(getpid(), SIGHUP);
+                    EXPECT_EQ(hups.recv(), SIGHUP);
+                    ++received;
+                }
+            });
+            constexpr int rounds = support::sanitized ? 20 : 100;
+            for (int i = 0; i < rounds; ++i) {
+                dunlin::trace::start(file.path());
+                const int before = received;
+                if (i % 10 == 0) {
+                    while (received == before) dunlin::yield();
+                }
+                dunlin::trace::stop();
+                ASSERT_TRUE(is_whole(file.content()));
+            }
+            over = true;
+            listener.wait();
+            EXPECT_GE(received.load(), rounds / 10);
         });
     }
 }

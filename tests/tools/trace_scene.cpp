@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <shared_mutex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -116,6 +119,188 @@ void slow_request() {
     dunlin::sleep_for(300ms);  // for the recorder's file
 }
 
+// Go's futile-wakeup.go, and the same for locks. Each call that may wait is a region of the name of its kind.
+template <class F>
+void waits(const char* kind, F f) {
+    const dunlin::trace::region here(kind);
+    f();
+}
+
+void channels(dunlin::wait_group& done, int rounds) {
+    const dunlin::chan<int> c(1), unbuffered, c1, c2;
+    for (int k = 0; k < 2; ++k) {
+        const auto loop = [&](const char* kind, auto f) {
+            done.go([=] {
+                for (int i = 0; i < rounds; ++i) {
+                    dunlin::yield();
+                    waits(kind, f);
+                }
+            });
+        };
+        for (const dunlin::chan<int>& one : {c, unbuffered}) {
+            loop("chan", [=] { one.send(0); });
+            loop("chan", [=] { (void)one.recv(); });
+        }
+        loop("select", [=] { dunlin::select(dunlin::on_send(c1, 0, [] {}), dunlin::on_send(c2, 0, [] {})); });
+        loop("select", [=] { dunlin::select(dunlin::on_recv(c1, [](auto) {}), dunlin::on_recv(c2, [](auto) {})); });
+    }
+}
+
+void locks(int rounds) {
+    dunlin::mutex m;
+    dunlin::shared_mutex rw;
+    dunlin::counting_semaphore<1> one(1);
+    dunlin::wait_group done;
+    const auto loop = [&](const char* kind, std::chrono::microseconds hold, auto take, auto give_back) {
+        for (int k = 0; k < 4; ++k) {
+            done.go([=] {
+                for (int i = 0; i < rounds; ++i) {
+                    waits(kind, take);
+                    burn(hold);
+                    if (i % 8 == k) dunlin::yield();
+                    give_back();
+                }
+            });
+        }
+    };
+    loop("mutex", 300us, [&] { m.lock(); }, [&] { m.unlock(); });
+    done.wait();
+    loop("shared_mutex", 5us, [&] { rw.lock(); }, [&] { rw.unlock(); });
+    loop("shared_mutex", 5us, [&] { rw.lock_shared(); }, [&] { rw.unlock_shared(); });
+    loop("semaphore", 5us, [&] { one.acquire(); }, [&] { one.release(); });
+    done.wait();
+}
+
+// A wait without a condition: it ends by a notification, or is wrong.
+void conditions(int rounds) {
+    dunlin::mutex m;
+    dunlin::condition_variable changed;
+    int waiting = 0, notified = 0, woken = 0;
+    dunlin::wait_group done;
+    for (int k = 0; k < 4; ++k) {
+        done.go([&] {
+            for (int i = 0; i < rounds; ++i) {
+                std::unique_lock lock(m);
+                ++waiting;
+                waits("cond", [&] { changed.wait(lock); });
+                if (++woken > notified) std::abort();
+            }
+        });
+    }
+    while (notified < 4 * rounds) {
+        {
+            const std::lock_guard lock(m);
+            if (notified % 3 == 0 && waiting > 1) {
+                notified += std::exchange(waiting, 0);
+                changed.notify_all();
+            } else if (waiting > 0) {
+                --waiting;
+                ++notified;
+                changed.notify_one();
+            }
+        }
+        dunlin::yield();
+    }
+    done.wait();
+}
+
+// Go's gomaxprocs.go: up and down, while the world is stopped for something else. In each region every processor that
+// there is has run something.
+void resize() {
+    std::atomic<bool> over{false};
+    dunlin::wait_group others;
+    others.go([&] {
+        while (!over.load()) {
+            std::ostringstream nowhere;
+            dunlin::runtime::dump(nowhere);
+            dunlin::sleep_for(1ms);
+        }
+    });
+    for (const unsigned n : {1u, 2u, 4u, 8u, 8u, 4u, 2u, 1u}) {
+        dunlin::runtime::set_max_procs(n);
+        while (dunlin::runtime::num_goroutines() > 2) dunlin::yield();  // those of before have ended
+        const dunlin::trace::region here("processors " + std::to_string(n));
+        const auto before = dunlin::runtime::stats().procs;
+        for (bool all = false; !all;) {
+            dunlin::wait_group burning;
+            for (unsigned i = 0; i < 2 * n; ++i) burning.go([] { burn(200us); });
+            burning.wait();
+            const auto now = dunlin::runtime::stats().procs;
+            all = true;
+            for (unsigned i = 0; i < n; ++i) all = all && now[i].ended > (i < before.size() ? before[i].ended : 0);
+        }
+    }
+    over.store(true);
+    others.wait();
+}
+
+// Go's wait-on-pipe.go. Three wait for a pipe when the trace begins: in the kernel unannounced, in blocking(), and as
+// the runtime has it; and three more begin to.
+void pipes(const std::string& file) {
+    int raw[4][2];
+    for (auto& ends : raw) {
+        if (pipe(ends) != 0) std::abort();
+    }
+    std::vector<dunlin::fs::pipe> own(2);
+    dunlin::wait_group done;
+    const auto named = [&](const char* name, auto f) { done.go(dunlin::go_options{.name = name}, f); };
+    const auto read_one = [](int fd) {
+        char byte[1];
+        if (read(fd, byte, 1) != 1) std::abort();
+    };
+    const auto begin = [&](std::size_t k, const std::string& name) {
+        named((name + " unannounced").c_str(), [=, &raw] { read_one(raw[2 * k][0]); });
+        named((name + " blocking").c_str(), [=, &raw] { dunlin::blocking([&] { read_one(raw[2 * k + 1][0]); }); });
+        named((name + " descriptor").c_str(), [=, &own] {
+            char byte[1];
+            if (own[k].read_end.read_some(byte) != 1) std::abort();
+        });
+        dunlin::sleep_for(20ms);
+    };
+    begin(0, "old");
+    dunlin::trace::start(file);
+    begin(1, "new");
+    for (auto& ends : raw) (void)!write(ends[1], "x", 1);
+    for (auto& ends : own) ends.write_end.write_all("x");
+    done.wait();
+    while (dunlin::runtime::num_goroutines() > 1) dunlin::yield();
+    dunlin::trace::stop();
+}
+
+// Go's TestSignalTrace.
+void signals(int rounds) {
+    const dunlin::receiver<int> hups = dunlin::signal_channel({SIGHUP});
+    const dunlin::chan<int> next;
+    dunlin::wait_group listener;
+    listener.go(dunlin::go_options{.name = "listener"}, [=] {
+        for (int i = 0; i < rounds; ++i) {
+            next.send(i);
+            if (hups.recv() != SIGHUP) std::abort();
+        }
+    });
+    for (int i = 0; i < rounds; ++i) {
+        (void)next.recv();
+        dunlin::sleep_for(200us);
+        kill(getpid(), SIGHUP);
+    }
+    listener.wait();
+}
+
+// Go's TestSchedPauseMetrics: what stops the world, a region each.
+void pauses() {
+    std::ostringstream nowhere;
+    const auto one = [](const char* name, auto f) {
+        const dunlin::trace::region here(name);
+        f();
+    };
+    one("nothing", [] { dunlin::yield(); });
+    one("set_max_procs", [] { dunlin::runtime::set_max_procs(dunlin::runtime::max_procs() + 1); });
+    one("goroutine_profile", [&] { dunlin::runtime::goroutine_profile(nowhere); });
+    one("dump", [&] { dunlin::runtime::dump(nowhere); });
+    one("set_wait_histograms", [] { dunlin::runtime::set_wait_histograms(true); });
+    one("stats", [] { (void)dunlin::runtime::stats(); });
+}
+
 }  // namespace scene
 
 int main(int argc, char** argv) {
@@ -165,6 +350,17 @@ int main(int argc, char** argv) {
             over.store(true);
             yielders.wait();
         }
+        if (what == "futile") {
+            dunlin::wait_group done;
+            scene::channels(done, 500);
+            done.wait();
+            scene::locks(40);
+            scene::conditions(200);
+        }
+        if (what == "resize") scene::resize();
+        if (what == "pipes") scene::pipes(argv[3]);
+        if (what == "signals") scene::signals(100);
+        if (what == "pauses") scene::pauses();
         if (what == "snapshots") {  // while events go on
             dunlin::wait_group others;
             others.go([] { scene::chaos(100); });

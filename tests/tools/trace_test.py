@@ -34,7 +34,9 @@ class TraceTest(unittest.TestCase):
         self.directory = directory.name
 
     def run_scene(self, *arguments, trace=None, status=0):
-        result = subprocess.run([SCENE, *map(str, arguments)], env=dict(ENVIRONMENT, DUNLIN_TRACE=trace or self.file), capture_output=True, text=True,
+        """trace "": the scene begins one by itself."""
+        environment = ENVIRONMENT if trace == "" else dict(ENVIRONMENT, DUNLIN_TRACE=trace or self.file)
+        result = subprocess.run([SCENE, *map(str, arguments)], env=environment, capture_output=True, text=True,
                                 timeout=300, check=False)
         self.assertEqual(result.returncode, status, result.stderr)
         return result.stderr
@@ -101,6 +103,157 @@ class TraceTest(unittest.TestCase):
             trace.by_source[other] = [e._replace(source=other, time=began + 10 ** 6), e._replace(source=other, time=ended)]
 
         self.assertIn("is that of threads", violations(of_two_threads))
+
+    # ---- waits that end for nothing
+
+    def operations(self, trace):
+        """(kind, [its PARK and RUN events]) of each region of trace_scene.cpp, waits()."""
+        by_goroutine = collections.defaultdict(list)
+        for e in trace.events:
+            if e.what in (dt.REGION, dt.REGION_END, dt.PARK, dt.RUN):
+                by_goroutine[e.g].append(e)
+        for events in by_goroutine.values():
+            kind, inside = None, []
+            for e in events:
+                if e.what == dt.REGION:
+                    kind, inside = e.text, []
+                elif e.what == dt.REGION_END:
+                    yield kind, inside
+                    kind = None
+                elif kind:
+                    inside.append(e)
+
+    @staticmethod
+    def futile(kind, events, reason):
+        """What is wrong with the waits of one call: "", or a sentence.
+
+        A waiter for a channel, a select, a shared_mutex or a semaphore is woken when it has what it waits for. So it is for a condition, and then waits for its
+        mutex. A mutex may be taken by a caller that is awake, in between: then it waits again, but a waiter that has waited for a millisecond when it does so is
+        handed the lock by the next unlock."""
+        parks = [e for e in events if e.what == dt.PARK]
+        if kind == "cond":
+            if [i for i, e in enumerate(parks) if reason(e.detail) == "sync.Cond.Wait"] != [0][:len(parks)]:
+                return "a wait for a condition has ended without a notification"
+            parks = parks[1:]
+        elif kind != "mutex":
+            return "a wait has ended for nothing" if len(parks) > 1 else ""
+        if not parks:
+            return ""
+        events = [e for e in events if e.time >= parks[0].time]
+        late = [i for i, e in enumerate(events) if e.what == dt.RUN and e.time > parks[0].time + 10 ** 6 + dt.TOLERANCE_NS]
+        again = sum(e.what == dt.PARK for e in events[late[0]:]) if late else 0
+        return f"after a millisecond it has been woken in vain {again} times" if again > 1 else ""
+
+    def test_no_waiter_is_woken_for_nothing(self):
+        """Go's TestTraceFutileWakeup; OBS-04."""
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("futile", processors)
+                self.assertIn("in order", self.tool("check", self.file))
+                trace = dt.Trace(self.file)
+                self.assertEqual(trace.lost, 0)
+                calls, waited = collections.Counter(), collections.Counter()
+                for kind, events in self.operations(trace):
+                    calls[kind] += 1
+                    waited[kind] += any(e.what == dt.PARK for e in events)
+                    self.assertEqual(self.futile(kind, events, trace.reason), "", (kind, events))
+                self.assertEqual(calls, {"chan": 4000, "select": 2000, "mutex": 160, "shared_mutex": 320, "semaphore": 160, "cond": 800})
+                # Where nothing has room one side must wait; a lock is sure to be waited for where its holder yields to all others.
+                for kind in calls if processors == 1 else ("chan", "select", "cond"):
+                    self.assertTrue(waited[kind], kind)
+                self.assertEqual(waited["cond"], 800)
+
+    def test_a_wait_that_ends_for_nothing_is_found(self):
+        names = ["chan receive", "sync.Cond.Wait", "sync.Mutex.Lock"]
+
+        def of(kind, *steps):  # (microseconds, reason of a park; None: it runs)
+            events = [dt.Event(us * 1000, 1, 0, 0, 0, dt.RUN if reason is None else dt.PARK, reason or 0, 0, None) for us, reason in steps]
+            return self.futile(kind, events, lambda number: names[number])
+
+        for kind in ("chan", "select", "semaphore", "shared_mutex"):
+            self.assertEqual(of(kind, (0, 0), (9, None)), "")
+            self.assertIn("for nothing", of(kind, (0, 0), (9, None), (10, 0), (11, None)))
+        self.assertEqual(of("mutex", (0, 2), (9, None), (10, 2), (900, None), (901, 2), (1500, None), (1501, 2), (1600, None)), "")
+        self.assertIn("in vain 2", of("mutex", (0, 2), (1500, None), (1501, 2), (1600, None), (1601, 2), (1700, None)))
+        self.assertEqual(of("cond", (0, 1), (9, None), (10, 2), (20, None)), "")
+        self.assertIn("without", of("cond", (0, 1), (9, None), (10, 1), (20, None)))
+        self.assertIn("in vain", of("cond", (0, 1), (9, None), (10, 2), (1500, None), (1501, 2), (1502, None), (1503, 2)))
+
+    # ---- processors, waits for the kernel, signals, stops
+
+    def regions(self, trace):
+        """(name, begin, end) of each region."""
+        begun = {}
+        for e in trace.events:
+            if e.what == dt.REGION:
+                begun[e.g] = e
+            elif e.what == dt.REGION_END:
+                yield begun[e.g].text, begun.pop(e.g).time, e.time
+
+    def test_processors_that_come_and_go(self):
+        """Go's TestTraceGOMAXPROCS; OBS-05. Nothing runs on one that there is not, and each that there is runs something."""
+        self.run_scene("resize", 4)
+        self.assertIn("in order", self.tool("check", self.file))
+        trace, seen = dt.Trace(self.file), []
+        for name, begin, end in self.regions(trace):
+            n = int(name.split()[1])
+            seen.append(n)
+            runs = [e for e in trace.events if e.what == dt.RUN and begin < e.time < end]
+            self.assertLessEqual(set(range(n)), {e.p for e in runs})
+            self.assertLessEqual({e.p for e in runs if begin + dt.TOLERANCE_NS < e.time < end - dt.TOLERANCE_NS}, set(range(n)))
+        self.assertEqual(seen, [1, 2, 4, 8, 8, 4, 2, 1])
+
+    def test_waits_for_a_pipe(self):
+        """Go's TestTraceWaitOnPipe; OBS-05. Some have waited since before the trace began."""
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("pipes", processors, self.file, trace="")
+                self.assertIn("in order", self.tool("check", self.file))
+                trace = dt.Trace(self.file)
+                number = {name: g for g, name in trace.names.items()}
+                for age in ("old", "new"):
+                    first = {"old": dt.EXISTING, "new": dt.CREATED}[age]
+                    for how in ("unannounced", "blocking", "descriptor"):
+                        chain = trace.chains[number[f"{age} {how}"]]
+                        self.assertEqual((chain[0].what, chain[-1].what), (first, dt.END), chain)
+                    states = [(s.state, s.detail.split(" at ")[0]) for s in dt.spans_of(trace, number[f"{age} descriptor"])]
+                    self.assertIn(("waiting", "IO wait"), states)
+                    wake = [e for e in trace.chains[number[f"{age} descriptor"]] if e.what == dt.RUNNABLE][-1]
+                    if wake.source != dt.OUTSIDE:  # the monitor has asked the kernel, since no machine did
+                        self.assertEqual(dt.CAUSES[wake.detail], "a descriptor")
+                calls = [e for e in trace.chains[number["new blocking"]] if e.what in (dt.CALL, dt.CALL_END)]
+                self.assertEqual([e.what for e in calls], [dt.CALL, dt.CALL_END])
+                self.assertGreater(calls[1].time, calls[0].time)
+                # With one processor the program can only have gone on with that of the thread that slept in the kernel.
+                if processors == 1:
+                    self.assertTrue(any(e.what == dt.TAKEN and e.g == number["new unannounced"] for e in trace.events))
+
+    def test_signals_wake_from_outside(self):
+        """Go's TestSignalTrace; OBS-05. Beginning and ending while they come: tests/runtime/trace_test.cpp."""
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("signals", processors)
+                self.assertIn("in order", self.tool("check", self.file))
+                trace = dt.Trace(self.file)
+                chain = trace.chains[next(g for g, name in trace.names.items() if name == "listener")]
+                waits = [e for e in chain if e.what == dt.PARK and trace.reason(e.detail) == "chan receive"]
+                wakes = [e for e in chain if e.what == dt.RUNNABLE and dt.CAUSES[e.detail] == "a plain thread"]
+                self.assertTrue(waits)
+                self.assertEqual(len(wakes), len(waits))  # the library's thread of signals has ended each
+
+    def test_each_stop_of_the_world_is_in_it(self):
+        """Go's TestSchedPauseMetrics; OBS-07. There are no counters of them: a trace tells how many there were, and how long."""
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("pauses", processors)
+                trace = dt.Trace(self.file)
+                stops = [e for e in trace.events if e.what in (dt.WORLD_STOPS, dt.WORLD_STARTS)]
+                counted = {}
+                for name, begin, end in self.regions(trace):
+                    inside = [e.what for e in stops if begin < e.time < end]
+                    self.assertEqual(inside, [dt.WORLD_STOPS, dt.WORLD_STARTS] * (len(inside) // 2))
+                    counted[name] = len(inside) // 2
+                self.assertEqual(counted, {"nothing": 0, "set_max_procs": 1, "goroutine_profile": 1, "dump": 1, "set_wait_histograms": 1, "stats": 0})
 
     # ---- files
 
