@@ -30,9 +30,10 @@ void watch(const std::string& how) {
     if (how == "recorder") return dunlin::trace::start_recorder();
     if (how == "profile") return dunlin::runtime::start_cpu_profile(100);
 #ifdef DUNLIN_BENCH_HAS_PAGE
-    static dunlin::debug::server page;
     const std::string prefix = "page=";
     if (how.compare(0, prefix.size(), prefix) == 0) {
+        // For good: its goroutines have ended with the run before a static object is destroyed.
+        static auto& page = *new dunlin::debug::server;
         page = dunlin::debug::serve(how.substr(prefix.size()));
         return;
     }

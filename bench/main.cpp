@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "measure.h"
 #include "registry.h"
 
 namespace bench {
@@ -52,6 +53,8 @@ int main(int argc, char** argv) {
     app.add_option("--n", settings.n, "the size of a grow-... workload, and of skynet")->check(CLI::PositiveNumber);
     if (bench::this_program.watch != nullptr)
         app.add_option("--watched", watched, "recorder, profile or page=ADDRESS: what looks at the program meanwhile");
+    app.add_option("--seconds", settings.seconds, "how long is measured at least, where a workload can go on")
+        ->check(CLI::Range(0.1, 3600.0));
     app.add_flag("--list", list, "print the names of the workloads");
     app.set_version_flag("--version", bench::this_program.version());
     app.require_subcommand(0, 1);
@@ -59,6 +62,7 @@ int main(int argc, char** argv) {
     for (const auto& w : all) {
         app.add_subcommand(std::string(w.name), std::string(w.what))->callback([&settings, &procs, &watched, &w] {
             if (procs != 0) bench::this_program.use_procs(procs);
+            if (settings.seconds > 0) bench::measured_ns_min = settings.seconds * 1e9;
             if (!watched.empty()) bench::this_program.watch(watched);
             if (w.one_processor_only && bench::this_program.procs() != 1) bench::fail("with one processor only");
             bench::results results(w.name);

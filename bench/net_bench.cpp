@@ -56,7 +56,8 @@ void echo_under(results& r, const std::string& kind, const std::vector<std::stri
 namespace {
 
 void echo(const settings& s, results& r, const std::string& kind, const std::string& connections) {
-    std::vector<std::string> words = {"--connections", connections, "--seconds", s.quick ? "0.1" : "1"};
+    const std::string seconds = s.seconds > 0 ? std::to_string(s.seconds) : s.quick ? "0.1" : "1";
+    std::vector<std::string> words = {"--connections", connections, "--seconds", seconds};
     // several processors on one CPU would never run at once
     if (dunlin::runtime::max_procs() > 1) words.push_back("--free");
     echo_under(r, kind, words);

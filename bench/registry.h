@@ -17,6 +17,7 @@ namespace bench {
 
 struct settings {
     bool quick = false;
+    double seconds = 0;  // how long at least is measured, where a workload can go on; 0: its own choice
     long n = 0;  // how many of what grows; 0 where nothing does
 
     /// `full`, or a tenth of it in a quick run (whose figures are for trying things out, not for quoting).
