@@ -104,7 +104,9 @@ bool wait_on_clock(const std::chrono::time_point<Clock, Duration>& t, Wait wait)
 class DUNLIN_API foreign_moment {
 public:
     virtual ~foreign_moment();
-    // The moment of dunlin::clock, as the two clocks stand now; one that is past when it has come.
+    // Its own clock says so. That deadline_ns() is past proves nothing: the thread may have stood still since.
+    virtual bool has_come() const = 0;
+    // The moment of dunlin::clock, as the two clocks stand now.
     virtual std::int64_t deadline_ns() const = 0;
 };
 
@@ -112,6 +114,7 @@ template <class Clock, class Duration>
 class moment_of final : public foreign_moment {
 public:
     explicit moment_of(const std::chrono::time_point<Clock, Duration>& t) : t_(t) {}
+    bool has_come() const override { return Clock::now() >= t_; }
     std::int64_t deadline_ns() const override { return deadline_at(t_); }
 
 private:

@@ -75,6 +75,13 @@ public:
         chan_handle::release(n);
     }
 
+    // False: it has passed.
+    bool begin(std::int64_t when_ns) {
+        if (moment_ != nullptr ? moment_->has_come() : when_ns <= platform::now_ns()) return false;
+        start(when_ns);
+        return true;
+    }
+
     // The node is going away, or done.
     void forget_node() noexcept {
         {
@@ -88,11 +95,9 @@ public:
 private:
     // True: on its own clock the moment has not come, and the timer is set again.
     bool wait_on() {
-        if (moment_ == nullptr) return false;
-        const std::int64_t when_ns = moment_->deadline_ns();
-        if (when_ns <= platform::now_ns()) return false;
+        if (moment_ == nullptr || moment_->has_come()) return false;
         try {
-            reset(when_ns);
+            reset(moment_->deadline_ns());
         } catch (const std::bad_alloc&) {
             return false;  // too early rather than never
         }
@@ -295,15 +300,15 @@ void context_node::cancel(errc e, std::exception_ptr why) noexcept {
 
 // ---- deadline, stop_token, functions --------------------------------------------------------------------------------
 
-void context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr why) {
+bool context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr why) {
     const deadline parents = first_deadline;
     own_deadline = {when_ns, sched::current_machine() != nullptr ? this_run() : 0, moment == nullptr};
     const bool parents_will_come = parents.exact && (parents.run == 0 || parents.run == own_deadline.run);
-    if (parents.ns <= when_ns && parents_will_come) return;
+    if (parents.ns <= when_ns && parents_will_come) return when_ns > platform::now_ns();
     if (when_ns < parents.ns) first_deadline = own_deadline;
     deadline_cause = std::move(why);
     timer_call_ = new deadline_call(this, std::move(moment));
-    if (when_ns > platform::now_ns()) timer_call_->start(when_ns);
+    return timer_call_->begin(when_ns);
 }
 
 void context_node::set_stop_token(std::stop_token token) {
@@ -461,9 +466,10 @@ chan_handle make_cancel_node(const chan_handle& parent) {
 chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns,
     std::unique_ptr<foreign_moment> moment, std::exception_ptr cause) {
     chan_handle h = new_node(context_node::kind::deadline, parent);
-    node(h)->set_deadline(deadline_ns, std::move(moment), std::move(cause));  // before the parent knows it
+    // Before the parent knows it.
+    const bool will_pass = node(h)->set_deadline(deadline_ns, std::move(moment), std::move(cause));
     node(h)->join_parent();
-    if (deadline_ns <= platform::now_ns()) node(h)->cancel(errc::deadline_exceeded, node(h)->deadline_cause);
+    if (!will_pass) node(h)->cancel(errc::deadline_exceeded, node(h)->deadline_cause);
     return h;
 }
 

@@ -103,8 +103,8 @@ public:
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
-    // Once, before any other thread knows it. `moment`: of another clock, or null.
-    void set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause);
+    // Once, before any other thread knows it. `moment`: of another clock, or null. False: it has passed.
+    bool set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause);
     void set_stop_token(std::stop_token token);                         // the same
     std::stop_token get_stop_token();
     void add_call(const std::shared_ptr<cancel_registration>& r);

@@ -39,11 +39,11 @@ sim::result explore(std::uint64_t program, fuzz::plant planted, const sim::optio
 class SimulatedPrograms : public support::runtime_test {};
 
 TEST_F(SimulatedPrograms, KeepToTheOracleInEachOrder) {
-    constexpr std::uint64_t programs = support::sanitized ? 10 : 200;
+    constexpr std::uint64_t programs = support::sanitized ? 4 : 200;
     std::uint64_t executions = 0;
     for (std::uint64_t program = 1; program <= programs; ++program) {
         for (const sim::search_strategy& strategy : {sim::random, sim::search_strategy(sim::pct(3))}) {
-            const sim::options o{.seeds = support::sanitized ? 3u : 10u, .strategy = strategy};
+            const sim::options o{.seeds = 10, .strategy = strategy};
             const sim::result r = explore(program, fuzz::plant::none, o);
             ASSERT_TRUE(r.ok()) << "program " << program << ":\n"
                                 << fuzz::to_string(within_the_simulation(program)) << r.report;

@@ -246,7 +246,7 @@ TEST_F(nats_message, AServerTakesSoManyAtOnceAndSaysWhenItIsBusy) {
                 }
             });
         }
-        support::eventually([&] { return busy == 3; });
+        support::eventually([&] { return busy == 3 && now == 2; });
         for (int i = 0; i < 5; ++i) go_on.send(1);
         all.wait();
         EXPECT_EQ(done, 5);

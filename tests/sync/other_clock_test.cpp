@@ -34,6 +34,17 @@ struct lazy_clock {
     static time_point now() { return time_point(duration(ticks.load())); }
 };
 
+// The same in the smallest steps.
+struct finest_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<finest_clock>;
+    static constexpr bool is_steady = false;
+    static inline std::atomic<std::int64_t> ticks{0};
+    static time_point now() { return time_point(duration(ticks.load())); }
+};
+
 class OtherClock : public support::each_p {
 protected:
     // `wait(t)` says false when the time was over.
@@ -110,6 +121,12 @@ TEST_P(OtherClock, ADeadlineOfAContextIsOnItsOwnClock) {
         lazy_clock::ticks += 5000;
         parent.done().recv();
         EXPECT_EQ(parent.err(), dunlin::errc::deadline_exceeded);
+        // By the runtime's clock this one has passed before it is made.
+        const auto at_once = dunlin::with_deadline({}, finest_clock::now() + 1ns);
+        EXPECT_FALSE(at_once.is_done());
+        finest_clock::ticks += 1;
+        at_once.done().recv();
+        EXPECT_EQ(at_once.err(), dunlin::errc::deadline_exceeded);
         // One that is cancelled, or dropped, while its clock is looked at again.
         for (int i = 0; i < support::rounds(200); ++i) {
             const auto c = dunlin::with_deadline({}, lazy_clock::now() + 1us);
