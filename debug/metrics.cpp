@@ -63,6 +63,10 @@ void write_histograms(writer& out, const runtime::runtime_stats& s) {
     write_buckets(out, s.scheduling_latency);
     out.begin("park_seconds", "Waits that have ended, by what was waited for.", "histogram");
     for (const runtime::wait_durations& d : s.park_times) write_buckets(out, d.waits, "reason=\"" + d.reason + '"');
+    out.begin("world_stopping_seconds", "Stops of the world, until everything stands.", "histogram");
+    write_buckets(out, s.world_stopping);
+    out.begin("world_stop_seconds", "Stops of the world, until all goes on.", "histogram");
+    write_buckets(out, s.world_stops);
     out.begin("run_queue_found", "The queue's length, as one goroutine in eight found it.", "histogram");
     std::uint64_t so_far = 0, at_least = 0;
     for (std::size_t i = 0; i < s.run_queue_lengths.size(); ++i) {
@@ -118,6 +122,10 @@ std::string metrics() {
     out.value("", "{from=\"blocked\"}", s.hand_offs.from_blocked);
     out.value("", "{from=\"hog\"}", s.hand_offs.from_hogs);
     out.counter("preemptions_total", "Goroutines that a signal stopped.", s.hand_offs.preemptions);
+    out.begin("processor_seconds_total", "What the time of the processors went to.", "counter");
+    out.value("", "{what=\"busy\"}", in_seconds(s.time.busy().count()));
+    out.value("", "{what=\"idle\"}", in_seconds(s.time.idle.count()));
+    out.value("", "{what=\"stopped\"}", in_seconds(s.time.stopped.count()));
     write_histograms(out, s);
     return out.text;
 }

@@ -46,6 +46,7 @@ struct processor_stats {
     std::uint64_t stacks_bound = 0;     ///< stacks taken because the goroutine before was parked on its own
     std::uint64_t blocking_calls = 0;   ///< calls of blocking() begun on it
     std::uint64_t hand_offs = 0;        ///< of these, at whose beginning it was handed to another thread at once
+    std::chrono::nanoseconds idle{0};   ///< how long it has had nothing to run
     std::vector<std::uint64_t> stolen_from;  ///< goroutines stolen, by the victim's id
 };
 
@@ -91,6 +92,17 @@ struct duration_histogram {
     DUNLIN_API duration_histogram since(const duration_histogram& before) const;
 };
 
+/// What the time of the processors has gone to since the runtime started. The share of a second that they were busy is
+/// the difference of two busy() by that of two `total`.
+struct processor_time {
+    std::chrono::nanoseconds total{0};      ///< the time multiplied by max_procs as it was then
+    std::chrono::nanoseconds idle{0};       ///< of it: they had nothing to run
+    std::chrono::nanoseconds stopped{0};    ///< of it: the world stood still
+    /// The rest: they ran goroutines (also such as slept in the kernel unannounced), chose the next one, or looked for
+    /// work.
+    std::chrono::nanoseconds busy() const noexcept { return total - idle - stopped; }
+};
+
 /// How long waits for one thing have lasted.
 struct wait_durations {
     std::string reason;  ///< as in dumps: "chan receive"
@@ -127,6 +139,10 @@ struct runtime_stats {
     /// While set_wait_histograms() was on: waits that have ended, of goroutines and of plain threads, by what was
     /// waited for: channels, locks, descriptors, sleeping and all else that parks. Only what has been waited for.
     std::vector<wait_durations> park_times;
+    processor_time time;
+    /// Stops of the world: for dumps, profiles, leaks(), a trace's begin and end, set_max_procs(), the end of run().
+    duration_histogram world_stopping;      ///< from the wish until everything stands
+    duration_histogram world_stops;         ///< from the wish until all goes on
     std::vector<processor_stats> procs;
 };
 

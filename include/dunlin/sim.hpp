@@ -211,6 +211,16 @@ DUNLIN_API void require(bool holds, std::string_view what = "a requirement does 
 /// between. Nothing outside of a simulation.
 DUNLIN_API void point() noexcept;
 
+/// Waits until no other goroutine of the simulation can run: each has ended, or waits for another, for a time or for
+/// the network. Time does not go on meanwhile but for what choices and options::longest_delay take. What is to have
+/// happened by then has happened:
+/// `c.send(1); sim::wait(); require(...)`. Several may wait so; all of them go on.
+///
+/// Blocks    The goroutine.
+/// Throws    std::logic_error outside of a simulation.
+/// Source    Go's testing/synctest.Wait. Differs: there one goroutine at a time may wait, and a mutex is no wait.
+DUNLIN_API void wait(std::source_location where = std::source_location::current());
+
 /// Is the caller in a simulation? The seed of this execution; 0: it is not. For what a program draws by itself.
 DUNLIN_API std::uint64_t seed() noexcept;
 

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <numeric>
 
 #include "observe/contention.h"
+#include "platform/clock.h"
 #include "poll/descriptor.h"
 #include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/processor_time.h"
 #include "sched/machines/wake.h"
 #include "sched/preempt/lifetime.h"
 
@@ -104,6 +107,26 @@ void copy_park_times(std::vector<wait_durations>& to) {
     }
 }
 
+duration_histogram copy(const sched::wait_counters& of) {
+    duration_histogram r = empty_histogram();
+    add(r, of);
+    return r;
+}
+
+// What lasts is counted to one moment, so that the parts of the time do not exceed it.
+void copy_times(runtime_stats& r) {
+    sched::scheduler& s = sched::the_scheduler;
+    const sched::unstoppable_section section;
+    const std::lock_guard guard(s.lock);
+    const std::int64_t now = platform::now_ns();
+    r.time.total = std::chrono::nanoseconds(sched::all_time_ns(now));
+    r.time.stopped = std::chrono::nanoseconds(s.time.stopped_proc_ns.get());
+    for (processor_stats& p : r.procs) {
+        p.idle = std::chrono::nanoseconds(sched::idle_time_ns(s.processor_at(p.id), now));
+        r.time.idle += p.idle;
+    }
+}
+
 void count_states(runtime_stats& r) {
     sched::for_each_descriptor([&](const sched::goroutine& g) {
         switch (g.state.load(std::memory_order_relaxed)) {
@@ -181,6 +204,9 @@ runtime_stats stats() {
         r.hand_offs.blocking_calls += r.procs.back().blocking_calls;
         r.hand_offs.at_once += r.procs.back().hand_offs;
     }
+    r.world_stopping = copy(s.time.stopping);
+    r.world_stops = copy(s.time.stops);
+    copy_times(r);
     return r;
 }
 

@@ -308,6 +308,13 @@ void point() noexcept {
 std::uint64_t seed() noexcept { return sched::steered() != nullptr && sched::current_machine() != nullptr ?
     replay::the_simulation().seed() : 0; }
 
+void wait(std::source_location where) {
+    if (sched::steered() == nullptr || sched::current_goroutine() == nullptr) {
+        throw std::logic_error("dunlin::sim::wait: called outside of a simulation");
+    }
+    replay::the_simulation().wait_for_others(where);
+}
+
 std::uint64_t draw(std::uint64_t bound) {
     if (bound == 0) throw std::invalid_argument("dunlin::sim::draw: nothing is below 0");
     if (seed() == 0 && (sched::steered() == nullptr || sched::current_machine() == nullptr)) {

@@ -145,6 +145,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     story_.begin(story_from, tell_it);
     known_.clear();
     runnable_.clear();
+    wait_for_others_.clear();
     forced_ = nullptr;
     first_id_ = 0;
     numbers_ = steps_ = yields_ = 0;
@@ -173,9 +174,9 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
 
     outcome o;
     const bool abandoned = phase_.load(std::memory_order_acquire) == phase::abandoned;
-    if (!abandoned) {
+    {
         const park::runtime_section inside;
-        fetch(sched::processor_of(inside.machine()), nullptr);  // they are not to run any more
+        if (!abandoned) fetch(sched::processor_of(inside.machine()), nullptr);  // they are not to run any more
         if (sched::earliest_deadline() != 0) {
             the_scheduler.events->forget_all();
             timers::forget_everything();
@@ -355,6 +356,16 @@ bool simulation::wait_for_time() noexcept {
     return count_step();
 }
 
+// Nothing can run but the goroutines that wait for that. False: there are none.
+bool simulation::release_waiters_for_others() noexcept {
+    for (goroutine* g : std::exchange(wait_for_others_, {})) {
+        if (is_off(g)) continue;
+        sched::transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
+        add(g, nullptr);
+    }
+    return !runnable_.empty();
+}
+
 goroutine* simulation::decide(machine* m, processor* p) noexcept {
     take_machine(m, p);
     goroutine* self = m->current.load(std::memory_order_relaxed);
@@ -389,7 +400,7 @@ goroutine* simulation::decide(machine* m, processor* p) noexcept {
             fetch(p, nullptr);
         }
         if (over || !runnable_.empty() || yields != nullptr) break;
-        over = !wait_for_time();
+        if (!release_waiters_for_others()) over = !wait_for_time();
     }
     const std::int64_t jumped_ns = now_ns_ - before_ns;
     if (!over && count_step()) {
@@ -453,6 +464,14 @@ std::int64_t simulation::now_ns(const machine* m) noexcept {
     if (m->in_runtime.load(std::memory_order_relaxed) == 0 &&
         phase_.load(std::memory_order_relaxed) == phase::running) now_ns_ += look_at_clock_takes_ns;
     return now_ns_;
+}
+
+void simulation::wait_for_others(const std::source_location& where) noexcept {
+    machine* m = sched::enter(sched::current_machine());
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    sched::prepare_to_park(self, sched::wait_reason::parked, where);
+    wait_for_others_.push_back(self);
+    sched::park(m);  // to choose()
 }
 
 host_number simulation::current_host() const noexcept {

@@ -55,6 +55,8 @@ public:
     std::uint64_t seed() const noexcept { return seed_; }
     // By the goroutine that runs: each number below `bound` is tried, if every order is and they are few.
     std::uint64_t draw(std::uint64_t bound) noexcept;
+    // Until no other goroutine can run.
+    void wait_for_others(const std::source_location& where) noexcept;
     // Of the network: always drawn; and what is an accident, of which every order has none but as a detour.
     std::uint64_t drawn(std::uint64_t bound) noexcept;
     bool happens(double odds, std::uint64_t parts = 1 << 20) noexcept;
@@ -105,6 +107,7 @@ private:
     sched::goroutine* decide(sched::machine* m, sched::processor* p) noexcept;
     std::int64_t next_event_ns() const noexcept;
     bool wait_for_time() noexcept;
+    bool release_waiters_for_others() noexcept;
     bool count_step() noexcept;
     void look_at_memory() noexcept;
     std::size_t pick(const sched::goroutine* yields) noexcept;
@@ -131,6 +134,7 @@ private:
     std::vector<sched::goroutine*> runnable_;
     std::vector<std::size_t> in_turn_;    // of pick_any()
     sched::goroutine* forced_ = nullptr;  // what point() has chosen
+    std::vector<sched::goroutine*> wait_for_others_;  // those that do
     const sched::machine* machine_ = nullptr;
     std::uint64_t first_id_ = 0;          // of f's goroutine
     std::uint64_t numbers_ = 0, steps_ = 0, yields_ = 0;

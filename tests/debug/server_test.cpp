@@ -117,8 +117,8 @@ TEST_P(Server, Metrics) {
             }
             EXPECT_TRUE(line.starts_with(type)) << line << " after " << type;
             const std::string value = line.substr(line.rfind(' ') + 1);
-            const bool is_sum = has(line, "_sum ") || has(line, "_sum{");
-            EXPECT_EQ(value.find_first_not_of(is_sum ? "0123456789.e-" : "0123456789"), std::string::npos) << line;
+            const bool is_time = has(line, "_sum ") || has(line, "_sum{") || has(line, "_seconds_total{");
+            EXPECT_EQ(value.find_first_not_of(is_time ? "0123456789.e-" : "0123456789"), std::string::npos) << line;
             if (has(line, "_bucket{")) {
                 EXPECT_GE(std::stoull(value), before) << line;  // cumulative
                 before = has(line, "le=\"+Inf\"") ? 0 : std::stoull(value);
@@ -126,6 +126,9 @@ TEST_P(Server, Metrics) {
         }
         EXPECT_TRUE(has(text, "dunlin_processors " + std::to_string(dunlin::runtime::max_procs()) + "\n")) << text;
         EXPECT_TRUE(has(text, "_bucket{le=\"+Inf\"} "));
+        for (const char* one : {"busy", "idle", "stopped"}) {
+            EXPECT_TRUE(has(text, "dunlin_processor_seconds_total{what=\"" + std::string(one) + "\"} ")) << text;
+        }
         const std::size_t at = text.find("dunlin_goroutines{state=\"waiting\"} ");
         ASSERT_NE(at, text.npos);
         EXPECT_GE(std::stoi(text.substr(at + 35)), 4);
@@ -268,6 +271,18 @@ TEST_P(Server, CloseEndsEverythingAndLeavesNothing) {
         std::error_code ec;
         EXPECT_EQ(idle.read_some(&byte, 1, ec), 0u);
     });
+}
+
+// Its goroutines have ended with their run(): nothing is waited for.
+TEST(ServerOutside, OneThatOutlivesItsRunIsClosedAtOnce) {
+    debug::server s;
+    dunlin::run([&] { s = debug::serve("127.0.0.1:0"); });
+    const auto began = std::chrono::steady_clock::now();
+    s.close();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 1900ms);
+    // And one that is closed in a later run().
+    dunlin::run([&] { s = debug::serve("127.0.0.1:0"); });
+    dunlin::run([&] { s.close(); });
 }
 
 // Many ask for everything while the program works: nobody is held up for long, and each has an answer.

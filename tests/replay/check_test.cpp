@@ -310,6 +310,23 @@ TEST_F(sim_check, AGoroutineThatComputesForEverIsAFailure) {
     EXPECT_NE(r.report.find("does not end"), std::string::npos) << r.report;
 }
 
+// The next one is not refused because a timer is armed.
+TEST_F(sim_check, AnExecutionThatIsGivenUpLeavesNoTimer) {
+    static std::atomic<bool> never;
+    never = false;
+    const sim::result r = sim::explore({.seeds = 1, .patience = 100ms}, [&] {
+        dunlin::go([] {
+            for (const dunlin::ticker t(1000h);;) t.channel().recv();
+        });
+        sim::wait();
+        while (!never.exchange(false)) {
+        }
+    });
+    static_cast<void>(never.load());
+    EXPECT_EQ(r.kind, kind::never_ends) << r.report;
+    EXPECT_NO_THROW(sim::check({.seeds = 1}, [] { dunlin::sleep_for(1h); }));
+}
+
 TEST_F(sim_check, AnAssertionOfTheTestFrameworkIsAFailure) {
     bool failed = false;
     const sim::result r = sim::explore({.failed = [&] { return failed; }}, [&] { failed = sim::seed() == 5; });

@@ -2,8 +2,7 @@
 // src/runtime/time_test.go.
 //
 // OBS-10  time         A sleep, a timer, a deadline ends at its very moment, but for what choices take (see below).
-// OBS-11  Wait         There is no synctest.Wait: a sleep stands for it, which ends when all others wait or have ended,
-//                      and not before, if it is longer than what choices take. P is 1: a simulation has one processor.
+// OBS-11  Wait         sim::wait(). P is 1: a simulation has one processor.
 // OBS-12  deadlocks    result::kind and result::message; the program goes on, with P = 1, 2, 8.
 // OBS-13  the outside  Nothing outside is waited for: it is a failure. Go's fatal errors of what crosses ("receive on
 //                      synctest channel from outside bubble") have no counterpart: objects do not know of a
@@ -41,7 +40,6 @@ using kind = sim::failure_kind;
 using moment = clock::time_point;
 
 constexpr auto slack = 100us;
-constexpr auto settled = 1ms;  // a sleep that stands for synctest.Wait
 
 class sim_synctest : public support::runtime_test {
 protected:
@@ -202,10 +200,10 @@ TEST_F(sim_synctest, AResetToZeroIsReceivedOnce) {
                     dunlin::on_recv(c, [&](auto&&) { ++received; }));
             }
         });
-        dunlin::sleep_for(settled);
+        sim::wait();
         sim::require(received == 1, "the first time");
         t.reset(0s);
-        dunlin::sleep_for(settled);
+        sim::wait();
         sim::require(received == 2, "the second time");
         cancel();
         other.get();
@@ -271,7 +269,7 @@ TEST_F(sim_synctest, AnHourTakesAsManyChoicesAsANanosecond) {
 // ---- OBS-11 ---------------------------------------------------------------------------------------------------------
 
 // TestGoroutineWait, TestWait: a chain of a hundred goroutines has ended.
-TEST_F(sim_synctest, ASleepEndsWhenAllOthersHaveEnded) {
+TEST_F(sim_synctest, WaitEndsWhenAllOthersHaveEnded) {
     in_each_strategy([] {
         bool done = false, one = false;
         dunlin::go([&] { one = true; });
@@ -287,13 +285,13 @@ TEST_F(sim_synctest, ASleepEndsWhenAllOthersHaveEnded) {
         };
         dunlin::go(f);
         c.send(100);
-        dunlin::sleep_for(settled);
+        sim::wait();
         sim::require(done && one, "all have ended");
     });
 }
 
 // TestHappensBefore, as far as it is about Wait: also those that wait for another, and functions of timers.
-TEST_F(sim_synctest, ASleepEndsWhenAllOthersWait) {
+TEST_F(sim_synctest, WaitEndsWhenAllOthersWait) {
     in_each_strategy([] {
         int v = 0;
         dunlin::chan<int> go_on;
@@ -309,12 +307,51 @@ TEST_F(sim_synctest, ASleepEndsWhenAllOthersWait) {
                 go_on.recv();
             });
         }
-        dunlin::sleep_for(settled);
+        sim::wait();
         sim::require(v == 4, "all have come to where they wait");
         go_on.close();
         all.wait();
         sim::require(v == 6, "and from there");
     });
+}
+
+// TestWait, TestTimerReadBeforeDeadline: no time passes, so what waits for a time does not happen.
+TEST_F(sim_synctest, WaitTakesNoTime) {
+    in_each_strategy([] {
+        bool fired = false;
+        const moment begin = clock::now();
+        dunlin::after_func(slack, [&] { fired = true; });
+        dunlin::go([] { dunlin::yield(); });
+        for (int i = 0; i < 3; ++i) sim::wait();
+        sim::require(!fired && clock::now() - begin < slack, "it is not yet time");
+        dunlin::sleep_for(slack);
+        sim::wait();
+        sim::require(fired, "it was time");
+    });
+}
+
+// Go panics where a second goroutine waits; here all of them go on together. One that yields, or could, is waited for.
+TEST_F(sim_synctest, SeveralMayWait) {
+    const sim::search_strategy each[] = {sim::random, sim::exhaustive(1)};
+    for (const sim::search_strategy& how : each) {
+        sim::check({.seeds = 20, .strategy = how}, [] {
+            int busy = 3;
+            dunlin::wait_group all;
+            for (int i = 0; i < 3; ++i) {
+                all.go([&] {
+                    sim::wait();
+                    sim::require(busy == 0, "waits before others are done");
+                });
+                all.go([&] {
+                    dunlin::yield();
+                    --busy;
+                });
+            }
+            all.wait();
+        });
+    }
+    EXPECT_THROW(sim::wait(), std::logic_error);
+    dunlin::run([] { EXPECT_THROW(sim::wait(), std::logic_error); });
 }
 
 // TestCond.
@@ -350,7 +387,7 @@ TEST_F(sim_synctest, ConditionsAreNotifiedAtTheirTime) {
         sim::require(stage == 2, "notify_all() ends the second");
         require_exactly(clock::now() - begin, 2ms, "the second");
         lock.unlock();
-        dunlin::sleep_for(settled);
+        sim::wait();
         sim::require(waiter_done, "notify_all() ends both");
     });
 }
@@ -448,7 +485,7 @@ TEST_P(sim_synctest_p, AChannelThatAPlainThreadUsesIsAFailure) {
         expect(kind::outside_thread, outside, [&] {
             const channel c = made.at(used++);
             dunlin::go([&o, c] { o.inside(c); });
-            dunlin::sleep_for(settled);  // it waits
+            sim::wait();  // it waits
             std::thread([&o, c] { o.outside(c); }).join();
             dunlin::sleep_for(1h);
             sim::require(false, "the simulation has ended before");
@@ -487,7 +524,7 @@ TEST_P(sim_synctest_p, AMutexThatAPlainThreadUnlocksIsAFailure) {
     expect(kind::outside_thread, outside, [&] {
         dunlin::mutex& m = *next++;
         dunlin::go([&] { m.lock(); });
-        dunlin::sleep_for(settled);
+        sim::wait();
         std::thread([&] { m.unlock(); }).join();
         dunlin::sleep_for(1h);
     });

@@ -4,16 +4,19 @@
 // TestReadMetrics          here, and Stats.* in tests/runtime/dump_test.cpp; as text: Server.Metrics in
 //                          tests/debug/server_test.cpp
 // TestMutexWaitTimeMetric  here, by park_times
-// TestSchedPauseMetrics    stats() counts no stops of the world. A trace has them: tests/tools/trace_test.py,
+// TestSchedPauseMetrics    here, for each function that stops the world; Go's kinds (of its garbage collector and of
+//                          others) are one. In a trace: tests/tools/trace_test.py,
 //                          test_each_stop_of_the_world_is_in_it
-// TestCPUMetricsSleep      stats() has no seconds of CPU time by class. That a processor without work counts as idle:
-//                          here, by idle_procs
+// TestCPUMetricsSleep      here, by idle_procs and by time
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <shared_mutex>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/runtime_test.h"
@@ -33,7 +36,9 @@ std::vector<std::uint64_t> counters_of(const runtime::runtime_stats& s) {
     std::vector<std::uint64_t> r{s.steals, s.stolen, s.in_place_joins, s.overflows, s.poll.polls, h.blocking_calls,
         h.at_once, h.from_blocking, h.from_blocked, h.from_hogs, h.urgent, h.signals, h.preemptions, h.thaws,
         h.given_back, h.returns_idle, h.returns_queued, h.threads_ended, s.scheduling_latency.total(),
-        s.waits_while_idle.total()};
+        s.waits_while_idle.total(), s.world_stopping.total(), s.world_stops.total(),
+        static_cast<std::uint64_t>(s.time.total.count()), static_cast<std::uint64_t>(s.time.idle.count()),
+        static_cast<std::uint64_t>(s.time.stopped.count())};
     for (const runtime::processor_stats& p : s.procs) {
         r.insert(r.end(), {p.tick, p.created, p.ended, p.switches, p.run_next_hits, p.global_hits, p.global_tick_hits,
             p.overflows, p.steals, p.stolen, p.run_next_steals, p.in_place_joins, p.parks, p.yields, p.stacks_bound,
@@ -75,6 +80,8 @@ TEST_P(Metrics, ArePlausibleWhileGoroutinesGoOn) {
             EXPECT_LE(s.runnable + s.running + s.waiting + s.preempted, 2 * (2 * busy + 1));  // each may be seen twice
             EXPECT_LE(s.hand_offs.at_once, s.hand_offs.blocking_calls);
             EXPECT_GT(s.stack_bytes_reserved, 0u);
+            EXPECT_GE(s.time.busy(), 0ns);
+            EXPECT_EQ(s.world_stops.total(), s.world_stopping.total());  // none is under way
             const std::vector<std::uint64_t> now = counters_of(s);
             for (std::size_t k = 0; k < std::min(before.size(), now.size()); ++k) EXPECT_GE(now[k], before[k]) << k;
             before = now;
@@ -160,6 +167,40 @@ TEST_P(Metrics, TheTimeThatALockIsWaitedForIsCounted) {
     });
 }
 
+// TestSchedPauseMetrics: each of these stops the world, and that is counted, once for each time.
+TEST_P(Metrics, StopsOfTheWorldAreCounted) {
+    run([this] {
+        std::ostringstream nowhere;
+        const std::pair<const char*, std::function<void()>> stopping[] = {
+            {"set_max_procs", [this] { runtime::set_max_procs(procs() + 1), runtime::set_max_procs(procs()); }},
+            {"dump", [&] { runtime::dump(nowhere); }},
+            {"goroutine_profile", [&] { runtime::goroutine_profile(nowhere); }},
+            {"leaks", [] { static_cast<void>(runtime::leaks()); }},
+            {"set_wait_histograms", [] { runtime::set_wait_histograms(!runtime::set_wait_histograms(true)); }},
+        };
+        for (const auto& [name, stop] : stopping) {
+            const runtime::runtime_stats before = runtime::stats();
+            const auto begin = dunlin::clock::now();
+            stop();
+            const auto took = dunlin::clock::now() - begin;
+            const runtime::runtime_stats after = runtime::stats();
+            const runtime::duration_histogram stops = after.world_stops.since(before.world_stops);
+            const runtime::duration_histogram stopping_took = after.world_stopping.since(before.world_stopping);
+            EXPECT_GE(stops.total(), 1u) << name;
+            EXPECT_EQ(stopping_took.total(), stops.total()) << name;
+            EXPECT_GT(stopping_took.total_ns, 0) << name;
+            EXPECT_GE(stops.total_ns, stopping_took.total_ns) << name;
+            EXPECT_LE(stops.total_ns, took / 1ns) << name;
+            EXPECT_GT(after.time.stopped, before.time.stopped) << name;
+            // Each processor stood for at most as long; there was one more for a moment.
+            EXPECT_LE((after.time.stopped - before.time.stopped) / 1ns, stops.total_ns * (procs() + 1)) << name;
+        }
+        const runtime::duration_histogram before = runtime::stats().world_stops;
+        dunlin::yield();
+        EXPECT_EQ(runtime::stats().world_stops.since(before).total(), 0u) << "what stops nothing was counted";
+    });
+}
+
 // TestCPUMetricsSleep: a program that waits leaves its processors idle; each that computes takes one away.
 TEST_P(Metrics, AProcessorWithoutWorkIsIdle) {
     const auto idle = [] { return runtime::stats().idle_procs; };
@@ -185,6 +226,40 @@ TEST_P(Metrics, AProcessorWithoutWorkIsIdle) {
         });
         end.recv();
         dunlin::blocking([&] { outside.join(); });
+    });
+}
+
+// TestCPUMetricsSleep: the time of a program that sleeps is idle time, that of one that computes is not, and all of it
+// is what the processors could have had.
+TEST_P(Metrics, TheTimeOfProcessorsIsIdleOrBusy) {
+    run([this] {
+        runtime::processor_time last = runtime::stats().time;
+        auto last_at = dunlin::clock::now();
+        const auto since_last = [&] {
+            const auto begin = dunlin::clock::now();
+            const runtime::processor_time now = runtime::stats().time;
+            const auto end = dunlin::clock::now();
+            runtime::processor_time r{now.total - last.total, now.idle - last.idle, now.stopped - last.stopped};
+            EXPECT_GE(r.total, (begin - last_at) * procs());
+            last = now, last_at = end;
+            return r;
+        };
+        static_cast<void>(since_last());
+        const auto begin_of_sleep = dunlin::clock::now();
+        dunlin::sleep_for(100ms);
+        const runtime::processor_time asleep = since_last();
+        EXPECT_GT(asleep.idle, 100ms * procs() - 50ms);  // a busy machine may keep those that look for work
+        EXPECT_LE(asleep.total, (dunlin::clock::now() - begin_of_sleep + 1ms) * procs());
+        EXPECT_EQ(asleep.stopped, 0ns);
+        for (const auto end = dunlin::clock::now() + 100ms; dunlin::clock::now() < end;) {
+        }
+        const runtime::processor_time computing = since_last();
+        EXPECT_GE(computing.busy(), 100ms);
+        EXPECT_LE(computing.idle, computing.total - 100ms);
+        std::chrono::nanoseconds sum{0};
+        const runtime::runtime_stats all = runtime::stats();
+        for (const runtime::processor_stats& p : all.procs) sum += p.idle;
+        EXPECT_EQ(sum, all.time.idle);
     });
 }
 

@@ -219,11 +219,16 @@ class TraceTest(unittest.TestCase):
                     states = [(s.state, s.detail.split(" at ")[0]) for s in dt.spans_of(trace, number[f"{age} descriptor"])]
                     self.assertIn(("waiting", "IO wait"), states)
                     wake = [e for e in trace.chains[number[f"{age} descriptor"]] if e.what == dt.RUNNABLE][-1]
-                    if wake.source != dt.OUTSIDE:  # the monitor has asked the kernel, since no machine did
-                        self.assertEqual(dt.CAUSES[wake.detail], "a descriptor")
+                    # also where the monitor has asked the kernel, since no machine did
+                    self.assertEqual(dt.CAUSES[wake.detail], "a descriptor")
                 calls = [e for e in trace.chains[number["new blocking"]] if e.what in (dt.CALL, dt.CALL_END)]
                 self.assertEqual([e.what for e in calls], [dt.CALL, dt.CALL_END])
                 self.assertGreater(calls[1].time, calls[0].time)
+                spans = dt.spans_of(trace, number["old blocking"])
+                self.assertEqual([(s.state, s.detail) for s in spans[:1]], [("calling", "blocking()")])
+                ends = [e for e in trace.chains[number["old blocking"]] if e.what == dt.CALL_END]
+                self.assertEqual(len(ends), 1)
+                self.assertEqual(spans[0].end, next(e.time for e in trace.chains[number["old blocking"]][1:]))
                 # With one processor the program can only have gone on with that of the thread that slept in the kernel.
                 if processors == 1:
                     self.assertTrue(any(e.what == dt.TAKEN and e.g == number["new unannounced"] for e in trace.events))

@@ -13,7 +13,7 @@ OF_A_TURN = {EXISTING, CREATED, RUNNABLE, RUN, PARK, YIELD, QUEUED, PREEMPTED, R
 CAUSES = {1: "goroutine", 2: "a timer", 3: "a descriptor", 4: "a plain thread", 5: "the runtime"}
 TAKEN_BECAUSE = {1: "blocking call", 2: "its thread slept", 3: "its slice was over", 4: "lent"}
 NO_PROCESSOR = 0xffff
-IN_PLACE_JOIN = "runs a child in place"
+IN_PLACE_JOIN, BLOCKING_CALL = "runs a child in place", "blocking call"
 OUTSIDE, MONITOR, CONTROL = 0xffffffff, 0xfffffffe, 0xfffffffd
 EVENT = struct.Struct("<QQQIHBB")
 # Two clocks of one machine may differ by so much, and the taker of a processor notes it after it has taken it.
@@ -159,6 +159,10 @@ class Trace:
     def reason(self, number):
         return self.reasons[number] if number < len(self.reasons) else f"reason {number}"
 
+    def is_in_call(self, existing):
+        """A goroutine that was in a blocking() when the trace began."""
+        return self.states[existing.detail] == "running" and self.reason(existing.p) == BLOCKING_CALL
+
 
 # ---- intervals ------------------------------------------------------------------------------------------------------
 
@@ -178,8 +182,8 @@ def spans_of(trace, g):
     for e in trace.chains.get(g, ()):
         if e.what == EXISTING:
             name = trace.states[e.detail]
-            state, since = ("waiting" if name == "waiting" else name), e.time
-            detail = trace.reason(e.p) if name == "waiting" else ""
+            state, since = "calling" if trace.is_in_call(e) else name, e.time
+            detail = "blocking()" if state == "calling" else trace.reason(e.p) if name == "waiting" else ""
         elif e.what == CREATED:
             state, since, detail = "new", e.time, ""
         elif e.what == RUNNABLE:
@@ -274,6 +278,8 @@ class Check:
                 state = self.trace.states[e.detail]
                 if state == "waiting" and self.trace.reason(e.p) == IN_PLACE_JOIN:
                     state = "running"
+                elif self.trace.is_in_call(e):
+                    state = "calling"
             elif partial and state is None and e.what not in (RUN, CREATED):
                 state = None
             else:

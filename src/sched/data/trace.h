@@ -37,7 +37,9 @@ namespace dunlin::inline v0_1::sched::tracing {
 // In the file by these numbers (tools/trace/dunlin_trace.py has the same list).
 enum class kind : std::uint8_t {
     none = 0,
-    existing = 1,     // when the trace began. arg: created_at; detail: its state; p: the reason of its wait
+    // when the trace began. arg: created_at; detail: its state; p: the reason of its wait, or that of one that runs in
+    // a blocking()
+    existing = 1,
     created = 2,      // arg: created_at
     runnable = 3,     // by goroutine `arg`; detail: a cause
     run = 4,          // detail 1: on the stack of another, which waits for it
@@ -113,7 +115,7 @@ bool ticks_are_cycles() noexcept;
 // By a machine, before g is published.
 void note_runnable(machine* m, goroutine* g) noexcept;
 // By any thread, under the scheduler lock.
-void note_runnable_outside(goroutine* g) noexcept;
+void note_runnable_outside(goroutine* g, cause why) noexcept;
 // g's machine has begun to run it: from note_marks(). Also when none runs: takes the mark away.
 void note_run(processor* p, goroutine* g) noexcept;
 // The others: m's own thread. `p` where it has none any more.

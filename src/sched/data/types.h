@@ -377,6 +377,7 @@ struct alignas(platform::false_sharing_range) processor {
     platform::atomic<machine*> owner{nullptr};       // retake lock; release, for threads that look at the machine
     platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (handshake.h)
     processor* idle_next = nullptr;             // scheduler lock
+    std::int64_t idle_since_ns = 0, idle_ns = 0;  // scheduler lock: 0: it is not idle; and what it was idle before
     machine* stopped_from = nullptr;            // the thread that stops the world: gets it back
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
                                                 // took it from its taker
@@ -666,6 +667,7 @@ struct scheduler {
     platform::atomic<std::uint32_t> world_word{platform::counter_start<std::uint32_t>()};
     platform::ranked_lock<platform::lock_rank::world> world;                 // held by the thread that stops the world
     hand_off_counters hand_offs;
+    time_counters time;
     bool main_exited DUNLIN_GUARDED_BY(lock) = false;  // main ended by exit_goroutine()
     bool inside_run DUNLIN_GUARDED_BY(lock) = false;  // a thread waits inside run()
     bool main_returned DUNLIN_GUARDED_BY(lock) = false;  // and will not wait much longer

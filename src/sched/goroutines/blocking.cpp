@@ -65,10 +65,9 @@ void learn_from_monitor(platform::atomic<unsigned char>& score) noexcept {
     if (score.load(std::memory_order_relaxed) <= none_has_lasted) learn(score, true);
 }
 
-[[gnu::noinline, gnu::cold]] void note_call(machine* m, const goroutine* self, blocking_entry& entry) noexcept {
-    if (!tracing::on()) return;
-    entry.began_ns = blocking_entry::traced;
-    tracing::note(m, tracing::kind::call, self);
+// Of a call that began before the trace, the end alone is noted: the trace has its goroutine as one that is in a call.
+[[gnu::noinline, gnu::cold]] void note_if_traced(machine* m, tracing::kind what, const goroutine* self) noexcept {
+    if (tracing::on()) tracing::note(m, what, self);
 }
 
 }  // namespace
@@ -91,7 +90,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     m->blocking_place = &score;
     self->reason.store(wait_reason::blocking_call, std::memory_order_relaxed);
     p->counts.blocking_calls.add();
-    if (DUNLIN_UNLIKELY(self->marks.traced())) note_call(m, self, entry);
+    if (DUNLIN_UNLIKELY(self->marks.traced())) note_if_traced(m, tracing::kind::call, self);
     if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) learn_from_monitor(score);
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
         if (lasts == never_called) {
@@ -100,8 +99,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
             score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
-            entry.began_ns = (platform::now_ns() & ~std::int64_t{3}) | (entry.began_ns & blocking_entry::traced) |
-                             blocking_entry::learns;
+            entry.began_ns = platform::now_ns();
             if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
         }
     }
@@ -118,18 +116,14 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
             if (steering* s = steered()) s->end_call();
             return;
         }
-        if (entry.began_ns & blocking_entry::learns) {
-            learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
-        }
+        learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
     } else if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) {
         learn_from_monitor(score);
     }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     self->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter(m);
-    if (DUNLIN_UNLIKELY((entry.began_ns & blocking_entry::traced) != 0) && tracing::on()) {
-        tracing::note(m, tracing::kind::call_end, self);
-    }
+    if (DUNLIN_UNLIKELY(self->marks.traced())) note_if_traced(m, tracing::kind::call_end, self);
     const bool turn_is_over = m->preempt_later.load(std::memory_order_relaxed) && !(self->flags & goroutine::pinned);
     if (DUNLIN_UNLIKELY(turn_is_over)) m->preempt_later.store(false, std::memory_order_relaxed);
     leave(m);

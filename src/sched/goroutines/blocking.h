@@ -10,8 +10,8 @@
 namespace dunlin::inline v0_1::sched {
 
 struct blocking_entry {
-    // 0: neither timed nor traced. In its last two bits stands what for. -1: in a simulation for users.
-    static constexpr std::int64_t learns = 1, traced = 2, steered = -1;
+    // 0: it is not timed. -1: in a simulation for users.
+    static constexpr std::int64_t steered = -1;
     std::int64_t began_ns = 0;
     wait_reason reason_before = wait_reason::none;
 };

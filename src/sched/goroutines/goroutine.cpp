@@ -187,7 +187,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
     // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
     the_scheduler.lock.lock();
     stamp(g, 1);
-    if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g);
+    if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g, tracing::cause::outside);
     if (steering* s = steered()) s->from_outside();
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
@@ -346,14 +346,14 @@ void ready(goroutine* g) noexcept {
 
 // Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes
 // (retire.cpp): they find a goroutine frozen, or their push is before it.
-void ready_all(goroutine_list& list) noexcept {
+void ready_all(goroutine_list& list, tracing::cause why) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
     s.lock.lock();
     while (goroutine* g = list.pop_front()) {
         if (g->state.load(std::memory_order_acquire) == goroutine_state::frozen) continue;
         stamp(g, 1);
-        if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g);
+        if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g, why);
         transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
         s.global.push_back(g);
         any = true;
@@ -365,7 +365,7 @@ void ready_all(goroutine_list& list) noexcept {
 void ready_polled(goroutine_list& list) noexcept {
     machine* m = current_machine();
     processor* p = m != nullptr ? processor_of(m) : nullptr;
-    if (p == nullptr) return ready_all(list);
+    if (p == nullptr) return ready_all(list, tracing::cause::poller);
     const bool looks = tracing::looks();
     const tracing::because descriptors(looks ? m : nullptr, tracing::cause::poller);
     while (goroutine* g = list.pop_front()) {

@@ -58,7 +58,7 @@ void start_made_inside_runtime(goroutine* g) noexcept;
 // returns.
 void ready(goroutine* g) noexcept;
 // Many at once, linked by `link`: readies them all, then wakes.
-void ready_all(goroutine_list& list) noexcept;
+void ready_all(goroutine_list& list, tracing::cause why = tracing::cause::outside) noexcept;
 
 // Readies goroutines that wait, at the tail of this machine's local queue (without a processor: of the global one).
 void ready_polled(goroutine_list& list) noexcept;

@@ -216,13 +216,13 @@ void note_runnable(machine* m, goroutine* g) noexcept {
         static_cast<std::uint8_t>(why)});
 }
 
-void note_runnable_outside(goroutine* g) noexcept {
+void note_runnable_outside(goroutine* g, cause why) noexcept {
     if (measures() && is_drawn(outside)) begin_latency(g);
     if (!on()) return;
     note_if_new(outside, outside_source, no_processor, g);
     g->marks.set_traced(true);
     put(outside, outside_source,
-        {ticks(), g->id, 0, g->turn(), no_processor, kind::runnable, static_cast<std::uint8_t>(cause::outside)});
+        {ticks(), g->id, 0, g->turn(), no_processor, kind::runnable, static_cast<std::uint8_t>(why)});
 }
 
 void note_run(processor* p, goroutine* g) noexcept {

@@ -21,6 +21,7 @@
 #include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/processor_time.h"
 #include "sched/machines/starved.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
@@ -88,6 +89,7 @@ processor* take_idle_processor(const processor* preferred) noexcept {
     *link = p->idle_next;
     p->idle_next = nullptr;
     p->state.store(processor_state::running, std::memory_order_relaxed);
+    end_idle(p);
     s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
     settle_free_clock();
     return p;
@@ -106,6 +108,7 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
         p->state.store(processor_state::idle, std::memory_order_relaxed);
         p->idle_next = s.idle_processors;
         s.idle_processors = p;
+        begin_idle(p);
         change += one_idle;
     }
     if (change == 0) return;
@@ -129,6 +132,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     s.world.lock();
+    note_stop_wanted();
     s.lock.lock();
     s.stopping.store(true, std::memory_order_seq_cst);
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_stops);
@@ -155,6 +159,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
             }
         }
     }
+    note_stopped();
 }
 
 void start_world() noexcept DUNLIN_NOT_ANALYSED {
@@ -166,6 +171,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         if (processor* p = s.processor_at(i); retired(p)) s.events->move(p, s.processor_at(0));
     }
     s.lock.lock();
+    note_started();
     s.stopping.store(false, std::memory_order_seq_cst);
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_starts);
     for (std::uint32_t i = made; i-- > 0;) {
@@ -224,7 +230,10 @@ void set_max_procs(std::uint32_t n) {
         start_world();
         throw;
     }
+    s.lock.lock();
+    note_time_of_procs(platform::now_ns());
     s.max_procs.store(n, std::memory_order_relaxed);
+    s.lock.unlock();
     for (std::uint32_t i = 0; i < n; ++i) forget_turns(s.processor_at(i));
     start_world();
 }

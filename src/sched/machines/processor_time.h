@@ -1,0 +1,30 @@
+// processor_time.h - what the time of processors went to: idle, stopped with the world, or busy (all that is left).
+//
+// Data       idle_since_ns and idle_ns of each processor; scheduler::time (counters.h).
+// Cost       One reading of the clock when a processor becomes idle, and one when it gets work.
+// Source     Go's /cpu/classes and /sched/pauses (go1.24, src/runtime/metrics/description.go).
+// Tests      tests/runtime/metrics_test.cpp
+#pragma once
+
+#include <cstdint>
+
+#include "sched/data/types.h"
+
+namespace dunlin::inline v0_1::sched {
+
+// These five under the scheduler lock. p comes to the idle list, or leaves it:
+void begin_idle(processor* p) noexcept;
+void end_idle(processor* p) noexcept;
+// How long p has been idle, and all processors have existed, until now.
+std::int64_t idle_time_ns(const processor* p, std::int64_t now) noexcept;
+std::int64_t all_time_ns(std::int64_t now) noexcept;
+// max_procs is about to be changed, while the world is stopped.
+void note_time_of_procs(std::int64_t now) noexcept;
+
+// These three by the thread that stops the world, which holds its lock: it wants that, everything stands, it lets all
+// go on.
+void note_stop_wanted() noexcept;
+void note_stopped() noexcept;
+void note_started() noexcept;
+
+}  // namespace dunlin::sched
