@@ -118,7 +118,7 @@ void copy_times(runtime_stats& r) {
     sched::scheduler& s = sched::the_scheduler;
     const sched::unstoppable_section section;
     const std::lock_guard guard(s.lock);
-    const std::int64_t now = platform::now_ns();
+    const std::int64_t now = platform::real_now_ns();
     r.time.total = std::chrono::nanoseconds(sched::all_time_ns(now));
     r.time.stopped = std::chrono::nanoseconds(s.time.stopped_proc_ns.get());
     for (processor_stats& p : r.procs) {

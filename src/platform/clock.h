@@ -27,6 +27,14 @@ inline std::int64_t now_ns() noexcept {
     return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
+// The same, but a simulation for users does not change it: for what is measured across its begin or end.
+inline std::int64_t real_now_ns() noexcept {
+    if (simulation* s = simulation_here()) return s->now_ns();
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
 // now + d, where an overflow means "never": a sleep of the longest duration must not become a short one.
 inline std::int64_t deadline_after(std::int64_t now, std::int64_t duration_ns) noexcept {
     std::int64_t when;

@@ -1,6 +1,5 @@
 #include "sched/machines/processor_time.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "platform/clock.h"
@@ -9,15 +8,12 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// A simulation's clock (steering.h) may begin before an interval of the real one does.
-std::int64_t time_between(std::int64_t from, std::int64_t to) noexcept { return std::max<std::int64_t>(to - from, 0); }
-
 std::int64_t max_procs_now() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed); }
 
 // The world stands since stopped_ns; what is counted of that is counted with the number of processors until now.
 void settle_stop(std::int64_t now) noexcept {
     time_counters& t = the_scheduler.time;
-    t.stopped_proc_ns.add(static_cast<std::uint64_t>(time_between(t.stopped_ns, now) * max_procs_now()));
+    t.stopped_proc_ns.add(static_cast<std::uint64_t>((now - t.stopped_ns) * max_procs_now()));
     t.stopped_ns = now;
 }
 
@@ -25,23 +21,23 @@ void settle_stop(std::int64_t now) noexcept {
 
 void begin_idle(processor* p) noexcept {
     the_scheduler.lock.assert_held();
-    p->idle_since_ns = platform::now_ns();
+    p->idle_since_ns = platform::real_now_ns();
 }
 
 void end_idle(processor* p) noexcept {
     the_scheduler.lock.assert_held();
-    p->idle_ns += time_between(std::exchange(p->idle_since_ns, 0), platform::now_ns());
+    p->idle_ns += platform::real_now_ns() - std::exchange(p->idle_since_ns, 0);
 }
 
 std::int64_t idle_time_ns(const processor* p, std::int64_t now) noexcept {
     the_scheduler.lock.assert_held();
-    return p->idle_ns + (p->idle_since_ns != 0 ? time_between(p->idle_since_ns, now) : 0);
+    return p->idle_ns + (p->idle_since_ns != 0 ? now - p->idle_since_ns : 0);
 }
 
 std::int64_t all_time_ns(std::int64_t now) noexcept {
     the_scheduler.lock.assert_held();
     const time_counters& t = the_scheduler.time;
-    return t.proc_ns + (t.since_ns != 0 ? time_between(t.since_ns, now) * max_procs_now() : 0);
+    return t.proc_ns + (t.since_ns != 0 ? (now - t.since_ns) * max_procs_now() : 0);
 }
 
 void note_time_of_procs(std::int64_t now) noexcept {
@@ -51,18 +47,18 @@ void note_time_of_procs(std::int64_t now) noexcept {
     settle_stop(now);
 }
 
-void note_stop_wanted() noexcept { the_scheduler.time.stop_wanted_ns = platform::now_ns(); }
+void note_stop_wanted() noexcept { the_scheduler.time.stop_wanted_ns = platform::real_now_ns(); }
 
 void note_stopped() noexcept {
     time_counters& t = the_scheduler.time;
-    t.stopped_ns = platform::now_ns();
-    t.stopping.add(time_between(t.stop_wanted_ns, t.stopped_ns), 1);
+    t.stopped_ns = platform::real_now_ns();
+    t.stopping.add(t.stopped_ns - t.stop_wanted_ns, 1);
 }
 
 void note_started() noexcept {
     time_counters& t = the_scheduler.time;
-    const std::int64_t now = platform::now_ns();
-    t.stops.add(time_between(t.stop_wanted_ns, now), 1);
+    const std::int64_t now = platform::real_now_ns();
+    t.stops.add(now - t.stop_wanted_ns, 1);
     settle_stop(now);
 }
 
