@@ -132,9 +132,10 @@ class TraceTest(unittest.TestCase):
         handed the lock by the next unlock."""
         parks = [e for e in events if e.what == dt.PARK]
         if kind == "cond":
-            if [i for i, e in enumerate(parks) if reason(e.detail) == "sync.Cond.Wait"] != [0][:len(parks)]:
+            waits = [i for i, e in enumerate(parks) if reason(e.detail) == "sync.Cond.Wait"]
+            if waits not in ([], [0]):
                 return "a wait for a condition has ended without a notification"
-            parks = parks[1:]
+            parks = parks[len(waits):]  # none: notified when it had unlocked the mutex and not yet parked
         elif kind != "mutex":
             return "a wait has ended for nothing" if len(parks) > 1 else ""
         if not parks:
@@ -161,7 +162,6 @@ class TraceTest(unittest.TestCase):
                 # Where nothing has room one side must wait; a lock is sure to be waited for where its holder yields to all others.
                 for kind in calls if processors == 1 else ("chan", "select", "cond"):
                     self.assertTrue(waited[kind], kind)
-                self.assertEqual(waited["cond"], 800)
 
     def test_a_wait_that_ends_for_nothing_is_found(self):
         names = ["chan receive", "sync.Cond.Wait", "sync.Mutex.Lock"]
