@@ -105,7 +105,7 @@ struct ticks {  // a clock of another kind: coarse, and not ours
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<ticks>;
-    static constexpr bool is_steady = true;
+    [[maybe_unused]] static constexpr bool is_steady = true;
     static time_point now() {
         return time_point(std::chrono::duration_cast<duration>(std::chrono::steady_clock::now().time_since_epoch()));
     }
