@@ -19,7 +19,7 @@ struct slow_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<slow_clock>;
-    static constexpr bool is_steady = true;
+    [[maybe_unused]] static constexpr bool is_steady = true;
     static time_point now() { return time_point(std::chrono::steady_clock::now().time_since_epoch() / 3); }
 };
 
@@ -29,7 +29,7 @@ struct lazy_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<lazy_clock>;
-    static constexpr bool is_steady = false;
+    [[maybe_unused]] static constexpr bool is_steady = false;
     static inline std::atomic<std::int64_t> ticks{0};
     static time_point now() { return time_point(duration(ticks.load())); }
 };
@@ -40,7 +40,7 @@ struct finest_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<finest_clock>;
-    static constexpr bool is_steady = false;
+    [[maybe_unused]] static constexpr bool is_steady = false;
     static inline std::atomic<std::int64_t> ticks{0};
     static time_point now() { return time_point(duration(ticks.load())); }
 };
@@ -237,7 +237,7 @@ struct asked_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<asked_clock>;
-    static constexpr bool is_steady = false;
+    [[maybe_unused]] static constexpr bool is_steady = false;
     static inline int looks = 0;
     static inline std::function<bool(int look)> is_over;
     static time_point now() { return time_point(duration(is_over(++looks) ? 1 : 0)); }
