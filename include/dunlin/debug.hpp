@@ -21,7 +21,8 @@ struct serve_options {
     /// Not empty: each request must bring it, as `Authorization: Bearer TOKEN` or as the parameter `token` of its
     /// address.
     std::string token = {};
-    /// As many requests at once; more are told to come again later (503).
+    /// As many requests at once; more are told to come again later (503), and of more than twice as many the
+    /// connections are closed.
     unsigned connections = 32;
     /// For a client to send its request, and to take the reply.
     std::chrono::nanoseconds request_limit = std::chrono::seconds(5), reply_limit = std::chrono::seconds(30);

@@ -96,7 +96,8 @@ struct duration_histogram {
 /// the difference of two busy() by that of two `total`.
 struct processor_time {
     std::chrono::nanoseconds total{0};      ///< the time multiplied by max_procs as it was then
-    std::chrono::nanoseconds idle{0};       ///< of it: they had nothing to run
+    /// Of it: they had nothing to run. A call in blocking() has no processor once it lasts, whatever it does.
+    std::chrono::nanoseconds idle{0};
     std::chrono::nanoseconds stopped{0};    ///< of it: the world stood still
     /// The rest: they ran goroutines (also such as slept in the kernel unannounced), chose the next one, or looked for
     /// work.
@@ -247,7 +248,8 @@ DUNLIN_API void mutex_profile(std::ostream& out, profile_format format = profile
 
 /// Begins a profile of CPU time: each thread is interrupted after each 1/`hz` second of its own CPU time, and the stack
 /// on which it was interrupted is counted. This covers threads that run goroutines, now or later, and those that the
-/// program has now. With SIGPROF, whose handler is replaced (signals of others are passed on to the one before). Costs
+/// program has now. With SIGPROF, whose handler is replaced, for good (signals of others are passed on to the one
+/// before); while a profile runs a program leaves it in place. Costs
 /// some 20 us a sample. Throws std::system_error: std::errc::device_or_resource_busy: one runs already;
 /// std::invalid_argument: hz is not 1 to 1000; std::bad_alloc.
 DUNLIN_API void start_cpu_profile(unsigned hz = 100);

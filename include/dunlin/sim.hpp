@@ -211,9 +211,9 @@ DUNLIN_API void require(bool holds, std::string_view what = "a requirement does 
 /// between. Nothing outside of a simulation.
 DUNLIN_API void point() noexcept;
 
-/// Waits until no other goroutine of the simulation can run: each has ended, or waits for another, for a time or for
-/// the network. Time does not go on meanwhile but for what choices and options::longest_delay take. What is to have
-/// happened by then has happened:
+/// Waits until no other goroutine of the simulation can run: each has ended, or waits for another, for a time (so does
+/// one in blocking()) or for the network. Time does not go on meanwhile but for what choices and options::longest_delay
+/// take. What is to have happened by then has happened:
 /// `c.send(1); sim::wait(); require(...)`. Several may wait so; all of them go on.
 ///
 /// Blocks    The goroutine.

@@ -77,7 +77,7 @@ struct state {
     std::vector<thread_timer> timers;       // timers_lock
     unsigned hz = 100;                      // the same
     std::int64_t began_ns = 0;
-    struct sigaction before {};
+    platform::atomic<const struct sigaction*> before{nullptr};  // of the handlers: never freed
 };
 
 state& the() {
@@ -149,11 +149,17 @@ void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* 
     }
 }
 
+// A handler that the program installed between two profiles may itself pass on what is not its own: to us.
+thread_local bool passing_on = false;
+
 void on_sample(int signal, siginfo_t* info, void* context) {
     state& s = *for_handlers.load(std::memory_order_acquire);
     const int kept = errno;
     if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &s) {
-        pass_on(s.before, signal, info, context);
+        if (passing_on) return;
+        passing_on = true;
+        pass_on(*s.before.load(std::memory_order_acquire), signal, info, context);
+        passing_on = false;
     } else if (s.on.load(std::memory_order_relaxed)) {
         stack::trace frames;
         label_text with;
@@ -168,6 +174,20 @@ void on_sample(int signal, siginfo_t* info, void* context) {
         count(s, frames, with, 1 + static_cast<std::uint64_t>(std::max(info->si_overrun, 0)));
     }
     errno = kept;
+}
+
+// The program may have installed another handler since the last profile.
+void install_handler(state& s) {
+    struct sigaction now {};
+    sigaction(SIGPROF, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_sample) return;
+    s.before.store(new struct sigaction(now), std::memory_order_release);
+    for_handlers.store(&s, std::memory_order_release);
+    struct sigaction ours {};
+    ours.sa_sigaction = on_sample;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigfillset(&ours.sa_mask);
+    sigaction(SIGPROF, &ours, nullptr);
 }
 
 // ---- timers ---------------------------------------------------------------------------------------------------------
@@ -282,14 +302,7 @@ void start_cpu_profile(unsigned hz) {
     // the unwinder's first call sets it up, under a lock
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     if (!observe::make_table(s)) throw std::bad_alloc();
-    if (observe::for_handlers.load(std::memory_order_relaxed) == nullptr) {
-        observe::for_handlers.store(&s, std::memory_order_release);
-        struct sigaction ours {};
-        ours.sa_sigaction = observe::on_sample;
-        ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-        sigfillset(&ours.sa_mask);
-        sigaction(SIGPROF, &ours, &s.before);
-    }
+    observe::install_handler(s);
     const sched::unstoppable_section section;  // threads that begin want this lock
     const std::lock_guard timers(s.timers_lock);
     s.hz = hz;

@@ -120,7 +120,7 @@ void copy_times(runtime_stats& r) {
     const std::lock_guard guard(s.lock);
     const std::int64_t now = platform::real_now_ns();
     r.time.total = std::chrono::nanoseconds(sched::all_time_ns(now));
-    r.time.stopped = std::chrono::nanoseconds(s.time.stopped_proc_ns.get());
+    r.time.stopped = std::chrono::nanoseconds(sched::stopped_time_ns(now));
     for (processor_stats& p : r.procs) {
         p.idle = std::chrono::nanoseconds(sched::idle_time_ns(s.processor_at(p.id), now));
         r.time.idle += p.idle;

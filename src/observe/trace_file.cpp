@@ -507,10 +507,9 @@ void write_trace_of_death() noexcept {
     }
 }
 
-void write_trace_of_slow_region() noexcept {
-    state& s = the();
-    const std::unique_lock guard(s.changes, std::try_to_lock);  // else the recorder begins or ends
-    if (!guard.owns_lock() || !s.asked.exchange(false) || s.what.load() != mode::recorder || s.path.empty()) return;
+// Under `changes`.
+void write_slow_region_if_asked(state& s) noexcept {
+    if (!s.asked.exchange(false) || s.what.load() != mode::recorder || s.path.empty()) return;
     const std::int64_t now = platform::now_ns();
     if (now < s.next_file_ns || s.files_left == 0) return;
     s.next_file_ns = now + 1'000'000'000;
@@ -534,6 +533,12 @@ void write_trace_of_slow_region() noexcept {
     }
 }
 
+void write_trace_of_slow_region() noexcept {
+    state& s = the();
+    const std::unique_lock guard(s.changes, std::try_to_lock);  // else the recorder begins, or ends and writes it
+    if (guard.owns_lock()) write_slow_region_if_asked(s);
+}
+
 void read_trace_setting() {
     const std::string_view text = platform::environment_text("DUNLIN_TRACE");
     if (text.empty()) return;
@@ -546,6 +551,7 @@ void read_trace_setting() {
         try {
             if (as_recorder) {
                 dunlin::trace::start_recorder({.file = path});
+                std::atexit([] { dunlin::trace::stop_recorder(); });
             } else {
                 dunlin::trace::start(path);
                 std::atexit([] { dunlin::trace::stop(); });
@@ -602,6 +608,7 @@ void stop_recorder() {
     observe::state& s = the();
     const std::lock_guard guard(s.changes);
     if (s.what.load() != mode::recorder) return;
+    observe::write_slow_region_if_asked(s);  // of a moment ago
     sched::tracing::finish(observe::count_waits_for_trace);
     s.what.store(mode::off);
 }

@@ -14,6 +14,16 @@ dunlin_context_entry:
     hint #36
     mov x29, xzr
     mov x30, xzr
+    mov x19, xzr
+    mov x20, xzr
+    mov x21, xzr
+    mov x22, xzr
+    mov x23, xzr
+    mov x24, xzr
+    mov x25, xzr
+    mov x26, xzr
+    mov x27, xzr
+    mov x28, xzr
     bl dunlin_goroutine_loop
     brk #1
     .cfi_endproc

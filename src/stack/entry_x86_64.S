@@ -3,7 +3,8 @@
     .text
 
 // Where a fresh stack starts (context.h, make_context). The `nop` stands before the label because unwinders look up
-// "return address - 1".
+// "return address - 1". The registers are those of the computation that was left: the first function would save them on
+// this stack, where they would refer to what that one had for as long as this one lives (observe/reach.h).
     .p2align 4
     .cfi_startproc
     .cfi_undefined rip
@@ -14,6 +15,11 @@
 dunlin_context_entry:
     endbr64
     xorl %ebp, %ebp
+    xorl %ebx, %ebx
+    xorl %r12d, %r12d
+    xorl %r13d, %r13d
+    xorl %r14d, %r14d
+    xorl %r15d, %r15d
     call dunlin_goroutine_loop
     ud2
     .cfi_endproc

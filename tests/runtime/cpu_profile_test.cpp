@@ -73,4 +73,26 @@ TEST(cpu_profile, passes_signals_of_others_on) {
     raise(SIGPROF);
 }
 
+volatile std::sig_atomic_t signals_of_others = 0;
+
+// What the program has done with SIGPROF between two profiles is no matter, and what it has installed gets what is its.
+TEST(cpu_profile, a_handler_that_was_installed_since_the_last_one_is_replaced) {
+    using handler = void (*)(int);
+    const handler others = [](int) { signals_of_others = signals_of_others + 1; };
+    for (const handler before : {handler{SIG_DFL}, handler{SIG_IGN}, others}) {
+        std::signal(SIGPROF, before);
+        std::ostringstream out;
+        dunlin::run([&] {
+            dunlin::runtime::start_cpu_profile(1000);
+            for (const std::int64_t until = process_cpu_ns() + 50'000'000; process_cpu_ns() < until;) {
+            }
+            signals_of_others = 0;
+            raise(SIGPROF);
+            EXPECT_EQ(signals_of_others, before == others ? 1 : 0);
+            dunlin::runtime::stop_cpu_profile(out, dunlin::runtime::profile_format::text);
+        });
+        EXPECT_NE(out.str().find(" @ "), std::string::npos) << out.str();
+    }
+}
+
 }  // namespace

@@ -528,6 +528,30 @@ TEST_P(LeakPatterns, SendersThatSleptBeforeAreFoundAsOthers) {
     });
 }
 
+// A stack that begins where another goroutine has just parked has nothing of what that one had in its registers.
+TEST_P(LeakPatterns, GoroutinesThatBeginOneAfterTheOtherDoNotHideEachOther) {
+    if (support::under_thread || !support::may_trace()) GTEST_SKIP() << "only waits for nil channels are known here";
+    run([] {
+        constexpr int pairs = 40;
+        static std::vector<ints> kept;
+        kept.reserve(pairs);
+        const row r{"every second one of a burst", pairs, [] {
+            for (int i = 0; i < pairs; ++i) {
+                const ints has_no_sender, has_one;
+                lost([=] { has_no_sender.recv(); });
+                dunlin::go({.name = "well"}, [=] { has_one.recv(); });
+                kept.push_back(has_one);
+            }
+        }};
+        name_of_go = "burst";
+        play(r);
+        support::eventually([] { return count_of(dunlin::runtime::leaks(), "burst") >= pairs * 3 / 4; });
+        EXPECT_EQ(count_of(dunlin::runtime::leaks(), "well"), 0u);
+        for (const ints& c : kept) c.send(1);
+        kept.clear();
+    });
+}
+
 TEST_P(LeakPatterns, OfProgramsThatAreWellNothingIsSaid) {
     allow(120s);
     for (const well_row& r : healthy) {

@@ -263,4 +263,26 @@ TEST_P(Metrics, TheTimeOfProcessorsIsIdleOrBusy) {
     });
 }
 
+// All parts of the time only ever grow, also while the world is stopped.
+TEST_P(Metrics, NoPartOfTheTimeGoesBack) {
+    run([this] {
+        std::atomic<bool> over{false};
+        std::thread stops([&] {
+            while (!over.load()) runtime::set_max_procs(procs() + 1), runtime::set_max_procs(procs());
+        });
+        runtime::processor_time before = runtime::stats().time;
+        for (int i = 0; i < support::rounds(3000); ++i) {
+            const runtime::processor_time now = runtime::stats().time;
+            EXPECT_GE(now.total, before.total);
+            EXPECT_GE(now.idle, before.idle);
+            EXPECT_GE(now.stopped, before.stopped);
+            EXPECT_GE(now.busy(), before.busy());
+            before = now;
+            if (i % 16 == 0) dunlin::yield();
+        }
+        over.store(true);
+        dunlin::blocking([&] { stops.join(); });
+    });
+}
+
 }  // namespace

@@ -250,4 +250,20 @@ TEST(trace, keeps_the_profile_of_waits_as_it_was) {
     dunlin::runtime::set_block_profile_rate(0ns);
 }
 
+// A region that was too slow a moment ago has its file, though the reporter has not come to it yet.
+TEST(trace, of_a_slow_region_is_in_its_file_when_the_recorder_stops) {
+    for (int i = 0; i < 20; ++i) {
+        const trace_file file;
+        dunlin::run({.max_procs = 2}, [&] {
+            dunlin::trace::start_recorder({.file = file.path()});
+            {
+                const dunlin::trace::region r("slow", 1us);
+                dunlin::sleep_for(100us);
+            }
+            dunlin::trace::stop_recorder();
+            EXPECT_NE(file.content().find("a region was too slow"), std::string::npos) << i;
+        });
+    }
+}
+
 }  // namespace

@@ -301,7 +301,10 @@ Those that are alike (state, stack, places, name, labels) are one paragraph, the
         rest = [w for w in words if w not in ("-all", "-stacks")]
         if len(rest) > 1 or any(w.startswith("-") for w in rest):
             raise gdb.GdbError("info goroutines [-all] [-stacks] [REGEX]")
-        wanted = re.compile(rest[0]) if rest else None
+        try:
+            wanted = re.compile(rest[0]) if rest else None
+        except re.error as e:
+            raise gdb.GdbError(f"{rest[0]} is no regular expression: {e}")
         everyone = goroutines()
         frames_of, names = stack_reader(), Names()
         frames = {g.address: frames_of(g) for g in everyone}

@@ -61,8 +61,8 @@ struct wait_counters {
 struct time_counters {
     std::int64_t proc_ns = 0;       // scheduler lock: their number x time, up to since_ns
     std::int64_t since_ns = 0;      // scheduler lock: when the number was changed last; 0: there are none yet
+    std::int64_t stopped_ns = 0;    // scheduler lock: since when everything stands; 0: it does not
     std::int64_t stop_wanted_ns = 0;    // the thread that stops the world, as all that follow
-    std::int64_t stopped_ns = 0;        // since when everything stands
     wait_counters stopping;         // from the wish until everything stands
     wait_counters stops;            // and until it goes on
     counter stopped_proc_ns;        // the processors' number x the time during which everything stood

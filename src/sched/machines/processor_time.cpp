@@ -10,11 +10,10 @@ namespace {
 
 std::int64_t max_procs_now() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed); }
 
-// The world stands since stopped_ns; what is counted of that is counted with the number of processors until now.
-void settle_stop(std::int64_t now) noexcept {
-    time_counters& t = the_scheduler.time;
-    t.stopped_proc_ns.add(static_cast<std::uint64_t>((now - t.stopped_ns) * max_procs_now()));
-    t.stopped_ns = now;
+// What the stop that lasts has taken of all processors' time.
+std::int64_t standing_ns(std::int64_t now) noexcept {
+    const time_counters& t = the_scheduler.time;
+    return t.stopped_ns != 0 ? (now - t.stopped_ns) * max_procs_now() : 0;
 }
 
 }  // namespace
@@ -40,26 +39,37 @@ std::int64_t all_time_ns(std::int64_t now) noexcept {
     return t.proc_ns + (t.since_ns != 0 ? (now - t.since_ns) * max_procs_now() : 0);
 }
 
+std::int64_t stopped_time_ns(std::int64_t now) noexcept {
+    the_scheduler.lock.assert_held();
+    return static_cast<std::int64_t>(the_scheduler.time.stopped_proc_ns.get()) + standing_ns(now);
+}
+
 void note_time_of_procs(std::int64_t now) noexcept {
     time_counters& t = the_scheduler.time;
     t.proc_ns = all_time_ns(now);
     t.since_ns = now;
-    settle_stop(now);
+    t.stopped_proc_ns.add(static_cast<std::uint64_t>(standing_ns(now)));
+    t.stopped_ns = now;
 }
 
 void note_stop_wanted() noexcept { the_scheduler.time.stop_wanted_ns = platform::real_now_ns(); }
 
 void note_stopped() noexcept {
-    time_counters& t = the_scheduler.time;
-    t.stopped_ns = platform::real_now_ns();
-    t.stopping.add(t.stopped_ns - t.stop_wanted_ns, 1);
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    const std::int64_t now = platform::real_now_ns();
+    s.time.stopped_ns = now;
+    s.lock.unlock();
+    s.time.stopping.add(now - s.time.stop_wanted_ns, 1);
 }
 
 void note_started() noexcept {
+    the_scheduler.lock.assert_held();
     time_counters& t = the_scheduler.time;
     const std::int64_t now = platform::real_now_ns();
     t.stops.add(now - t.stop_wanted_ns, 1);
-    settle_stop(now);
+    t.stopped_proc_ns.add(static_cast<std::uint64_t>(standing_ns(now)));
+    t.stopped_ns = 0;
 }
 
 }  // namespace dunlin::sched
