@@ -530,7 +530,8 @@ TEST_P(LeakPatterns, SendersThatSleptBeforeAreFoundAsOthers) {
 
 // A stack that begins where another goroutine has just parked has nothing of what that one had in its registers.
 TEST_P(LeakPatterns, GoroutinesThatBeginOneAfterTheOtherDoNotHideEachOther) {
-    if (support::under_thread || !support::may_trace()) GTEST_SKIP() << "only waits for nil channels are known here";
+    if (support::sanitized) GTEST_SKIP() << "frames have old values of their own there";
+    if (!support::may_trace()) GTEST_SKIP() << "only waits for nil channels are known here";
     run([] {
         constexpr int pairs = 40;
         static std::vector<ints> kept;
