@@ -11,7 +11,7 @@
 namespace dunlin::inline v0_1::sim {
 
 enum class cost : std::uint8_t {
-    plain,              // the instructions up to the next switch point
+    plain_ps,           // the instructions up to the next switch point, in picoseconds
     locked,             // an operation with a lock prefix on a line that is owned
     fence,              // a full one, beside the stores that it waits for
     line_near,          // a line that another CPU of the socket has written, or has

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "platform/check.h"
 
@@ -278,9 +279,10 @@ timed::place& timed::place_at(const void* at, const std::source_location& where)
 }
 
 void timed::access(const void* at, access_kind kind, const std::source_location& where) {
-    charge(spent::plain, costs_[cost::plain]);
-    take_turn();
     virtual_thread& t = me();
+    t.plain_ps += costs_[cost::plain_ps];
+    if (t.plain_ps >= 1000) charge(spent::plain, std::exchange(t.plain_ps, t.plain_ps % 1000) / 1000);
+    take_turn();
     t.looked_at = at;
     t.looked_from = where;
     if (kind == access_kind::modify) {

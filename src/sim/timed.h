@@ -113,6 +113,7 @@ private:
         condition is = condition::waits_for_cpu;
         int cpu = -1, last_cpu = -1;
         std::int64_t time_ns = 0;
+        std::int64_t plain_ps = 0;           // not yet a nanosecond
         std::int64_t turn_ends_ns = 0;
         std::int64_t stores_leave_ns = 0;    // until then its stores are on their way
         std::uint64_t sleep_number = 0;      // of its sleep, or of its next one

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
         [] { begun = clock_type::now(); }, [] { ended = clock_type::now(); }};
     for (const dunlin_scale::workload& w : dunlin_scale::workloads()) {
         if (std::string_view(w.name) != argv[1]) continue;
-        const unsigned size = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : w.size_to_compare;
+        const unsigned size = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : w.real_size;
         std::uint64_t operations = 0;
         dunlin::run({.max_procs = procs}, [&] { operations = w.run(procs, size, h); });
         std::printf("%lld %llu\n",

@@ -1,5 +1,6 @@
-// scale_simulated [--server] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]: what the workload takes on so many virtual
-// CPUs, and where they waited, as JSON. --costs: the table.
+// scale_simulated [--server] [--compare] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]: what the workload takes on so many
+// virtual CPUs, and where they waited, as JSON. --server: with that machine's costs; --compare: the size beside real
+// CPUs. --costs: the table; --workloads: their names.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -128,11 +129,18 @@ int main(int argc, char** argv) {
         execv("/proc/self/exe", argv);
     }
     auto machine = sim::costs::machine::here;
+    bool compare = false;
     std::vector<std::string_view> changed, words;
     for (int i = 1; i < argc; ++i) {
         const std::string_view word = argv[i];
         if (word == "--costs") return print_costs();
-        if (word == "--server") {
+        if (word == "--workloads") {
+            for (const dunlin_scale::workload& w : dunlin_scale::workloads()) std::cout << w.name << "\n";
+            return 0;
+        }
+        if (word == "--compare") {
+            compare = true;
+        } else if (word == "--server") {
             machine = sim::costs::machine::server;
         } else if (word == "--cost" && i + 1 < argc) {
             changed.emplace_back(argv[++i]);
@@ -152,9 +160,10 @@ int main(int argc, char** argv) {
         if (words.size() < 2 || words[0] != w.name) continue;
         const int procs = std::atoi(words[1].data());
         if (procs < 1 || procs > static_cast<int>(sim::timed::most_cpus)) break;
+        const unsigned size = compare ? w.simulated_size : w.size;
         return run(w, static_cast<unsigned>(procs),
-            words.size() > 2 ? static_cast<unsigned>(std::atoi(words[2].data())) : w.size, costs);
+            words.size() > 2 ? static_cast<unsigned>(std::atoi(words[2].data())) : size, costs);
     }
-    std::fprintf(stderr, "usage: scale_simulated [--server] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]\n");
+    std::fprintf(stderr, "usage: scale_simulated [--server] [--compare] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]\n");
     return 2;
 }

@@ -173,13 +173,13 @@ std::uint64_t connections(unsigned procs, unsigned size, const host& h) {
 }
 
 constexpr workload all_workloads[] = {
-    {"trees", "leaves", trees, 2000, 100'000},
-    {"pairs", "round trips", pairs, 1000, 100'000},
-    {"fan", "jobs", fan, 400, 20'000},
-    {"steal", "tasks", steal, 400, 10'000},
-    {"wakes", "messages", wakes, 15, 200},
-    {"timers", "timers", timers, 40, 1'000},
-    {"connections", "round trips", connections, 60, 3'000},
+    {"trees", "leaves", trees, 2'000, 200'000, 20'000},
+    {"pairs", "round trips", pairs, 1'000, 4'000'000, 40'000},
+    {"fan", "jobs", fan, 400, 40'000, 10'000},
+    {"steal", "tasks", steal, 400, 20'000, 20'000},
+    {"wakes", "messages", wakes, 15, 200, 200},
+    {"timers", "timers", timers, 40, 3'000, 1'000},
+    {"connections", "round trips", connections, 60, 6'000, 2'000},
 };
 
 }  // namespace

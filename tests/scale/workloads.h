@@ -21,8 +21,8 @@ struct workload {
     const char* operation;                       // what is counted
     // In the main goroutine of a run() with so many processors. As many operations as it returns.
     std::uint64_t (*run)(unsigned procs, unsigned size, const host& h);
-    unsigned size;                               // that it has in curves
-    unsigned size_to_compare;                    // and beside a real machine, where a run is to take a while
+    unsigned size;                               // in curves
+    unsigned real_size, simulated_size;          // where the two are compared: a real run takes a while
 };
 
 std::span<const workload> workloads() noexcept;

@@ -1,0 +1,120 @@
+"""The runtime on 1 to 256 virtual CPUs (docs/scale.md).
+
+Usage: scale SIMULATED REAL [--most CPUS] [--no-check] [--publish] [WORKLOAD...]
+
+SIMULATED and REAL are tests/scale/scale_simulated of the checking build and tests/scale/scale_real. Says how long it will take, then prints
+what the real CPUs of this machine do beside two virtual ones, a line for each point of each curve, and what CPUs waited for. Writes
+build/scale/results.json and two plots. --publish: they, and the tables, go into docs/. Exit status: 0; 1 if a run fails; 2 if called wrongly.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import analyse
+import measure
+import page
+import plot
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "scale"
+SECONDS = {1: 1, 2: 1, 4: 1, 8: 2, 16: 4, 32: 8, 64: 15, 128: 40, 256: 130}  # of all workloads, on a CPU of 2025
+CHECK_SECONDS = 9  # of one workload on a quiet machine
+PATIENCE = 60
+WANTED = 7
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scale", usage=__doc__.split("\n\n")[1][7:])
+    parser.add_argument("simulated")
+    parser.add_argument("real")
+    parser.add_argument("--most", type=int, default=256)
+    parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--publish", action="store_true")
+    parser.add_argument("workloads", nargs="*")
+    return parser.parse_args()
+
+
+def check(a, workloads):
+    rows = []
+    print("Beside this machine's CPUs: ns of CPUs for one operation, with 1 and 2 processors, and what the second one gains")
+    for w in workloads:
+        simulated = {p: measure.cpu_ns(measure.simulate(a.simulated, w, p, "--compare")) for p in (1, 2)}
+        real = measure.Real(a.real, w, WANTED, PATIENCE)
+        gains = [2 * ns[1] / ns[2] for ns in (real.ns, simulated)]
+        print(f"  {w:12} real {real.ns[1]:9,.0f} {real.ns[2]:9,.0f}, gain {gains[0]:.2f}; simulated {simulated[1]:9,.0f} {simulated[2]:9,.0f}, "
+              f"gain {gains[1]:.2f}; {gains[1] / gains[0]:.2f}{' (others used the CPUs: the fastest runs)' if real.disturbed else ''}", flush=True)
+        rows.append((w, real.ns, simulated, real.disturbed))
+    return rows
+
+
+def draw(a, workloads, procs, symbols):
+    curves = {}
+    for w in workloads:
+        print(f"\n{w}: ns of CPUs for one operation, what each CPU does of what one does alone, and the longest wait")
+        curves[w] = []
+        for p in procs:
+            begin = time.monotonic()
+            r = measure.simulate(a.simulated, w, p, "--server")
+            curves[w].append(r)
+            part = analyse.efficiency(curves[w])[-1][1]
+            found = analyse.waits(r, symbols)
+            longest = f"{found[0][1]:4.0%} {found[0][0]}, {found[0][2]}" if found and found[0][1] > 0.005 else ""
+            print(f"  {p:4} {measure.cpu_ns(r):10,.0f} {part:6.2f}  idle {analyse.spent(r)['idle']:4.0%}  {longest}"
+                  f"   ({r['steps'] / 1e6:.0f} million steps, {time.monotonic() - begin:.1f} s)", flush=True)
+    return curves
+
+
+def publish(costs, checked, curves, symbols):
+    docs = ROOT / "docs"
+    for name in ("scale-each.svg", "scale-time.svg"):
+        shutil.copyfile(OUT / name, docs / "plots" / name)
+    file = docs / "scale.md"
+    text = page.replace(file.read_text(), "costs", page.costs(costs))
+    if checked:
+        text = page.replace(text, "check", page.check(checked))
+    text = page.replace(text, "curves", page.curves(curves))
+    text = page.replace(text, "waits", page.bottlenecks(curves, symbols))
+    file.write_text(text)
+    print("docs/scale.md and its plots are written.")
+
+
+def main():
+    a = arguments()
+    names = subprocess.run([a.simulated, "--workloads"], capture_output=True, text=True, check=True).stdout.split()
+    workloads = a.workloads or names
+    if unknown := set(workloads) - set(names):
+        print(f"scale: no such workload: {' '.join(unknown)}; there are {' '.join(names)}", file=sys.stderr)
+        return 2
+    procs = [p for p in SECONDS if p <= a.most]
+    seconds = sum(SECONDS[p] for p in procs) * len(workloads) / len(names)
+    if not a.no_check:
+        seconds += len(workloads) * CHECK_SECONDS
+    print(f"{len(workloads)} workloads on 1 to {procs[-1]} virtual CPUs: about {max(seconds, 5):.0f} s"
+          f"{'' if a.no_check else f', and up to {PATIENCE} s more for each where this machine is not quiet'}\n", flush=True)
+    costs = json.loads(subprocess.run([a.simulated, "--costs"], capture_output=True, text=True, check=True).stdout)
+    symbols = analyse.Symbols(a.simulated)
+    enough = (os.cpu_count() or 1) >= 2
+    checked = check(a, workloads) if not a.no_check and enough else []
+    curves = draw(a, workloads, procs, symbols)
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "results.json").write_text(json.dumps({"costs": costs, "check": checked, "curves": curves}))
+    plot.efficiencies({w: analyse.efficiency(c) for w, c in curves.items()}, OUT / "scale-each.svg")
+    plot.shares({w: [(r["procs"], analyse.spent(r)) for r in c] for w, c in curves.items()}, OUT / "scale-time.svg")
+    print("\n" + page.bottlenecks(curves, symbols))
+    if a.publish:
+        publish(costs, checked, curves, symbols)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as e:
+        print(f"scale: {e}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,57 @@
+"""Sections of docs/scale.md, between their marks."""
+
+import analyse
+from measure import cpu_ns
+
+PUBLISHED = "written by ./dev scale --publish"
+
+
+def replace(text, name, content):
+    """The page with this content between the marks of that name; raises ValueError if they are not there."""
+    begin, end = f"<!-- {name}: {PUBLISHED} -->\n", f"<!-- end of {name} -->\n"
+    before, found, rest = text.partition(begin)
+    _, also_found, after = rest.partition(end)
+    if not found or not also_found:
+        raise ValueError(f"docs/scale.md has lost the marks around {name}")
+    return before + begin + content + end + after
+
+
+def costs(table):
+    lines = ["| | here | server | where from |", "|---|--:|--:|---|"]
+    lines += [f"| `{row['name']}` | {row['here']:,} | {row['server']:,} | {row['source']} |" for row in table]
+    return "\n".join(lines) + "\n"
+
+
+def check(rows):
+    """rows: (workload, real, simulated), each {CPUs: ns}, and whether the real runs were disturbed."""
+    lines = ["| | real, 1 | 2 | gain | simulated, 1 | 2 | gain | simulated / real |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for workload, real, simulated, disturbed in rows:
+        gains = [2 * ns[1] / ns[2] for ns in (real, simulated)]
+        mark = " (disturbed)" if disturbed else ""
+        lines.append(f"| {workload}{mark} | {real[1]:,.0f} | {real[2]:,.0f} | {gains[0]:.2f} | {simulated[1]:,.0f} | "
+                     f"{simulated[2]:,.0f} | {gains[1]:.2f} | {gains[1] / gains[0]:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def curves(by_workload):
+    procs = [r["procs"] for r in next(iter(by_workload.values()))]
+    lines = ["| | " + " | ".join(map(str, procs)) + " | knee |", "|---|" + "--:|" * (len(procs) + 1)]
+    for workload, curve in by_workload.items():
+        at = analyse.knee(curve)
+        lines.append(f"| {workload} | " + " | ".join(f"{cpu_ns(r):,.0f}" for r in curve) + f" | {at or '-'} |")
+    return "\n".join(lines) + "\n"
+
+
+def bottlenecks(by_workload, symbols, most=3):
+    lines = ["| | CPUs | first | then | locks that are held |", "|---|--:|---|---|---|"]
+    for workload, curve in by_workload.items():
+        at = analyse.knee(curve)
+        procs = [r["procs"] for r in curve]
+        shown = [procs[-1]] if at is None else sorted({min(2 * at, procs[-1]), procs[-1]})
+        for result in (r for r in curve if r["procs"] in shown):
+            found = [f"{what}, {part:.0%} {how}" for what, part, how, _ in analyse.waits(result, symbols)[:most]
+                     if part > 0.005]
+            held = [f"{which} {part:.0%}" for which, part in analyse.locks(result, symbols)[:1] if part > 0.2]
+            lines.append(f"| {workload} | {result['procs']} | {found[0] if found else '-'} | "
+                         f"{'; '.join(found[1:]) or '-'} | {'; '.join(held) or '-'} |")
+    return "\n".join(lines) + "\n"
