@@ -23,6 +23,7 @@ timed* timed_here() noexcept { return static_cast<timed*>(platform::checker_of_t
 
 timed::timed(const costs& c, unsigned cpus) : costs_(c), lines_(c), cpus_(cpus) {
     for (virtual_cpu& v : cpus_) v.idle_since_ns = time_begins_ns;
+    name_parts();
 }
 
 timed::~timed() {

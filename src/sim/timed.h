@@ -149,8 +149,12 @@ private:
 
     virtual_thread& me() noexcept { return *threads_[current_]; }
     void charge(spent what, std::int64_t ns) noexcept;
-    // What a kernel's call costs, at `word` for the report.
-    void charge_call(std::int64_t ns, const void* word, const std::source_location& where) noexcept;
+    // A call of the kernel's.
+    void charge_call(std::int64_t ns, const char* part,
+        const std::source_location& where = std::source_location::current()) noexcept;
+    void charge_wait(spent what, std::int64_t ns, std::int64_t place::*how, const char* part,
+        const std::source_location& where = std::source_location::current()) noexcept;
+    void name_parts();
     [[noreturn]] static void thread_entry() noexcept;
     unsigned add_thread(std::string name, std::function<void()> run, std::int64_t at_ns);
 
@@ -199,6 +203,11 @@ private:
     void make_ready(int fd, std::uint32_t what);
     void hold_poller(epoll& e, std::int64_t ns) noexcept;
     bool is_simulated(int fd) const noexcept;
+
+    // What the kernel does, for the report: their addresses stand for it.
+    struct kernel_parts {
+        char send, receive, poll, poll_lock, event, pair, wake, sleep, barrier, other;
+    } parts_{};
 
     const costs costs_;
     lines lines_;

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <utility>
 
 #include "sim/timed.h"
 
@@ -18,17 +19,38 @@ constexpr int first_descriptor = 1 << 20;
 
 }  // namespace
 
-void timed::charge_call(std::int64_t ns, const void* word, const std::source_location& where) noexcept {
+void timed::name_parts() {
+    const std::pair<const char*, const char*> all[] = {{&parts_.send, "send"}, {&parts_.receive, "receive"},
+        {&parts_.poll, "epoll"}, {&parts_.poll_lock, "epoll's lock"}, {&parts_.event, "eventfd"},
+        {&parts_.pair, "socketpair"}, {&parts_.wake, "futex wake"}, {&parts_.sleep, "futex sleep"},
+        {&parts_.barrier, "membarrier"}, {&parts_.other, "other calls"}};
+    for (const auto& [part, text] : all) name(part, 1, text);
+}
+
+void timed::charge_call(std::int64_t ns, const char* part, const std::source_location& where) noexcept {
     take_turn();
     virtual_thread& t = me();
     if (t.stores_leave_ns > t.time_ns) charge(spent::lines, t.stores_leave_ns - t.time_ns);
     charge(spent::kernel, ns);
     if (measuring_) {
-        place& p = place_at(word, where);
+        place& p = place_at(part, where);
         ++p.count;
         p.kernel_ns += ns;
     }
     take_turn();
+}
+
+// A long one, in steps: what is measured may begin and end meanwhile.
+void timed::charge_wait(spent what, std::int64_t ns, std::int64_t place::*how, const char* part,
+    const std::source_location& where) noexcept {
+    constexpr std::int64_t longest_ns = 5'000;
+    while (ns > 0) {
+        const std::int64_t step = std::min(ns, longest_ns);
+        charge(what, step);
+        if (measuring_) place_at(part, where).*how += step;
+        take_turn();
+        ns -= step;
+    }
 }
 
 // ---- threads -------------------------------------------------------------------------------------------------------
@@ -78,7 +100,7 @@ void timed::send_signal(int, int) noexcept { charge(spent::kernel, costs_[cost::
 
 bool timed::futex_wait(
     const void* word, std::uint32_t expected, std::int64_t deadline_ns, const std::source_location& where) noexcept {
-    charge_call(costs_[cost::call], word, where);
+    charge_call(costs_[cost::call], &parts_.sleep, where);
     virtual_thread& t = me();
     std::uint32_t value = 0;
     std::memcpy(&value, word, sizeof value);
@@ -94,14 +116,14 @@ void timed::futex_wake(const void* word, int count, const std::source_location& 
     take_turn();
     const auto found = sleepers_.find(reinterpret_cast<std::uintptr_t>(word));
     if (found == sleepers_.end() || found->second.empty()) {
-        return charge_call(costs_[cost::futex_wake_none], word, where);
+        return charge_call(costs_[cost::futex_wake_none], &parts_.wake, where);
     }
     for (; count > 0 && !found->second.empty(); --count) {
         virtual_thread& t = *threads_[found->second.front()];
         if (measuring_) ++result_.wakes;
         const std::int64_t at_ns = me().time_ns;
         wake(t, false, at_ns);
-        charge_call(costs_[cost::futex_wake], word, where);
+        charge_call(costs_[cost::futex_wake], &parts_.wake, where);
     }
 }
 
@@ -119,13 +141,10 @@ void timed::heavy_barrier(const std::source_location& where) noexcept {
     barrier_until_ns_ = t.time_ns + queued_ns + own_ns;
     if (measuring_) {
         ++result_.barriers;
-        place& p = place_at(nullptr, where);
-        ++p.count;
-        p.queued_ns += queued_ns;
-        p.kernel_ns += own_ns;
+        ++place_at(&parts_.barrier, where).count;
     }
-    charge(spent::barriers, queued_ns + own_ns);
-    take_turn();
+    charge_wait(spent::barriers, queued_ns, &place::queued_ns, &parts_.barrier, where);
+    charge_wait(spent::barriers, own_ns, &place::kernel_ns, &parts_.barrier, where);
 }
 
 // ---- descriptors ---------------------------------------------------------------------------------------------------
@@ -143,7 +162,7 @@ long timed::make_pair(int* ends) {
         d.peer = first_descriptor + first + 1 - i;
         ends[i] = first_descriptor + first + i;
     }
-    charge_call(2 * costs_[cost::poll_add], nullptr, std::source_location::current());
+    charge_call(2 * costs_[cost::poll_add], &parts_.pair);
     return 0;
 }
 
@@ -162,11 +181,11 @@ void timed::make_ready(int fd, std::uint32_t what) {
     e.sleepers.pop_back();
     if (measuring_) ++result_.wakes;
     wake(*threads_[sleeper], false, me().time_ns);
-    charge_call(costs_[cost::futex_wake], nullptr, std::source_location::current());
+    charge_call(costs_[cost::futex_wake], &parts_.wake);
 }
 
 long timed::send(int fd, const void* data, std::size_t size) {
-    charge_call(costs_[cost::send], nullptr, std::source_location::current());
+    charge_call(costs_[cost::send], &parts_.send);
     const int peer = descriptions_[static_cast<std::size_t>(fd - first_descriptor)].peer;
     description& d = descriptions_[static_cast<std::size_t>(peer - first_descriptor)];
     if (d.is == description::kind::none) return -EPIPE;
@@ -178,7 +197,7 @@ long timed::send(int fd, const void* data, std::size_t size) {
 long timed::receive(int fd, void* data, std::size_t size) {
     description& d = descriptions_[static_cast<std::size_t>(fd - first_descriptor)];
     const bool any = !d.received.empty();
-    charge_call(costs_[any ? cost::receive : cost::receive_nothing], nullptr, std::source_location::current());
+    charge_call(costs_[any ? cost::receive : cost::receive_nothing], &parts_.receive);
     description& now = descriptions_[static_cast<std::size_t>(fd - first_descriptor)];
     if (now.received.empty()) return now.peer_closed ? 0 : -EAGAIN;
     std::string& first = now.received.front();
@@ -190,7 +209,7 @@ long timed::receive(int fd, void* data, std::size_t size) {
 }
 
 long timed::write_event(int fd) {
-    charge_call(costs_[cost::event_write], nullptr, std::source_location::current());
+    charge_call(costs_[cost::event_write], &parts_.event);
     ++events_of_kernel_[fd].counter;
     make_ready(fd, EPOLLIN);
     return 8;
@@ -200,14 +219,11 @@ void timed::hold_poller(epoll& e, std::int64_t ns) noexcept {
     virtual_thread& t = me();
     const std::int64_t queued_ns = std::max<std::int64_t>(e.busy_until_ns - t.time_ns, 0);
     e.busy_until_ns = t.time_ns + queued_ns + ns;
-    if (queued_ns == 0) return;
-    charge(spent::kernel, queued_ns);
-    if (measuring_) place_at(nullptr, std::source_location::current()).queued_ns += queued_ns;
-    take_turn();
+    charge_wait(spent::kernel, queued_ns, &place::queued_ns, &parts_.poll_lock);
 }
 
 long timed::poll_control(int poll, int what, int fd, const void* event) {
-    charge_call(costs_[cost::poll_add], nullptr, std::source_location::current());
+    charge_call(costs_[cost::poll_add], &parts_.poll);
     description& d = is_simulated(fd) ? descriptions_[static_cast<std::size_t>(fd - first_descriptor)]
                                       : events_of_kernel_[fd];
     if (what == EPOLL_CTL_DEL) {
@@ -226,7 +242,7 @@ long timed::poll_control(int poll, int what, int fd, const void* event) {
 }
 
 long timed::poll_wait(int poll, void* out, int capacity, const void* timeout, bool sleeps) {
-    charge_call(costs_[cost::poll], nullptr, std::source_location::current());
+    charge_call(costs_[cost::poll], &parts_.poll);
     const auto* const limit = static_cast<const timespec*>(timeout);
     for (;;) {
         epoll& e = polls_[poll];
@@ -249,7 +265,7 @@ long timed::poll_wait(int poll, void* out, int capacity, const void* timeout, bo
         if (n != 0) {
             if (measuring_) result_.polls += static_cast<unsigned>(n);
             hold_poller(e, n * costs_[cost::poll_lock]);
-            charge_call(n * costs_[cost::poll_event], nullptr, std::source_location::current());
+            charge_call(n * costs_[cost::poll_event], &parts_.poll);
             return n;
         }
         if (!sleeps || (limit != nullptr && me().timed_out)) return 0;
@@ -297,7 +313,7 @@ bool timed::system_call(long number, const long (&a)[6], long& result) noexcept 
     case SYS_read:
     case SYS_recvfrom:
         if (events_of_kernel_.contains(fd)) {
-            charge_call(costs_[cost::event_write], nullptr, std::source_location::current());
+            charge_call(costs_[cost::event_write], &parts_.event);
             events_of_kernel_[fd].counter = 0;
             result = 8;
             return true;
@@ -308,7 +324,7 @@ bool timed::system_call(long number, const long (&a)[6], long& result) noexcept 
     case SYS_close:
     case SYS_shutdown: {
         if (!is_simulated(fd)) break;
-        charge_call(costs_[cost::call], nullptr, std::source_location::current());
+        charge_call(costs_[cost::call], &parts_.other);
         description& d = descriptions_[static_cast<std::size_t>(fd - first_descriptor)];
         const int peer = d.peer;
         if (number == SYS_close) d.is = description::kind::none;

@@ -10,12 +10,14 @@
 #include <string_view>
 #include <sys/personality.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
 
 #include "scale/workloads.h"
 #include "sched/data/types.h"
+#include "sched/machines/wake.h"
 #include "sim/timed.h"
 
 namespace {
@@ -46,6 +48,21 @@ void name_parts(sim::timed& t) {
     }
 }
 
+// In the middle of a run, and not part of it.
+struct standing {
+    unsigned idle = 0;          // processors
+    std::size_t queued = 0;     // goroutines that could run on them
+};
+standing stands_at_end;
+
+void look_at_queues() {
+    dunlin::platform::access_checker* const simulation = std::exchange(dunlin::platform::checker_of_thread, nullptr);
+    const sched::scheduler& s = sched::the_scheduler;
+    stands_at_end = {sched::idle_count(s.idle_and_spinning.load()), s.global_size()};
+    for (std::uint32_t i = 0; i < s.procs_made.load(); ++i) stands_at_end.queued += s.processor_at(i)->queue.size();
+    dunlin::platform::checker_of_thread = simulation;
+}
+
 extern "C" char __executable_start;
 
 std::string object_text(const sim::timed& t, std::uintptr_t object) {
@@ -69,6 +86,7 @@ void print(const sim::timed& t, const dunlin_scale::workload& w, unsigned procs,
     out << "{\"workload\": \"" << w.name << "\", \"operation\": \"" << w.operation << "\", \"procs\": " << procs
         << ", \"operations\": " << operations << ", \"ns\": " << r.ns << ", \"steps\": " << r.steps
         << ", \"barriers\": " << r.barriers << ", \"wakes\": " << r.wakes << ", \"polls\": " << r.polls
+        << ", \"idle_at_end\": " << stands_at_end.idle << ", \"queued_at_end\": " << stands_at_end.queued
         << ", \"spent\": {";
     for (std::size_t i = 0; i < std::size(spent_on); ++i) {
         out << (i == 0 ? "\"" : ", \"") << spent_on[i] << "\": " << r.times[i];
@@ -105,7 +123,10 @@ int run(const dunlin_scale::workload& w, unsigned procs, unsigned size, const si
     sim::timed t(costs, procs);
     std::uint64_t operations = 0;
     const dunlin_scale::host h{[](std::int64_t ns) { sim::timed_here()->compute(ns); },
-        [] { sim::timed_here()->begin_measure(); }, [] { sim::timed_here()->end_measure(); }};
+        [] { sim::timed_here()->begin_measure(); }, [] {
+            sim::timed_here()->end_measure();
+            look_at_queues();
+        }};
     const std::string wrong = t.execute([&] {
         dunlin::run({.max_procs = procs}, [&] {
             name_parts(t);

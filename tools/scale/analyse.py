@@ -62,6 +62,8 @@ def waits(result, symbols):
         spun = place["spun"] if LOCKS.search(place["at"]) else 0
         name = symbols.name(place["object"])
         what = place["at"] if name == "heap" else name
+        if what == "membarrier":
+            what += f" of {place['at']}"
         entry = found.setdefault(what, {"queued": 0, "moved": 0, "spun": 0, "kernel": 0, "places": []})
         for how in ("queued", "moved", "kernel"):
             entry[how] += place[how]
@@ -74,6 +76,11 @@ def waits(result, symbols):
         how = max(("queued", "moved", "spun", "kernel"), key=lambda h, e=entry: e[h])
         rows.append((what, ns / whole, how, entry["places"][:3]))
     return sorted(rows, key=lambda row: -row[1])
+
+
+def idle_beside_queues(result):
+    """(processors that were idle when the measurement ended, goroutines that stood in queues)"""
+    return result["idle_at_end"], result["queued_at_end"]
 
 
 def locks(result, symbols):

@@ -43,7 +43,7 @@ def curves(by_workload):
 
 
 def bottlenecks(by_workload, symbols, most=3):
-    lines = ["| | CPUs | first | then | locks that are held |", "|---|--:|---|---|---|"]
+    lines = ["| | CPUs | idle | longest wait | then | locks that are held |", "|---|--:|--:|---|---|---|"]
     for workload, curve in by_workload.items():
         at = analyse.knee(curve)
         procs = [r["procs"] for r in curve]
@@ -52,6 +52,10 @@ def bottlenecks(by_workload, symbols, most=3):
             found = [f"{what}, {part:.0%} {how}" for what, part, how, _ in analyse.waits(result, symbols)[:most]
                      if part > 0.005]
             held = [f"{which} {part:.0%}" for which, part in analyse.locks(result, symbols)[:1] if part > 0.2]
-            lines.append(f"| {workload} | {result['procs']} | {found[0] if found else '-'} | "
+            idle = f"{analyse.spent(result)['idle']:.0%}"
+            processors, queued = analyse.idle_beside_queues(result)
+            if processors * 10 > result["procs"] and queued * 4 > processors:
+                idle += f" ({processors} of them, and {queued} goroutines in queues)"
+            lines.append(f"| {workload} | {result['procs']} | {idle} | {found[0] if found else '-'} | "
                          f"{'; '.join(found[1:]) or '-'} | {'; '.join(held) or '-'} |")
     return "\n".join(lines) + "\n"
