@@ -18,6 +18,9 @@ constexpr cost_row table[] = {
     {cost::line_far, "line_far", 120, 120, "the same page: across sockets 110 to 200"},
     {cost::line_shared, "line_shared", 10, 10,
         "assumed: a copy of a line leaves the cache that has it every 30 cycles"},
+    {cost::line_kept, "line_kept", 20, 20,
+        "assumed: the second try of a compare-and-swap finds the line still here, so that loops of them reach about half"
+        " of what single operations do (David and others, SOSP 2013, figure 4)"},
     {cost::cpus_in_socket, "cpus_in_socket", 64, 64, "64 cores, or 32 with two threads each"},
     {cost::pause, "pause", 25, 40, "here: measured; server: 140 cycles since Skylake, Intel's optimization manual"},
     {cost::clock, "clock", 25, 25, "measured (src/platform/clock.h)"},

@@ -17,6 +17,7 @@ enum class cost : std::uint8_t {
     line_near,          // a line that another CPU of the socket has written, or has
     line_far,           // the same of another socket
     line_shared,        // the next reader of a line that is on its way to others, or the next writer of it
+    line_kept,          // by a CPU that has come to write it, however many others wait
     cpus_in_socket,     // a number
     pause,              // one, of a loop that waits
     clock,              // a look at the clock

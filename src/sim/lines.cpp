@@ -7,7 +7,8 @@ namespace dunlin::inline v0_1::sim {
 
 lines::lines(const costs& c)
     : table_(std::size_t{1} << 16), near_ns_(c[cost::line_near]), far_ns_(c[cost::line_far]),
-      shared_ns_(c[cost::line_shared]), in_socket_(static_cast<unsigned>(c[cost::cpus_in_socket])) {}
+      shared_ns_(c[cost::line_shared]), keeps_ns_(c[cost::line_kept]),
+      in_socket_(static_cast<unsigned>(c[cost::cpus_in_socket])) {}
 
 lines::line& lines::at(std::uintptr_t number) {
     const std::size_t mask = table_.size() - 1;
@@ -47,7 +48,9 @@ bool lines::is_far(const line& l, unsigned cpu, bool farthest) const noexcept {
 }
 
 lines::wait lines::access(const void* at_address, access_kind kind, unsigned cpu, std::int64_t now_ns) {
-    line& l = at(reinterpret_cast<std::uintptr_t>(at_address) / 64);
+    const std::uintptr_t number = reinterpret_cast<std::uintptr_t>(at_address) / 64;
+    if (kept_[cpu].line == number && now_ns < kept_[cpu].until_ns) return {};
+    line& l = at(number);
     const bool writes = kind != access_kind::load;
     unsigned others = 0;
     for (const std::uint64_t word : l.copies) others += static_cast<unsigned>(std::popcount(word));
@@ -61,8 +64,11 @@ lines::wait lines::access(const void* at_address, access_kind kind, unsigned cpu
     w.queued_ns = std::max<std::int64_t>(l.busy_until_ns - now_ns, 0);
     w.moved_ns = is_far(l, cpu, writes) ? far_ns_ : near_ns_;
     // Copies for readers leave one after the other; what is written has to come first.
-    l.busy_until_ns = now_ns + w.queued_ns + (writes ? w.moved_ns : shared_ns_);
-    if (writes) l.copies = {};
+    l.busy_until_ns = now_ns + w.queued_ns + (writes ? w.moved_ns + keeps_ns_ : shared_ns_);
+    if (writes) {
+        l.copies = {};
+        kept_[cpu] = {number, l.busy_until_ns};
+    }
     l.copies[cpu / 64] |= std::uint64_t{1} << cpu % 64;
     return w;
 }

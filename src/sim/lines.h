@@ -38,7 +38,13 @@ private:
 
     std::vector<line> table_;
     std::size_t used_ = 0;
-    std::int64_t near_ns_, far_ns_, shared_ns_;
+    // What a CPU keeps, and until when.
+    struct kept {
+        std::uintptr_t line = 0;
+        std::int64_t until_ns = 0;
+    };
+    std::array<kept, most_cpus> kept_{};
+    std::int64_t near_ns_, far_ns_, shared_ns_, keeps_ns_;
     unsigned in_socket_;
 };
 
