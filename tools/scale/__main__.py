@@ -1,6 +1,6 @@
 """The runtime on 1 to 256 virtual CPUs (docs/scale.md).
 
-Usage: scale SIMULATED REAL [--most CPUS] [--no-check] [--publish] [WORKLOAD...]
+Usage: scale SIMULATED REAL [--most CPUS] [--no-check | --no-curves] [--publish] [WORKLOAD...]
 
 SIMULATED and REAL are tests/scale/scale_simulated of the checking build and tests/scale/scale_real. Says how long it will take, then prints
 what the real CPUs of this machine do beside two virtual ones, a line for each point of each curve, and what CPUs waited for. Writes
@@ -35,7 +35,9 @@ def arguments():
     parser.add_argument("simulated")
     parser.add_argument("real")
     parser.add_argument("--most", type=int, default=256)
-    parser.add_argument("--no-check", action="store_true")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--no-check", action="store_true")
+    parts.add_argument("--no-curves", action="store_true")
     parser.add_argument("--publish", action="store_true")
     parser.add_argument("workloads", nargs="*")
     return parser.parse_args()
@@ -75,14 +77,15 @@ def draw(a, workloads, procs, symbols):
 
 def publish(costs, checked, curves, symbols):
     docs = ROOT / "docs"
-    for name in ("scale-each.svg", "scale-time.svg"):
-        shutil.copyfile(OUT / name, docs / "plots" / name)
     file = docs / "scale.md"
     text = page.replace(file.read_text(), "costs", page.costs(costs))
     if checked:
         text = page.replace(text, "check", page.check(checked))
-    text = page.replace(text, "curves", page.curves(curves))
-    text = page.replace(text, "waits", page.bottlenecks(curves, symbols))
+    if curves:
+        for name in ("scale-each.svg", "scale-time.svg"):
+            shutil.copyfile(OUT / name, docs / "plots" / name)
+        text = page.replace(text, "curves", page.curves(curves))
+        text = page.replace(text, "waits", page.bottlenecks(curves, symbols))
     file.write_text(text)
     print("docs/scale.md and its plots are written.")
 
@@ -95,7 +98,7 @@ def main():
         print(f"scale: no such workload: {' '.join(unknown)}; there are {' '.join(names)}", file=sys.stderr)
         return 2
     procs = [p for p in SECONDS if p <= a.most]
-    seconds = sum(SECONDS[p] for p in procs) * len(workloads) / len(names)
+    seconds = 0 if a.no_curves else sum(SECONDS[p] for p in procs) * len(workloads) / len(names)
     if not a.no_check:
         seconds += len(workloads) * CHECK_SECONDS
     print(f"{len(workloads)} workloads on 1 to {procs[-1]} virtual CPUs: about {max(seconds, 5):.0f} s"
@@ -104,12 +107,13 @@ def main():
     symbols = analyse.Symbols(a.simulated)
     enough = (os.cpu_count() or 1) >= 2
     checked = check(a, workloads) if not a.no_check and enough else []
-    curves = draw(a, workloads, procs, symbols)
+    curves = {} if a.no_curves else draw(a, workloads, procs, symbols)
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "results.json").write_text(json.dumps({"costs": costs, "check": checked, "curves": curves}))
-    plot.efficiencies({w: analyse.efficiency(c) for w, c in curves.items()}, OUT / "scale-each.svg")
-    plot.shares({w: [(r["procs"], analyse.spent(r)) for r in c] for w, c in curves.items()}, OUT / "scale-time.svg")
-    print("\n" + page.bottlenecks(curves, symbols))
+    if curves:
+        plot.efficiencies({w: analyse.efficiency(c) for w, c in curves.items()}, OUT / "scale-each.svg")
+        plot.shares({w: [(r["procs"], analyse.spent(r)) for r in c] for w, c in curves.items()}, OUT / "scale-time.svg")
+        print("\n" + page.bottlenecks(curves, symbols))
     if a.publish:
         publish(costs, checked, curves, symbols)
     return 0
