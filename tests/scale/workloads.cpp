@@ -254,9 +254,9 @@ constexpr workload all_workloads[] = {
     {"trees", "leaves", trees, 2'000, 200'000, 20'000},
     {"pairs", "round trips", pairs, 400, 200'000, 2'000},
     {"gathered", "round trips", gathered, 400, 0, 0},
-    {"fan", "jobs", fan, 400, 40'000, 10'000},
+    {"fan", "jobs", fan, 200, 40'000, 10'000},
     {"steal", "tasks", steal, 400, 20'000, 20'000},
-    {"wakes", "messages", wakes, 10'000, 200'000, 200'000},
+    {"wakes", "messages", wakes, 5'000, 200'000, 200'000},
     {"timers", "timers", timers, 3'000, 200'000, 20'000},
     {"connections", "round trips", connections, 2'000, 200'000, 20'000},
 };
