@@ -42,7 +42,7 @@ constexpr cost_row table[] = {
     {cost::interrupt, "interrupt", 2000, 700, "assumed: into the kernel and out again"},
     {cost::poll, "poll", 110, 110, "measured"},
     {cost::poll_event, "poll_event", 120, 120, "measured: send, epoll_wait and receive together, less the two"},
-    {cost::poll_lock, "poll_lock", 60, 60, "assumed: half of a poll, and as much of each event, is under epoll's mutex"},
+    {cost::poll_lock, "poll_lock", 60, 60, "assumed: as much of a poll that finds something, and of each event, is under epoll's mutex"},
     {cost::poll_add, "poll_add", 520, 520, "measured"},
     {cost::event_write, "event_write", 200, 200, "measured"},
     {cost::send, "send", 450, 450, "measured: a pair of send and receive 740"},

@@ -246,7 +246,8 @@ long timed::poll_wait(int poll, void* out, int capacity, const void* timeout, bo
     const auto* const limit = static_cast<const timespec*>(timeout);
     for (;;) {
         epoll& e = polls_[poll];
-        hold_poller(e, costs_[cost::poll_lock]);
+        // nothing is there: the kernel sees that without
+        if (!e.ready.empty()) hold_poller(e, costs_[cost::poll_lock]);
         int n = 0;
         while (n < capacity && !e.ready.empty()) {
             const int fd = e.ready.front();

@@ -1,6 +1,7 @@
-// scale_simulated [--server] [--compare] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]: what the workload takes on so many
-// virtual CPUs, and where they waited, as JSON. --server: with that machine's costs; --compare: the size beside real
-// CPUs. --costs: the table; --workloads: their names.
+// scale_simulated [--server] [--compare] [--later N] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]: what the workload takes
+// on so many virtual CPUs, and where they waited, as JSON. --server: with that machine's costs; --compare: the size
+// beside real CPUs; --later: begins so many
+// nanoseconds later, and so in another order. --costs: the table; --workloads: their names.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -119,7 +120,8 @@ int print_costs() {
     return 0;
 }
 
-int run(const dunlin_scale::workload& w, unsigned procs, unsigned size, const sim::costs& costs) {
+int run(const dunlin_scale::workload& w, unsigned procs, unsigned size, std::int64_t later_ns,
+    const sim::costs& costs) {
     sim::timed t(costs, procs);
     std::uint64_t operations = 0;
     const dunlin_scale::host h{[](std::int64_t ns) { sim::timed_here()->compute(ns); },
@@ -130,6 +132,7 @@ int run(const dunlin_scale::workload& w, unsigned procs, unsigned size, const si
     const std::string wrong = t.execute([&] {
         dunlin::run({.max_procs = procs}, [&] {
             name_parts(t);
+            h.compute(later_ns);
             operations = w.run(procs, size, h);
         });
     });
@@ -151,6 +154,7 @@ int main(int argc, char** argv) {
     }
     auto machine = sim::costs::machine::here;
     bool compare = false;
+    std::int64_t later_ns = 0;
     std::vector<std::string_view> changed, words;
     for (int i = 1; i < argc; ++i) {
         const std::string_view word = argv[i];
@@ -161,6 +165,8 @@ int main(int argc, char** argv) {
         }
         if (word == "--compare") {
             compare = true;
+        } else if (word == "--later" && i + 1 < argc) {
+            later_ns = std::atoll(argv[++i]);
         } else if (word == "--server") {
             machine = sim::costs::machine::server;
         } else if (word == "--cost" && i + 1 < argc) {
@@ -183,8 +189,8 @@ int main(int argc, char** argv) {
         if (procs < 1 || procs > static_cast<int>(sim::timed::most_cpus)) break;
         const unsigned size = compare ? w.simulated_size : w.size;
         return run(w, static_cast<unsigned>(procs),
-            words.size() > 2 ? static_cast<unsigned>(std::atoi(words[2].data())) : size, costs);
+            words.size() > 2 ? static_cast<unsigned>(std::atoi(words[2].data())) : size, later_ns, costs);
     }
-    std::fprintf(stderr, "usage: scale_simulated [--server] [--compare] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]\n");
+    std::fprintf(stderr, "usage: scale_simulated [--server] [--compare] [--later N] [--cost NAME=NS]... WORKLOAD PROCS [SIZE]\n");
     return 2;
 }

@@ -251,14 +251,14 @@ std::uint64_t connections(unsigned procs, unsigned size, const host& h) {
 }
 
 constexpr workload all_workloads[] = {
-    {"trees", "leaves", trees, 2'000, 200'000, 20'000},
-    {"pairs", "round trips", pairs, 400, 200'000, 2'000},
+    {"trees", "leaves", trees, 1'500, 60'000, 20'000},
+    {"pairs", "round trips", pairs, 400, 60'000, 2'000},
     {"gathered", "round trips", gathered, 400, 0, 0},
-    {"fan", "jobs", fan, 200, 40'000, 10'000},
-    {"steal", "tasks", steal, 400, 20'000, 20'000},
-    {"wakes", "messages", wakes, 5'000, 200'000, 200'000},
-    {"timers", "timers", timers, 3'000, 200'000, 20'000},
-    {"connections", "round trips", connections, 2'000, 200'000, 20'000},
+    {"fan", "jobs", fan, 200, 12'000, 10'000},
+    {"steal", "tasks", steal, 400, 6'000, 6'000},
+    {"wakes", "messages", wakes, 5'000, 60'000, 60'000},
+    {"timers", "timers", timers, 3'000, 60'000, 20'000},
+    {"connections", "round trips", connections, 3'000, 60'000, 20'000},
 };
 
 }  // namespace

@@ -23,9 +23,10 @@ import plot
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "scale"
-SECONDS = {1: 1, 2: 1, 4: 1, 8: 2, 16: 4, 32: 8, 64: 15, 128: 40, 256: 130}  # of all workloads, on a CPU of 2025
-CHECK_SECONDS = 9  # of one workload on a quiet machine
-PATIENCE = 60
+SECONDS = {1: 1, 2: 3, 4: 5, 8: 10, 16: 20, 32: 25, 64: 35, 128: 50, 256: 110}  # of all workloads, on a CPU of 2025
+CHECK_SECONDS = 3  # of one workload on a quiet machine
+PATIENCE = 40
+OFTEN, OFTEN_SECONDS = 5, 4  # times, a point; fewer where that takes longer
 WANTED = 7
 NOT_REAL = {"gathered"}  # two CPUs do not show what it is about
 
@@ -53,7 +54,7 @@ def check(a, workloads):
         real = measure.Real(a.real, w, WANTED, PATIENCE)
         gains = [2 * ns[1] / ns[2] for ns in (real.ns, simulated)]
         print(f"  {w:12} real {real.ns[1]:9,.0f} {real.ns[2]:9,.0f}, gain {gains[0]:.2f}; simulated {simulated[1]:9,.0f} {simulated[2]:9,.0f}, "
-              f"gain {gains[1]:.2f}; {gains[1] / gains[0]:.2f}{' (others used the CPUs: the fastest runs)' if real.disturbed else ''}", flush=True)
+              f"gain {gains[1]:.2f}; {gains[1] / gains[0]:.2f}{f' (disturbed: its threads waited for {real.waited:.0%} of the time)' if real.disturbed else ''}", flush=True)
         rows.append((w, real.ns, simulated, real.disturbed))
     return rows
 
@@ -65,12 +66,13 @@ def draw(a, workloads, procs, symbols):
         curves[w] = []
         for p in procs:
             begin = time.monotonic()
-            r = measure.simulate(a.simulated, w, p, "--server")
+            r = measure.simulate_often(a.simulated, w, p, OFTEN, OFTEN_SECONDS, "--server")
             curves[w].append(r)
             part = analyse.efficiency(curves[w])[-1][1]
             found = analyse.waits(r, symbols)
             longest = f"{found[0][1]:4.0%} {found[0][0]}, {found[0][2]}" if found and found[0][1] > 0.005 else ""
-            print(f"  {p:4} {measure.cpu_ns(r):10,.0f} {part:6.2f}  idle {analyse.spent(r)['idle']:4.0%}  {longest}"
+            least, most = r["spread"]
+            print(f"  {p:4} {measure.cpu_ns(r):10,.0f} ({least:,.0f} to {most:,.0f}) {part:6.2f}  idle {analyse.spent(r)['idle']:4.0%}  {longest}"
                   f"   ({r['steps'] / 1e6:.0f} million steps, {time.monotonic() - begin:.1f} s)", flush=True)
     return curves
 

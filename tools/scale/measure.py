@@ -1,12 +1,11 @@
 """Runs workloads: on virtual CPUs, and on those of this machine."""
 
 import json
-import os
 import statistics
 import subprocess
 import time
 
-QUIET = 0.06  # of the CPUs' time, for others: more, and a run does not count
+QUIET = 0.04  # of a run, for which its threads waited for CPUs that others used: more, and it does not count
 
 
 def simulate(program, workload, procs, *options):
@@ -17,42 +16,43 @@ def simulate(program, workload, procs, *options):
     return json.loads(done.stdout)
 
 
+def simulate_often(program, workload, procs, most, seconds, *options):
+    """The median of runs that begin a moment later each, so many, or as many as that time allows; the others' figures are its "spread"."""
+    end, runs = time.monotonic() + seconds, []
+    while not runs or (len(runs) < most and time.monotonic() < end):
+        runs.append(simulate(program, workload, procs, "--later", str(1009 * len(runs)), *options))
+    runs.sort(key=cpu_ns)
+    middle = runs[len(runs) // 2]
+    middle["spread"] = [cpu_ns(runs[0]), cpu_ns(runs[-1])]
+    return middle
+
+
 def cpu_ns(result):
     """Of one operation: the time of all CPUs, whether they had something to do or not."""
     return result["procs"] * result["ns"] / result["operations"]
 
 
-def busy_seconds():
-    """Of all CPUs since the start, what a host took included."""
-    with open("/proc/stat", encoding="ascii") as stat:
-        user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
 def run_once(program, workload, procs):
-    """(ns of CPUs for one operation, the part of the machine that others used meanwhile)"""
-    busy, own, begin = busy_seconds(), os.times(), time.monotonic()
+    """(ns of CPUs for one operation, the part of the CPUs that its threads waited for)"""
     done = subprocess.run([program, workload, str(procs)], capture_output=True, text=True, check=True)
-    seconds, after = time.monotonic() - begin, os.times()
-    used = after.children_user + after.children_system - own.children_user - own.children_system
-    others = max(busy_seconds() - busy - used, 0) / (seconds * os.cpu_count())
-    ns, operations = map(int, done.stdout.split())
-    return procs * ns / operations, others
+    ns, operations, waited = map(int, done.stdout.split())
+    return procs * ns / operations, waited / (procs * ns)
 
 
 class Real:
-    """Medians of quiet runs, by turns with one processor and two."""
+    """Medians of the runs that were disturbed least, by turns with one processor and two."""
 
     def __init__(self, program, workload, wanted, patience):
-        self.quiet = {1: [], 2: []}
-        every = {1: [], 2: []}
+        runs = {1: [], 2: []}
         end = time.monotonic() + patience
-        while time.monotonic() < end and min(map(len, self.quiet.values())) < wanted:
-            for procs in (1, 2):
-                ns, others = run_once(program, workload, procs)
-                every[procs].append(ns)
-                if others <= QUIET:
-                    self.quiet[procs].append(ns)
-        self.disturbed = min(map(len, self.quiet.values())) < 3
-        # Disturbed runs say at least that it can be as fast as their fastest.
-        self.ns = {p: min(every[p]) if self.disturbed else statistics.median(self.quiet[p]) for p in (1, 2)}
+        while time.monotonic() < end and not all(self.enough(r, wanted) for r in runs.values()):
+            for procs, done in runs.items():
+                done.append(run_once(program, workload, procs))
+        least = {p: sorted(r, key=lambda run: run[1])[:wanted] for p, r in runs.items()}
+        self.ns = {p: statistics.median(ns for ns, _ in r) for p, r in least.items()}
+        self.waited = max(statistics.median(waited for _, waited in r) for r in least.values())
+        self.disturbed = self.waited > QUIET
+
+    @staticmethod
+    def enough(runs, wanted):
+        return sum(waited <= QUIET for _, waited in runs) >= wanted

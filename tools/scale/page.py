@@ -33,12 +33,19 @@ def check(rows):
     return "\n".join(lines) + "\n"
 
 
+def figure(result):
+    """With how much it varies, where that is a tenth and more."""
+    least, most = result.get("spread", (0, 0))
+    ns = cpu_ns(result)
+    return f"{ns:,.0f} ({least:,.0f} to {most:,.0f})" if most - least > 0.1 * ns else f"{ns:,.0f}"
+
+
 def curves(by_workload):
     procs = [r["procs"] for r in next(iter(by_workload.values()))]
     lines = ["| | " + " | ".join(map(str, procs)) + " | knee |", "|---|" + "--:|" * (len(procs) + 1)]
     for workload, curve in by_workload.items():
         at = analyse.knee(curve)
-        lines.append(f"| {workload} | " + " | ".join(f"{cpu_ns(r):,.0f}" for r in curve) + f" | {at or '-'} |")
+        lines.append(f"| {workload} | " + " | ".join(figure(r) for r in curve) + f" | {at or '-'} |")
     return "\n".join(lines) + "\n"
 
 

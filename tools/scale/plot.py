@@ -72,11 +72,14 @@ def efficiencies(curves, path):
         for x, y in places:
             d.dot(x, y, colour)
         ends.append((places[-1][1], name, colour))
-    below = 0
-    for y, name, colour in sorted(ends):  # names beside the curves' ends, none over another
-        below = max(y + 4, below + 14)
-        d.line([(left + width + 4, y), (left + width + 16, below - 4)], colour, 0.8)
-        d.parts.append(f'<text x="{left + width + 19}" y="{below:.1f}" font-size="11" fill="{colour}">{escape(name)}</text>')
+    # Names beside the curves' ends, none over another, the last one at the axis.
+    above, heights = top + height + 14, []
+    for y, _, _ in sorted(ends, reverse=True):
+        above = min(y + 4, above - 14)
+        heights.append(above)
+    for (y, name, colour), at in zip(sorted(ends, reverse=True), heights):
+        d.line([(left + width + 4, y), (left + width + 16, at - 4)], colour, 0.8)
+        d.parts.append(f'<text x="{left + width + 19}" y="{at:.1f}" font-size="11" fill="{colour}">{escape(name)}</text>')
     d.text(left + width / 2, top + height + 36, "virtual CPUs, work for each the same", 11, "middle")
     d.save(path)
 
@@ -85,7 +88,9 @@ def shares(curves, path):
     """curves: {name: [(CPUs, {what: part})]}: what the CPUs did with their time."""
     columns, left, gap, width, height, top = 2, 46, 76, 300, 130, 44
     rows = -(-len(curves) // columns)
+    top += 16
     d = Drawing(left + columns * (width + gap), top + rows * (height + 62) + 20)
+    d.text(left, 18, "What the CPUs do with their time, by their number", 12)
     for number, (name, points) in enumerate(curves.items()):
         x0 = left + number % columns * (width + gap)
         y0 = top + number // columns * (height + 62)
