@@ -46,7 +46,7 @@ constexpr cost_row table[] = {
     {cost::poll_add, "poll_add", 520, 520, "measured"},
     {cost::event_write, "event_write", 200, 200, "measured"},
     {cost::send, "send", 450, 450, "measured: a pair of send and receive 740"},
-    {cost::receive, "receive", 290, 290, "the same"},
+    {cost::receive, "receive", 290, 290, "measured: the same pair"},
     {cost::receive_nothing, "receive_nothing", 150, 150, "measured"},
 };
 static_assert(std::size(table) == static_cast<std::size_t>(cost::count));
