@@ -111,7 +111,9 @@ def main():
     checked = check(a, workloads) if not a.no_check and enough else []
     curves = {} if a.no_curves else draw(a, workloads, procs, symbols)
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "results.json").write_text(json.dumps({"costs": costs, "check": checked, "curves": curves}))
+    measured = {"costs": costs, **({"check": checked} if checked else {}), **({"curves": curves} if curves else {})}
+    file = OUT / "results.json"
+    file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **measured}))
     if curves:
         plot.efficiencies({w: analyse.efficiency(c) for w, c in curves.items()}, OUT / "scale-each.svg")
         plot.shares({w: [(r["procs"], analyse.spent(r)) for r in c] for w, c in curves.items()}, OUT / "scale-time.svg")

@@ -41,7 +41,7 @@ class Symbols:
         lines = subprocess.run(["nm", "-C", "--defined-only", program], capture_output=True, text=True, check=False).stdout
         for line in lines.splitlines():
             address, kind, name = line.split(" ", 2)
-            if kind in "bBdD":
+            if kind in "bBdDuvVrR":
                 self.at.append((int(address, 16), re.sub(r"dunlin::v0_1::|\(anonymous namespace\)::", "", name)))
         self.at.sort()
 
