@@ -265,7 +265,7 @@ std::uintptr_t timed::object_at(const void* at) const noexcept {
         if (address < after->to) return after->number;
     }
     const bool is_static = at >= &__data_start && at < &_end;
-    return is_static ? address / 64 * 64 : 0;
+    return is_static ? address / 8 * 8 : 0;
 }
 
 timed::place& timed::place_at(const void* at, const std::source_location& where) {

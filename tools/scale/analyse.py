@@ -1,5 +1,6 @@
 """What curves say: how much each CPU still does, and what CPUs wait for."""
 
+import bisect
 import re
 import subprocess
 
@@ -48,10 +49,8 @@ class Symbols:
     def name(self, text):
         if not text.startswith("@"):
             return text
-        line = int(text[1:], 16)
-        found = [name for address, name in self.at if line <= address < line + 64]
-        before = [name for address, name in self.at if address < line][-1:]
-        return (found or before or [text])[0]
+        at = bisect.bisect_right(self.at, (int(text[1:], 16) + 7, "~")) - 1
+        return self.at[at][1] if at >= 0 else text
 
 
 def waits(result, symbols):

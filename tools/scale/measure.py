@@ -51,7 +51,6 @@ class Real:
         least = {p: sorted(r, key=lambda run: run[1])[:wanted] for p, r in runs.items()}
         self.ns = {p: statistics.median(ns for ns, _ in r) for p, r in least.items()}
         self.waited = max(statistics.median(waited for _, waited in r) for r in least.values())
-        self.disturbed = self.waited > QUIET
 
     @staticmethod
     def enough(runs, wanted):

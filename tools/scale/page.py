@@ -1,6 +1,7 @@
 """Sections of docs/scale.md, between their marks."""
 
 import analyse
+import measure
 from measure import cpu_ns
 
 PUBLISHED = "written by ./dev scale --publish"
@@ -23,11 +24,11 @@ def costs(table):
 
 
 def check(rows):
-    """rows: (workload, real, simulated), each {CPUs: ns}, and whether the real runs were disturbed."""
+    """rows: (workload, real, simulated), each {CPUs: ns}, and the part of the time for which the real threads waited for CPUs."""
     lines = ["| | real, 1 | 2 | gain | simulated, 1 | 2 | gain | simulated / real |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
-    for workload, real, simulated, disturbed in rows:
+    for workload, real, simulated, waited in rows:
         gains = [2 * ns[1] / ns[2] for ns in (real, simulated)]
-        mark = " (disturbed)" if disturbed else ""
+        mark = f" (disturbed, {waited:.0%})" if waited > measure.QUIET else ""
         lines.append(f"| {workload}{mark} | {real[1]:,.0f} | {real[2]:,.0f} | {gains[0]:.2f} | {simulated[1]:,.0f} | "
                      f"{simulated[2]:,.0f} | {gains[1]:.2f} | {gains[1] / gains[0]:.2f} |")
     return "\n".join(lines) + "\n"
