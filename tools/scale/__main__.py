@@ -59,7 +59,7 @@ def check(a, workloads, before):
             ns, waited = {int(p): figure for p, figure in before[w][0].items()}, before[w][1]
         before[w] = [ns, waited]
         gains = [2 * of[1] / of[2] for of in (ns, simulated)]
-        mark = f" (disturbed: its threads waited for {waited:.0%} of the time)" if waited > measure.QUIET else ""
+        mark = f" (its threads waited for CPUs for {waited:.0%} of the time)" if waited > measure.QUIET else ""
         print(f"  {w:12} real {ns[1]:9,.0f} {ns[2]:9,.0f}, gain {gains[0]:.2f}; simulated {simulated[1]:9,.0f} {simulated[2]:9,.0f}, "
               f"gain {gains[1]:.2f}; {gains[1] / gains[0]:.2f}{mark}", flush=True)
         rows.append((w, ns, simulated, waited))

@@ -6,6 +6,7 @@ import subprocess
 import time
 
 QUIET = 0.04  # of a run, for which its threads waited for CPUs that others used: more, and it does not count
+SLEEPERS = {"wakes", "timers"}
 
 
 def simulate(program, workload, procs, *options):
@@ -33,10 +34,12 @@ def cpu_ns(result):
 
 
 def run_once(program, workload, procs):
-    """(ns of CPUs for one operation, the part of the CPUs that its threads waited for)"""
+    """(ns of CPUs for one operation, the part of the CPUs that its threads waited for). Where there is always something to do, what they
+    waited for was used by others, and does not count."""
     done = subprocess.run([program, workload, str(procs)], capture_output=True, text=True, check=True)
     ns, operations, waited = map(int, done.stdout.split())
-    return procs * ns / operations, waited / (procs * ns)
+    had = procs * ns - (0 if workload in SLEEPERS else waited)
+    return had / operations, waited / (procs * ns)
 
 
 class Real:

@@ -28,7 +28,7 @@ def check(rows):
     lines = ["| | real, 1 | 2 | gain | simulated, 1 | 2 | gain | simulated / real |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
     for workload, real, simulated, waited in rows:
         gains = [2 * ns[1] / ns[2] for ns in (real, simulated)]
-        mark = f" (disturbed, {waited:.0%})" if waited > measure.QUIET else ""
+        mark = f" (waited for {waited:.0%})" if waited > measure.QUIET else ""
         lines.append(f"| {workload}{mark} | {real[1]:,.0f} | {real[2]:,.0f} | {gains[0]:.2f} | {simulated[1]:,.0f} | "
                      f"{simulated[2]:,.0f} | {gains[1]:.2f} | {gains[1] / gains[0]:.2f} |")
     return "\n".join(lines) + "\n"
