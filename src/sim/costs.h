@@ -41,6 +41,7 @@ enum class cost : std::uint8_t {
     event_write,        // of an eventfd, beside the wake
     send,               // 64 bytes to a local socket, beside the wake
     receive,
+    receive_moved,      // more, if another CPU has sent it
     receive_nothing,    // EAGAIN
     count
 };

@@ -178,11 +178,15 @@ private:
     void note_lock(const void* at, const std::source_location& where, bool taken);
 
     // timed_kernel.cpp: descriptors.
+    struct message {
+        std::string data;
+        int cpu;                             // that has sent it
+    };
     struct description {
         enum class kind : std::uint8_t { none, event, socket } is = kind::none;
         std::uint64_t counter = 0;           // event
         int peer = -1;                       // socket
-        std::deque<std::string> received;    // what the peer has sent
+        std::deque<message> received;        // what the peer has sent
         bool peer_closed = false;
         int watched_by = -1;                 // an epoll
         std::uint64_t tag = 0;

@@ -189,7 +189,7 @@ long timed::send(int fd, const void* data, std::size_t size) {
     const int peer = descriptions_[static_cast<std::size_t>(fd - first_descriptor)].peer;
     description& d = descriptions_[static_cast<std::size_t>(peer - first_descriptor)];
     if (d.is == description::kind::none) return -EPIPE;
-    d.received.emplace_back(static_cast<const char*>(data), size);
+    d.received.push_back({std::string(static_cast<const char*>(data), size), me().cpu});
     make_ready(peer, EPOLLIN);
     return static_cast<long>(size);
 }
@@ -200,11 +200,14 @@ long timed::receive(int fd, void* data, std::size_t size) {
     charge_call(costs_[any ? cost::receive : cost::receive_nothing], &parts_.receive);
     description& now = descriptions_[static_cast<std::size_t>(fd - first_descriptor)];
     if (now.received.empty()) return now.peer_closed ? 0 : -EAGAIN;
-    std::string& first = now.received.front();
+    if (now.received.front().cpu != me().cpu) charge_call(costs_[cost::receive_moved], &parts_.receive);
+    description& at_last = descriptions_[static_cast<std::size_t>(fd - first_descriptor)];
+    if (at_last.received.empty()) return -EAGAIN;
+    std::string& first = at_last.received.front().data;
     const std::size_t n = std::min(size, first.size());
     std::memcpy(data, first.data(), n);
     first.erase(0, n);
-    if (first.empty()) now.received.pop_front();
+    if (first.empty()) at_last.received.pop_front();
     return static_cast<long>(n);
 }
 

@@ -42,7 +42,7 @@ def arguments():
     parser.add_argument("--patience", type=int, default=PATIENCE)
     parser.add_argument("--publish", action="store_true")
     parser.add_argument("workloads", nargs="*")
-    return parser.parse_args()
+    return parser.parse_intermixed_args()
 
 
 def check(a, workloads, before):
@@ -84,6 +84,11 @@ def draw(a, workloads, procs, symbols):
     return curves
 
 
+def merged(names, now, before):
+    """By workload, in their order: what was measured now, else earlier."""
+    return {w: now.get(w) or before[w] for w in names if w in now or w in before}
+
+
 def publish(costs, checked, curves, symbols):
     docs = ROOT / "docs"
     file = docs / "scale.md"
@@ -121,6 +126,11 @@ def main():
     real = known.get("real", {})
     checked = check(a, workloads, real) if not a.no_check and enough else []
     curves = {} if a.no_curves else draw(a, workloads, procs, symbols)
+    if curves:
+        curves = merged(names, curves, known.get("curves", {}))
+    if checked:
+        rows = {row[0]: [row[0], *({int(p): ns for p, ns in of.items()} for of in row[1:3]), row[3]] for row in known.get("check", [])}
+        checked = list(merged(names, {row[0]: row for row in checked}, rows).values())
     file.write_text(json.dumps({"costs": costs, "real": real, "check": checked, "curves": curves or known.get("curves", {})}))
     if curves:
         plot.efficiencies({w: analyse.efficiency(c) for w, c in curves.items()}, OUT / "scale-each.svg")
