@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "platform/check.h"
-
 namespace dunlin::inline v0_1::sim {
 
 namespace {
@@ -15,7 +13,6 @@ constexpr std::int64_t time_begins_ns = 1'000'000'000;
 constexpr std::int64_t turn_ns = 100'000;
 constexpr std::int64_t longest_step_ns = 20'000;  // of compute(): others see no further ahead
 constexpr std::int64_t soon_ns = 20'000, later_ns = 500'000;
-constexpr int first_thread_id = 1000;
 
 }  // namespace
 
