@@ -127,7 +127,8 @@ def main():
     checked = check(a, workloads, real) if not a.no_check and enough else []
     curves = {} if a.no_curves else draw(a, workloads, procs, symbols)
     if curves:
-        curves = merged(names, curves, known.get("curves", {}))
+        alike = {w: c for w, c in known.get("curves", {}).items() if [r["procs"] for r in c] == procs}
+        curves = merged(names, curves, alike)
     if checked:
         rows = {row[0]: [row[0], *({int(p): ns for p, ns in of.items()} for of in row[1:3]), row[3]] for row in known.get("check", [])}
         checked = list(merged(names, {row[0]: row for row in checked}, rows).values())
