@@ -18,3 +18,12 @@ if(Python3_Interpreter_FOUND)
         "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}" --sample 6)
     set_tests_properties(sim/mutations PROPERTIES TIMEOUT 300 LABELS sim RUN_SERIAL ON)
 endif()
+
+# The runtime on many virtual CPUs (./dev scale, docs/scale.md).
+dunlin_program(scale_simulated
+    "${PROJECT_SOURCE_DIR}/tests/scale/simulated.cpp;${PROJECT_SOURCE_DIR}/tests/scale/workloads.cpp" "${CMAKE_CURRENT_BINARY_DIR}/scale")
+target_include_directories(scale_simulated PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+if(Python3_Interpreter_FOUND)
+    add_test(NAME sim/scale COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/tools/scale_test.py" $<TARGET_FILE:scale_simulated>)
+    set_tests_properties(sim/scale PROPERTIES TIMEOUT 120 LABELS sim)
+endif()

@@ -16,9 +16,9 @@ namespace {
 // 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
 // a wake-up.
 // enough where a waiter sleeps already: only a section that is under way should end
-constexpr int spin_rounds = looks(100), enough_rounds = looks(20);
-constexpr int turns_given_away = looks(8);
-constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = looks(8) * first_sleep_ns;
+constexpr looks spin_rounds(100), enough_rounds(20);
+constexpr looks turns_given_away(8), sleeps_doubled(8);
+constexpr std::int64_t first_sleep_ns = 1'000'000;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ constexpr std::int64_t first_sleep_ns = 1'000'000, longest_sleep_ns = looks(8) *
     std::int64_t limit_ns = first_sleep_ns;
     do {
         const std::uint32_t seen = waiters_.fetch_and(~on_the_way, std::memory_order_seq_cst) & ~on_the_way;  // L4
-        const bool for_good = limit_ns > longest_sleep_ns;
+        const bool for_good = limit_ns > sleeps_doubled * first_sleep_ns;
         if (for_good) heavy_barrier();                  // L5
         if (try_lock()) break;                          // L6
         if (for_good) {

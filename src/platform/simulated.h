@@ -42,6 +42,10 @@ public:
     virtual unsigned cpus() noexcept = 0;
     virtual int current_cpu() noexcept = 0;
     virtual void send_signal(int thread_id, int signal) noexcept = 0;
+    // A system call that has no function here. True: it has been made, and this is its result.
+    virtual bool system_call(long, const long (&)[6], long&) noexcept { return false; }
+    // See platform::looks.
+    virtual int looks(int) noexcept { return 1; }
     // 0, or the error of pthread_create.
     virtual int start_thread(void* (*entry)(void*), void* argument) noexcept = 0;
     // The process would end here.
@@ -59,8 +63,22 @@ inline constexpr bool may_be_simulated = false;
 constexpr simulation* simulation_here() noexcept { return nullptr; }
 #endif
 
-// How often a loop looks before it does something else: what it is set to. Where every order of steps is explored, a
-// second look finds what the first one would have found in another order.
-constexpr int looks(int set) noexcept { return may_be_simulated ? 1 : set; }
+// How often a loop looks before it does something else: what it is set to, but for simulations. Where every order of
+// steps is explored, a second look finds what the first one would have found in another order.
+class looks {
+public:
+    constexpr explicit looks(int set) noexcept : set_(set) {}
+#if defined(DUNLIN_SIM)
+    operator int() const noexcept {
+        simulation* s = simulation_here();
+        return s != nullptr ? s->looks(set_) : set_;
+    }
+#else
+    constexpr operator int() const noexcept { return set_; }
+#endif
+
+private:
+    int set_;
+};
 
 }  // namespace dunlin::platform

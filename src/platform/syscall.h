@@ -6,10 +6,17 @@
 
 #include <sys/syscall.h>
 
+#include "platform/simulated.h"
+
 namespace dunlin::inline v0_1::platform {
 
 [[gnu::always_inline]] inline long raw_syscall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
     long f = 0) noexcept {
+    if constexpr (may_be_simulated) {
+        if (simulation* s = simulation_here()) {
+            if (long answer = 0; s->system_call(number, {a, b, c, d, e, f}, answer)) return answer;
+        }
+    }
 #if defined(__x86_64__)
     long result;
     register long r10 asm("r10") = d;

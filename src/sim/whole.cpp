@@ -80,9 +80,8 @@ world::outcome world::go_on(strategy& s, std::string* story) {
     if (!std::exchange(preparing_, false)) return;
     virtual_thread& t = me();
     t.next = {action::resume, false, false, false, no_place, std::source_location::current()};
-    swap_variables(t, outside_thread_);
     current_ = max_threads;
-    stack::switch_context(&t.context, &outside_);
+    change_over(t, outside_thread_);
 }
 
 bool world::is_over() const noexcept {

@@ -2,39 +2,24 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <sys/mman.h>
 
 #include "platform/check.h"
-#include "sched/data/current.h"
-#include "stack/exception_state.h"
 
 namespace dunlin::inline v0_1::sim {
 
 namespace {
 
-constexpr std::size_t stack_bytes = 256 << 10;
 constexpr std::int64_t time_begins_ns = 1'000'000'000;
 constexpr std::int64_t step_ns = 20;
 
-std::vector<thread_variable>& variables() {
-    static std::vector<thread_variable> all{
-        {[]() noexcept -> void* { return &dunlin_current_machine; }, sizeof dunlin_current_machine},
-        {[]() noexcept -> void* { return stack::thread_exception_state(); }, sizeof(void*) + sizeof(unsigned)},
-    };
-    return all;
-}
-
 }  // namespace
-
-void add_thread_variable(thread_variable variable) { variables().push_back(variable); }
 
 world* here() noexcept { return static_cast<world*>(platform::checker_of_thread); }
 
 world::world(const settings& s) : settings_(s) {}
 
 world::~world() {
-    for (std::byte* stack : stacks_) munmap(stack, stack_bytes);
+    for (std::byte* stack : stacks_) free_stack(stack);
 }
 
 // ---- an execution --------------------------------------------------------------------------------------------------
@@ -68,13 +53,7 @@ world::outcome world::execute(
 void world::add_thread(std::string name, std::function<void()> run) {
     const auto number = static_cast<unsigned>(threads_.size());
     DUNLIN_CHECK(number < max_threads, "a simulation has at most 8 threads");
-    if (stacks_.size() <= number) {
-        void* p =
-            mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        DUNLIN_CHECK(p != MAP_FAILED, "no memory for the stack of a virtual thread");
-        mprotect(p, 4096, PROT_NONE);
-        stacks_.push_back(static_cast<std::byte*>(p));
-    }
+    if (stacks_.size() <= number) stacks_.push_back(make_stack());
     auto t = std::make_unique<virtual_thread>();
     t->name = std::move(name);
     t->run = std::move(run);
@@ -86,10 +65,7 @@ void world::add_thread(std::string name, std::function<void()> run) {
         ++me().memory.now[current_];
     }
     ++t->memory.now[number];
-    t->context = stack::make_context(t->stack + stack_bytes - 64, &world::thread_entry);
-    std::size_t bytes = 0;
-    for (const thread_variable& v : variables()) bytes += v.size;
-    t->variables.resize(bytes);
+    begin_at(*t, &world::thread_entry);
     threads_.push_back(std::move(t));
 }
 
@@ -203,32 +179,17 @@ void world::schedule() {
 
 // ---- switching -----------------------------------------------------------------------------------------------------
 
-void world::swap_variables(virtual_thread& from, virtual_thread& to) noexcept {
-    if (from.variables.empty()) from.variables.resize(to.variables.size());
-    if (to.variables.empty()) to.variables.resize(from.variables.size());
-    std::size_t at = 0;
-    for (const thread_variable& v : variables()) {
-        void* const address = v.address();
-        std::memcpy(from.variables.data() + at, address, v.size);
-        std::memcpy(address, to.variables.data() + at, v.size);
-        at += v.size;
-    }
-}
-
-[[gnu::noinline]] void world::switch_to(unsigned thread) {
+void world::switch_to(unsigned thread) {
     if (thread == current_) return;
     virtual_thread& from = current_ < threads_.size() ? me() : outside_thread_;
-    stack::context* const save = current_ < threads_.size() ? &from.context : &outside_;
-    virtual_thread& to = *threads_[thread];
     current_ = thread;
-    swap_variables(from, to);
-    stack::switch_context(save, &to.context);
+    change_over(from, *threads_[thread]);
 }
 
-[[gnu::noinline]] void world::leave_for_good() noexcept {
-    swap_variables(me(), outside_thread_);
+void world::leave_for_good() noexcept {
+    virtual_thread& from = me();
     current_ = max_threads;
-    stack::jump_context(&outside_);
+    leave_for(from, outside_thread_);
 }
 
 void world::failed(std::string_view what) noexcept {

@@ -34,18 +34,11 @@
 #include <vector>
 
 #include "platform/simulated.h"
+#include "sim/carried.h"
 #include "sim/memory_of.h"
 #include "sim/types.h"
-#include "stack/context.h"
 
 namespace dunlin::inline v0_1::sim {
-
-// A thread-local variable of which each virtual thread has its own value, zero at first.
-struct thread_variable {
-    void* (*address)() noexcept;
-    std::size_t size;
-};
-void add_thread_variable(thread_variable variable);
 
 struct settings {
     memory model = memory::tso;
@@ -125,11 +118,7 @@ public:
 private:
     enum class condition : std::uint8_t { ready, asleep, at_barrier, ended };
 
-    struct virtual_thread {
-        std::string name;
-        std::function<void()> run;
-        std::byte* stack = nullptr;
-        stack::context context;
+    struct virtual_thread : carried {
         thread_memory memory;
         condition is = condition::ready;
         operation next;
@@ -145,7 +134,6 @@ private:
         std::uint64_t slept = 0;
         bool computes = false;                        // compute(): it does not wait for others
         bool may_stay = false;                        // started by others: need not end
-        std::vector<std::byte> variables;
     };
 
     struct race_record {
@@ -176,7 +164,6 @@ private:
     void pass_time(std::int64_t ns) noexcept;
     bool make_visible(unsigned thread);
     void switch_to(unsigned thread);
-    void swap_variables(virtual_thread& from, virtual_thread& to) noexcept;
     [[noreturn]] void leave_for_good() noexcept;
     void enter_kernel(const void* word, action what, const std::source_location& where);
     void note_write() noexcept { ++writes_; }
@@ -197,7 +184,6 @@ private:
     std::vector<transition> possible_;
     std::vector<named> names_;
     std::unordered_map<std::uintptr_t, race_record> plain_;
-    stack::context outside_;
     virtual_thread outside_thread_;
     strategy* strategy_ = nullptr;
     std::string* story_ = nullptr;

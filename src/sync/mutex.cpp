@@ -67,8 +67,8 @@ constexpr std::int64_t starving_ns = 1'000'000;
 constexpr std::uint32_t patience = 1000;
 // Each look takes the word out of the cache of the CPU that works with the lock. Thirty looks a pause apart made eight
 // goroutines on two processors three times as slow as three looks, or none.
-constexpr int looks = platform::looks(3);
-constexpr int pauses_between = platform::looks(40);
+constexpr platform::looks looks(3);
+constexpr platform::looks pauses_between(40);
 
 // The caller: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
 inline std::uint64_t caller() noexcept {

@@ -7,7 +7,7 @@ namespace dunlin::inline v0_1::sched {
 
 bool take_locked(processor* p, bool patient) noexcept {
     p->retake.assert_held();
-    constexpr int patience = platform::looks(2000);
+    constexpr platform::looks patience(2000);
     machine* m = p->owner.load(std::memory_order_relaxed);
     if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
     // A look ahead: while the machine is inside, the barrier would be wasted.
