@@ -82,28 +82,39 @@ void write_link(platform::text_writer& out, const void* with) noexcept {
     }
 }
 
+void write_what_ends_it(platform::text_writer& out, bool any_mutex, std::uint32_t limited) noexcept {
+    if (limited != 0) {
+        out << "a deadlock, if none of them gives up (" << limited << (limited == 1 ? " of these waits has" : " of these waits have")
+            << " a limit)\n\n";
+    } else if (any_mutex) {
+        out << "a deadlock, unless another goroutine unlocks one of the mutexes\n\n";
+    } else {
+        out << "a deadlock\n\n";
+    }
+}
+
 void write_circle(page& to, const wait_graph& graph, const wait_graph& again, std::uint32_t first, std::uint32_t last,
     std::optional<sched::samples>& samples) noexcept {
-    bool real = true, known = false, only_mutexes = true;
-    std::uint32_t length = 0;
+    bool real = true, known = false, only_mutexes = true, any_mutex = false;
+    std::uint32_t length = 0, limited = 0;
     for_each_of(graph, first, last, [&](const node& n, const node& next) {
         real = real && again.has(n, next);
         known = known || was_reported(n);
         only_mutexes = only_mutexes && n.how == wait_graph::kind::mutex;
+        any_mutex = any_mutex || n.how == wait_graph::kind::mutex;
+        limited += n.limited;
         ++length;
     });
     if (!real || known) return;
     if (!samples) samples.emplace();
     if (only_mutexes) {
-        to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: "
-                     "a deadlock, if none of them gives up\n\n";
+        to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: ";
     } else if (length == 1) {
-        to.text() << "dunlin: this goroutine waits for its own end, a circle of one: "
-                     "a deadlock, if it does not give up\n\n";
+        to.text() << "dunlin: this goroutine waits for its own end, a circle of one: ";
     } else {
-        to.text() << "dunlin: these goroutines wait for one another, for mutexes and for their ends, in a circle: "
-                     "a deadlock, if none of them gives up\n\n";
+        to.text() << "dunlin: these goroutines wait for one another, for mutexes and for their ends, in a circle: ";
     }
+    write_what_ends_it(to.text(), any_mutex, limited);
     std::uint32_t written = 0;
     for_each_of(graph, first, last, [&](const node& n, const node& next) {
         note_reported(n);

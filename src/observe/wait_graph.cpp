@@ -49,6 +49,7 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
         if (number == none) return;
         at(number).object = n.address;
         at(number).lot = n.kind;
+        at(number).limited = n.several;
     });
     std::sort(members_.begin(), members_.end(), [](const member& a, const member& b) {
         return std::less<>()(a.group, b.group);
@@ -64,7 +65,7 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
 
 void wait_graph::add(const goroutine& g) noexcept {
     const auto number = static_cast<std::uint32_t>(nodes_.size());
-    if (!nodes_.add({&g, g.waits_since_ns, nullptr, {}, kind::none, none, 0, 0, 0, none, 0})) return;
+    if (!nodes_.add({&g, g.waits_since_ns, nullptr, {}, kind::none, false, none, 0, 0, 0, none, 0})) return;
     by_id_.set(g.id, number);
     const bool runs_another = g.reason.load(std::memory_order_relaxed) == wait_reason::in_place_join;
     if ((g.flags & goroutine::in_place) != 0 && !runs_another) {

@@ -8,7 +8,7 @@
 //            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain
 //            thread, or from one.
 // Circles    All edges mean "needs", so those that stand in a circle of them cannot go on, unless one of its waits has
-//            a limit, or another goroutine unlocks a mutex that one of them holds.
+//            a limit, or another goroutine unlocks a mutex that one of them holds: the report says which it is.
 // Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two
 //            graphs are made, one after the other: an edge that is in both of them, from a wait that began at the same
 //            moment, was there at each moment between the two, since both its ends waited all the time. A circle of
@@ -38,6 +38,7 @@ public:
         const void* object;      // what it waits for in the lot; null: nothing
         park::lot_kind lot;
         kind how;
+        bool limited;            // it stands in the lot with a deadline or a context
         std::uint32_t to;        // whom it waits for, unless how is `group`; none
         std::uint32_t members_begin, members_end;  // of the group, those that wait
         std::uint32_t next_edge, came_by;          // for_each_circle()

@@ -321,7 +321,7 @@ protected:
             support::caught_stderr err;
             r.play(s);
             return dunlin::blocking([&]() -> std::string {
-                if (r.why_silent == nullptr) return err.until("a deadlock, if ");
+                if (r.why_silent == nullptr) return err.until("a deadlock");
                 return err.during(100ms);
             });
         });

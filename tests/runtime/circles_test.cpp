@@ -75,7 +75,8 @@ TEST_P(Circles, WhoHoldsAMutexAndJoinsOneThatWaitsForIt) {
     EXPECT_SAID(text, ", which goroutine ");
     EXPECT_SAID(text, " (mutex 0x");
     EXPECT_SAID(text, "created at ");
-    EXPECT_EQ(count_of("a deadlock, if ", text), 1u) << text;
+    EXPECT_SAID(text, "a deadlock, unless another goroutine unlocks one of the mutexes");
+    EXPECT_EQ(count_of("a deadlock", text), 1u) << text;
 }
 
 TEST_P(Circles, AlsoIfTheChildRunsInPlace) {
@@ -94,7 +95,7 @@ TEST_P(Circles, AlsoIfTheChildRunsInPlace) {
     EXPECT_SAID(text, "for mutexes and for their ends, in a circle");
     EXPECT_SAID(text, "\"parent\" [");
     EXPECT_SAID(text, "\"grandchild\" [sync.Mutex.Lock");
-    EXPECT_EQ(count_of("a deadlock, if ", text), 1u) << text;
+    EXPECT_EQ(count_of("a deadlock", text), 1u) << text;
 }
 
 TEST_P(Circles, AJoinWithALimitIsAnEdgeToo) {
@@ -108,6 +109,7 @@ TEST_P(Circles, AJoinWithALimitIsAnEdgeToo) {
     });
     EXPECT_SAID(text, "\"parent\" [task join");
     EXPECT_SAID(text, "\"child\" [sync.Mutex.Lock");
+    EXPECT_SAID(text, "a deadlock, if none of them gives up (1 of these waits has a limit)");
 }
 
 TEST_P(Circles, WhoHoldsAMutexAndWaitsForAGroupWhoseMemberWantsIt) {
@@ -135,7 +137,7 @@ TEST_P(Circles, WhoHoldsAMutexAndWaitsForAGroupWhoseMemberWantsIt) {
     EXPECT_SAID(text, "of that group that wait, of which one is goroutine ");
     EXPECT_SAID(text, "\"member\" [sync.Mutex.Lock");
     EXPECT_NOT_SAID(text, "at work");
-    EXPECT_EQ(count_of("a deadlock, if ", text), 1u) << text;
+    EXPECT_EQ(count_of("a deadlock", text), 1u) << text;
 }
 
 // Too large for the descriptor: its storage is on the heap.
@@ -241,7 +243,7 @@ TEST_P(Circles, EachCircleIsToldOfOnce) {
             err.until("created at ", 4);
             return err.during(300ms);
         });
-        EXPECT_EQ(count_of("a deadlock, if ", text), 2u) << text;
+        EXPECT_EQ(count_of("a deadlock", text), 2u) << text;
         EXPECT_EQ(count_of("\"first\" [", text), 2u) << text;
         EXPECT_EQ(count_of("\"second\" [", text), 2u) << text;
     });
