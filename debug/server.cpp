@@ -30,7 +30,12 @@
 #include "metrics.h"
 #include "page.h"
 
+extern "C" const char dunlin_debug_page;
+
 namespace dunlin::inline v0_1::debug {
+
+// Or the linker would leave setting.cpp out of a program that is linked with the archive and only calls serve().
+[[gnu::used]] static const char* const setting_is_linked = &dunlin_debug_page;
 
 struct server_state : std::enable_shared_from_this<server_state> {
     explicit server_state(serve_options o) : options(std::move(o)) {}

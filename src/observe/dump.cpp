@@ -75,8 +75,7 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
     write_others(out, first);
     if (g.extra && !g.extra->labels.empty()) {
         out << "    labels:";
-        for (const auto& [key, value] : g.extra->labels)
-            out << ' ' << std::string_view(key) << '=' << std::string_view(value);
+        for (const auto& [key, value] : g.extra->labels) (out << ' ').printable(key) << '=', out.printable(value);
         out << '\n';
     }
 }

@@ -48,6 +48,19 @@ text_writer& text_writer::operator<<(const void* address) noexcept {
     return *this << "0x" << std::string_view(digits + at, sizeof digits - at);
 }
 
+text_writer& text_writer::printable(std::string_view text) noexcept {
+    constexpr std::string_view digits = "0123456789abcdef";
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte >= 0x20 && byte != 0x7f) {
+            *this << c;
+        } else {
+            *this << "\\x" << digits[byte >> 4] << digits[byte & 15];
+        }
+    }
+    return *this;
+}
+
 text_writer& text_writer::duration(std::int64_t ns) noexcept {
     struct unit {
         std::int64_t size;

@@ -31,6 +31,8 @@ public:
     text_writer& operator<<(unsigned value) noexcept { return *this << static_cast<std::uint64_t>(value); }
     text_writer& operator<<(const void* address) noexcept;
 
+    // A text of the program's, which may contain anything: control characters as \x0a, so that each stays in its line.
+    text_writer& printable(std::string_view text) noexcept;
     // A duration as people read it: 850 ns, 3.1 ms, 12 s, 4 min.
     text_writer& duration(std::int64_t ns) noexcept;
     // A size as people read it: 512 bytes, 16 KiB, 1 MiB.

@@ -614,7 +614,7 @@ void simulation::describe_waiters(platform::text_writer& out) noexcept {
         if (h != test_host) out << " of " << std::string_view(network_.host(h).name);
         const bool waits = state == goroutine_state::waiting;
         out << "  g" << number_of(&g);
-        if (g.extra != nullptr && !g.extra->name.empty()) out << " \"" << std::string_view(g.extra->name) << '"';
+        if (g.extra != nullptr && !g.extra->name.empty()) (out << " \"").printable(g.extra->name) << '"';
         out << (waits ? " waits (" : " computes");
         if (waits) out << sched::name(g.reason.load(std::memory_order_relaxed)) << ')';
         if (waits && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0 &&

@@ -1,6 +1,7 @@
 #include "platform/text.h"
 
 #include <cstdint>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,12 @@ TEST(DurationText, HasTheUnitsOfGo) {
     EXPECT_EQ(duration_text(60'000'000'000), "1m0s");
     EXPECT_EQ(duration_text(-3'723'045'000'000), "-1h2m3.045s");
     EXPECT_EQ(duration_text(INT64_MIN), "-2562047h47m16.854s");
+}
+
+TEST(TextWriter, WritesControlCharactersSoThatALineStaysOne) {
+    std::string text;
+    dunlin::platform::text_writer(text).printable(std::string("a\n\x1b[31m\x7f \xc3\xa9\0", 12));
+    EXPECT_EQ(text, "a\\x0a\\x1b[31m\\x7f \xc3\xa9\\x00");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ void print_exception(platform::text_writer& out) noexcept {
 
 void print_who(platform::text_writer& out, const goroutine* g) noexcept {
     out << "goroutine " << g->id;
-    if (g->extra && !g->extra->name.empty()) out << " \"" << std::string_view(g->extra->name) << '"';
+    if (g->extra && !g->extra->name.empty()) (out << " \"").printable(g->extra->name) << '"';
 }
 
 void print_where(platform::text_writer& out, const std::source_location& where) noexcept {
