@@ -383,8 +383,8 @@ DUNLIN_API std::pair<stream, stream> stream_pair();
 DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 
 /// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a
-/// service's name, or missing: 0. Without a port an IPv6 address needs no brackets ("::1"), unless its end could be one
-/// ("fe80::1:80": an error).
+/// service's name (a few are known where the system has no /etc/services), or missing: 0. Without a port an IPv6
+/// address needs no brackets ("::1"), unless its end could be one ("fe80::1:80": an error).
 /// Numbers, an empty host and "localhost" (both are this machine) are known without the resolver.
 /// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and
 ///           others wait for their turn within their limit. A look-up whose callers have all given up goes on unseen

@@ -106,6 +106,24 @@ std::vector<address> host_of_simulation(
 
 bool is_any(const address& a) { return a.host() == "::" || a.host() == "0.0.0.0"; }
 
+// Services that programs ask for by name on a machine without /etc/services (Debian's netbase), as Go's
+// net/port.go has them. 0: none of these.
+std::uint16_t well_known_port(int type, std::string_view name) noexcept {
+    struct service {
+        std::string_view name;
+        std::uint16_t port;
+    };
+    static constexpr service all[] = {{"domain", 53}, {"ftp", 21}, {"ftps", 990}, {"gopher", 70}, {"http", 80},
+        {"https", 443}, {"imap2", 143}, {"imap3", 220}, {"imaps", 993}, {"pop3", 110}, {"pop3s", 995}, {"smtp", 25},
+        {"ssh", 22}, {"submissions", 465}, {"telnet", 23}};
+    const auto same = [](char a, char b) { return (a | 0x20) == b; };
+    for (const service& s : all) {
+        if (s.name.size() != name.size() || !std::equal(name.begin(), name.end(), s.name.begin(), same)) continue;
+        return type == SOCK_STREAM || s.name == "domain" ? s.port : std::uint16_t{0};
+    }
+    return 0;
+}
+
 // A number, as libc does not read it (it takes a port modulo 65536, and forgives blanks and signs), or a service's
 // name.
 std::uint16_t port_of(const network& n, const std::string& text, std::error_code& ec) {
@@ -121,7 +139,10 @@ std::uint16_t port_of(const network& n, const std::string& text, std::error_code
         return ask_the_system({AF_INET, n.type, false, "127.0.0.1", text}, AI_NUMERICHOST);
     });
     ec = a.error;
-    return ec ? std::uint16_t{0} : a.addresses.front().port();
+    if (!ec) return a.addresses.front().port();
+    const std::uint16_t known = well_known_port(n.type, text);
+    if (known != 0) ec.clear();
+    return known;
 }
 
 }  // namespace
