@@ -221,8 +221,9 @@ TEST(TurnsOfPrograms, AGoroutineThatLingersNowAndThenIsNotTrustedAgain) {
                 back.send(1);
             }
         });
-        for (int i = 0; i < 200; ++i) {
-            const auto before = support::cpu_waits();
+        constexpr int rounds = 200;
+        const auto before = support::cpu_waits();  // not in the rounds: reading takes longer than a short turn
+        for (int i = 0; i < rounds; ++i) {
             for (int k = 0; k < 100; ++k) {
                 there.send(steady::now());
                 back.recv();
@@ -230,11 +231,12 @@ TEST(TurnsOfPrograms, AGoroutineThatLingersNowAndThenIsNotTrustedAgain) {
             there.send(steady::now());
             compute(3000us);
             back.recv();
-            late.push_back(last - std::chrono::duration<double, std::micro>(support::cpu_waits() - before).count());
+            late.push_back(last);
         }
+        const auto waits = std::chrono::duration<double, std::micro>(support::cpu_waits() - before) / rounds;
         there.close();
         wg.wait();
-        EXPECT_LT(median_of(late), 600) << "us from the wake until it runs; without memory 1000 to 2000";
+        EXPECT_LT(median_of(late) - waits.count(), 600) << "us from the wake until it runs; without memory 1000 to 2000";
     });
 }
 
