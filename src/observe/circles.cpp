@@ -84,8 +84,8 @@ void write_link(platform::text_writer& out, const void* with) noexcept {
 
 void write_what_ends_it(platform::text_writer& out, bool any_mutex, std::uint32_t limited) noexcept {
     if (limited != 0) {
-        out << "a deadlock, if none of them gives up (" << limited << (limited == 1 ? " of these waits has" : " of these waits have")
-            << " a limit)\n\n";
+        out << "a deadlock, if none of them gives up (" << limited
+            << (limited == 1 ? " of these waits has a limit)\n\n" : " of these waits have a limit)\n\n");
     } else if (any_mutex) {
         out << "a deadlock, unless another goroutine unlocks one of the mutexes\n\n";
     } else {

@@ -77,7 +77,8 @@ struct state {
     std::vector<thread_timer> timers;       // timers_lock
     unsigned hz = 100;                      // the same
     std::int64_t began_ns = 0;
-    platform::atomic<const struct sigaction*> before{nullptr};  // of the handlers: never freed
+    // Of the handlers: never freed. The one that ours replaced last, and the first one.
+    platform::atomic<const struct sigaction*> before{nullptr}, first{nullptr};
 };
 
 state& the() {
@@ -149,17 +150,24 @@ void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* 
     }
 }
 
-// A handler that the program installed between two profiles may itself pass on what is not its own: to us.
-thread_local bool passing_on = false;
+// A handler that the program installed between two profiles may itself pass on what is not its own: to ours, which it
+// found. Then ours runs for one signal twice, the second time deeper in the stack, and the handler before both has it.
+// Nothing has to be taken back here, so a handler may leave by siglongjmp(). initial-exec: the first access in a
+// handler must not allocate.
+struct signal_passed_on {
+    const void *context, *frame;
+};
+[[gnu::tls_model("initial-exec")]] thread_local constinit signal_passed_on passed{};
 
 void on_sample(int signal, siginfo_t* info, void* context) {
     state& s = *for_handlers.load(std::memory_order_acquire);
     const int kept = errno;
     if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &s) {
-        if (passing_on) return;
-        passing_on = true;
-        pass_on(*s.before.load(std::memory_order_acquire), signal, info, context);
-        passing_on = false;
+        const void* const frame = __builtin_frame_address(0);
+        const bool comes_back = passed.context == context && frame < passed.frame;
+        if (!comes_back) passed = {context, frame};
+        // Acquire pairs with the release in install_handler(): without it the record may be read half-written.
+        pass_on(*(comes_back ? s.first : s.before).load(std::memory_order_acquire), signal, info, context);
     } else if (s.on.load(std::memory_order_relaxed)) {
         stack::trace frames;
         label_text with;
@@ -181,7 +189,10 @@ void install_handler(state& s) {
     struct sigaction now {};
     sigaction(SIGPROF, nullptr, &now);
     if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_sample) return;
-    s.before.store(new struct sigaction(now), std::memory_order_release);
+    const auto* const before = new struct sigaction(now);
+    // Release pairs with the acquire in on_sample().
+    if (s.first.load(std::memory_order_relaxed) == nullptr) s.first.store(before, std::memory_order_release);
+    s.before.store(before, std::memory_order_release);
     for_handlers.store(&s, std::memory_order_release);
     struct sigaction ours {};
     ours.sa_sigaction = on_sample;

@@ -551,7 +551,7 @@ void read_trace_setting() {
         try {
             if (as_recorder) {
                 dunlin::trace::start_recorder({.file = path});
-                std::atexit([] { dunlin::trace::stop_recorder(); });
+                std::atexit([] { write_trace_of_slow_region(); });  // waits for no lock: its holder may be frozen
             } else {
                 dunlin::trace::start(path);
                 std::atexit([] { dunlin::trace::stop(); });

@@ -19,21 +19,17 @@ inline constexpr std::int64_t time_max = INT64_MAX;
 using clock_source = int (*)(clockid_t, timespec*) noexcept;
 DUNLIN_HIDDEN extern platform::atomic<clock_source> monotonic_clock;
 
-// Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
-inline std::int64_t now_ns() noexcept {
+inline std::int64_t ns_of(clock_source source) noexcept {
     if (simulation* s = simulation_here()) return s->now_ns();
     timespec t;
-    monotonic_clock.load(std::memory_order_relaxed)(CLOCK_MONOTONIC, &t);
+    source(CLOCK_MONOTONIC, &t);
     return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
+// Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
+inline std::int64_t now_ns() noexcept { return ns_of(monotonic_clock.load(std::memory_order_relaxed)); }
 // The same, but a simulation for users does not change it: for what is measured across its begin or end.
-inline std::int64_t real_now_ns() noexcept {
-    if (simulation* s = simulation_here()) return s->now_ns();
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
-}
+inline std::int64_t real_now_ns() noexcept { return ns_of(clock_gettime); }
 
 // now + d, where an overflow means "never": a sleep of the longest duration must not become a short one.
 inline std::int64_t deadline_after(std::int64_t now, std::int64_t duration_ns) noexcept {

@@ -65,7 +65,8 @@ struct time_counters {
     std::int64_t stop_wanted_ns = 0;    // the thread that stops the world, as all that follow
     wait_counters stopping;         // from the wish until everything stands
     wait_counters stops;            // and until it goes on
-    counter stopped_proc_ns;        // the processors' number x the time during which everything stood
+    // under the scheduler lock, too: the processors' number x the time during which everything stood
+    counter stopped_proc_ns;
 };
 // 0, 1, 2 to 3, 4 to 7 ... 128 to 255, 256.
 inline constexpr std::size_t queue_length_classes = 10;
