@@ -2,6 +2,7 @@
 // tests/tools/profile_test.py.
 #include <gtest/gtest.h>
 
+#include <csetjmp>
 #include <csignal>
 #include <ctime>
 #include <sstream>
@@ -92,6 +93,43 @@ TEST(cpu_profile, a_handler_that_was_installed_since_the_last_one_is_replaced) {
             dunlin::runtime::stop_cpu_profile(out, dunlin::runtime::profile_format::text);
         });
         EXPECT_NE(out.str().find(" @ "), std::string::npos) << out.str();
+    }
+}
+
+struct sigaction found_by_program;
+sigjmp_buf out_of_handler;
+
+void passes_on(int signal, siginfo_t* info, void* context) {
+    signals_of_others = signals_of_others + 1;
+    found_by_program.sa_sigaction(signal, info, context);
+}
+void leaves(int, siginfo_t*, void*) {
+    signals_of_others = signals_of_others + 1;
+    siglongjmp(out_of_handler, 1);
+}
+
+[[gnu::noinline]] void raise_and_come_back() {
+    if (sigsetjmp(out_of_handler, 1) == 0) raise(SIGPROF);
+}
+
+// One that passes on to ours, which it found, has each signal once; so has one that leaves by siglongjmp().
+TEST(cpu_profile, a_handler_of_the_program_may_pass_on_to_the_one_that_it_found_or_leave) {
+    for (const auto handler : {passes_on, leaves}) {
+        std::ostringstream none;
+        dunlin::runtime::start_cpu_profile();
+        dunlin::runtime::stop_cpu_profile(none);
+        struct sigaction mine {};
+        mine.sa_sigaction = handler;
+        mine.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        sigaction(SIGPROF, &mine, &found_by_program);
+        dunlin::runtime::start_cpu_profile();
+        signals_of_others = 0;
+        for (int i = 1; i <= 3; ++i) {
+            raise_and_come_back();
+            EXPECT_EQ(signals_of_others, i);
+        }
+        dunlin::runtime::stop_cpu_profile(none);
+        std::signal(SIGPROF, SIG_IGN);
     }
 }
 
