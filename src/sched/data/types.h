@@ -294,6 +294,9 @@ private:
 struct monitor_notes {
     std::uint32_t tick = 0;
     std::int64_t tick_since_ns = 0;
+    // Since when the global queue has not been empty, and the processor has taken nothing from there.
+    std::uint64_t global_hits = 0;
+    std::int64_t global_since_ns = 0;
     std::uint32_t run_next = 0;
     std::uint64_t takings = 0;
     // Since when there has been no sign that the machine came to the scheduler: the goroutine that runs is the same.

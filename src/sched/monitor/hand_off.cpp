@@ -362,20 +362,24 @@ void tell_whose_turn(outlook& o) noexcept {
 }
 
 // A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it
-// is one slice, and when that has lasted ten milliseconds the others in the queue have their turn (find_local).
+// is one slice, and when that has lasted ten milliseconds the others in the queue have their turn (find_local). So it
+// has when what is in the global queue has waited for as long: 61 ticks may be 61 slices.
 void look_at_slice(processor* p, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-    if (tick != n.tick) {
-        n.tick = tick;
-        n.tick_since_ns = o.now_ns;
-    } else if (o.now_ns - n.tick_since_ns >= slice_ns) {
-        if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) {
-            p->slice.store(slice_state::over, std::memory_order_relaxed);
-        }
-        n.tick_since_ns = o.now_ns;
-        o.effect = true;
+    const std::uint64_t global_hits = p->counts.global_hits.get();
+    const bool goes_on = tick == n.tick;
+    const bool global_waits = the_scheduler.global_size() != 0 && global_hits == n.global_hits;
+    n.tick = tick;
+    n.global_hits = global_hits;
+    if (!goes_on) n.tick_since_ns = o.now_ns;
+    if (!global_waits) n.global_since_ns = o.now_ns;
+    if (o.now_ns - std::min(n.tick_since_ns, n.global_since_ns) < slice_ns) return;
+    if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) {
+        p->slice.store(slice_state::over, std::memory_order_relaxed);
     }
+    n.tick_since_ns = n.global_since_ns = o.now_ns;
+    o.effect = true;
 }
 
 }  // namespace
@@ -404,7 +408,7 @@ void look_at_processors(outlook& o) noexcept {
         processor* p = s.processor_at(i);
         if (p->state.load(std::memory_order_relaxed) != processor_state::running) {
             p->notes.owner = nullptr;
-            p->notes.tick_since_ns = o.now_ns;
+            p->notes.tick_since_ns = p->notes.global_since_ns = o.now_ns;
             continue;
         }
         look_at_slice(p, o);

@@ -1,8 +1,9 @@
 // find_work.cpp - what runs next, and what a machine does that finds nothing.
 //
 // Order      find_local     (local_work.cpp) on the leaving goroutine's stack, never blocks:
-//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue); and
-//                 then, once in a millisecond, the poller, for the same reason
+//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue), and
+//                 when the monitor has ended a slice because it has waited for 10 ms (a batch, if it was a chain's:
+//                 see 3); at a 61st tick, once in a millisecond, the poller, for the same reason
 //              2. due timers of this processor: every 16th time, and when the monitor says so
 //              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
 //              4. the local queue, first in first out

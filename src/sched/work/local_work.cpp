@@ -73,6 +73,26 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     return true;
 }
 
+// The slice is over. `chain`, if there is one, was readied last by goroutines that ready each other and have had their
+// time: it queues like all others, behind a batch of the global queue. With one goroutine from there in each slice of
+// the chain, a thousand would wait for ten seconds. Without a chain it is one, since a batch on top of the queue would
+// keep joins from running their children in place (must_look_around).
+[[gnu::noinline]] static goroutine* begin_slice(processor* p, goroutine* chain) noexcept {
+    p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
+    advance_tick(p);
+    goroutine* g = nullptr;
+    if (the_scheduler.global_size() != 0) g = chain != nullptr ? take_global(p) : take_one_global(p);
+    if (chain != nullptr) {
+        push_local(p, chain);
+        submit_barrier();
+        wake_if_idle();
+    }
+    if (g != nullptr) return g;
+    g = p->queue.pop_and_prefetch();
+    if (g) advance_tick(p);
+    return g;
+}
+
 goroutine* find_local(machine* m, processor* p) noexcept {
     assert_owner(p);
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
@@ -102,18 +122,9 @@ goroutine* find_local(machine* m, processor* p) noexcept {
             p->counts.run_next_hits.add();
             return g;
         }
-        // The chain of goroutines that ready each other has had its time: it queues like all others.
-        push_local(p, g);
-        submit_barrier();
-        wake_if_idle();
+        return begin_slice(p, g);
     }
-    if (DUNLIN_UNLIKELY(slice != slice_state::goes_on)) {
-        p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
-        advance_tick(p);  // a new slice begins
-        if (the_scheduler.global_size() != 0) {
-            if (goroutine* g = take_one_global(p)) return g;
-        }
-    }
+    if (DUNLIN_UNLIKELY(slice != slice_state::goes_on)) return begin_slice(p, nullptr);
     goroutine* g = p->queue.pop_and_prefetch();
     if (g) advance_tick(p);
     return g;
