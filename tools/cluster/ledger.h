@@ -30,6 +30,7 @@ public:
     // What a worker says of itself; of all that have had its place.
     struct place {
         std::atomic<std::uint32_t> done, redelivered, reconnects, lost, unconfirmed, chosen_deaths;
+        std::atomic<pid_t> listens;  // the worker that ends in order when it is told to by SIGTERM
     };
 
     ledger(const std::filesystem::path& file, std::uint32_t jobs)

@@ -48,14 +48,19 @@ public:
     }
     pid_t pid(unsigned w) const { return pids_[w]; }
 
-    // In order: each ends its jobs.
-    bool dismiss() {
-        bool all = true;
-        for (unsigned w = 0; w < workers; ++w) signal(w, SIGCONT), signal(w, SIGTERM);
+    // In order: each ends its jobs. One that has only just begun is told when it listens: before, the signal kills it.
+    bool dismiss(const ledger& l) {
+        const auto within_5_s = [](auto happened) {
+            for (int i = 0; i < 500 && !happened(); ++i) dunlin::sleep_for(10ms);
+            return happened();
+        };
         for (unsigned w = 0; w < workers; ++w) {
-            for (int i = 0; i < 500 && !ended(w, WNOHANG); ++i) dunlin::sleep_for(10ms);
-            all = all && pids_[w] < 0;
+            signal(w, SIGCONT);
+            within_5_s([&] { return ended(w, WNOHANG) || l.at(w).listens.load() == pids_[w]; });
+            signal(w, SIGTERM);
         }
+        bool all = true;
+        for (unsigned w = 0; w < workers; ++w) all = within_5_s([&] { return ended(w, WNOHANG); }) && all;
         end();
         return all && faults_ == 0;
     }
@@ -176,7 +181,7 @@ private:
             throw;
         }
         stop();
-        const bool in_order = crew_.dismiss();
+        const bool in_order = crew_.dismiss(ledger_);
         picture_.close();
         const int result = check(in_order);
         link_->close();

@@ -79,6 +79,7 @@ int work(const std::string& urls, const std::string& file, std::uint32_t jobs, u
     const pid_t parent = getppid();
     return dunlin::run([&] {
         const dunlin::signal_context ctx({SIGTERM});
+        accounts.at(place).listens.store(getpid());
         auto link =
             nats::connect(urls, {.name = "worker-" + std::to_string(place + 1), .patience = 60s, .confirm = 30s});
         dunlin::go([&, link] {
