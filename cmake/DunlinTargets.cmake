@@ -94,6 +94,17 @@ function(dunlin_compile_together name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
+# Precompiles for the files of a library what most of them include of the standard library, and what is named beside it. tests/packaging compiles the
+# library as a stranger does, without it: there a missing #include is noticed.
+function(dunlin_precompile_library name)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>) # ccache asks for it
+    endif()
+    set(headers algorithm atomic chrono functional memory mutex optional span string system_error thread vector ${ARGN})
+    list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
+    target_precompile_headers(${name} PRIVATE ${headers})
+endfunction()
+
 # Programs that are compiled alike, of one `kind`, share what the compiler makes of the headers: of <dunlin/dunlin.hpp>, which each of their files includes
 # itself, and of what is named beside it.
 function(dunlin_precompile target kind)
