@@ -120,6 +120,7 @@ result explore_by(Explorer& e, const options& o) {
         r.hash = (r.hash ^ outcome.hash) * 0x9e3779b97f4a7c15u;
         if (outcome.failure.empty()) continue;
         r.failure = outcome.failure;
+        if (!o.tells) break;
         r.choices = shrink(e, outcome.choices, r.failure, Explorer::shrinking_executions);
         replayed_order order(r.choices);
         order.begin();

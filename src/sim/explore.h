@@ -115,6 +115,7 @@ struct options {
     std::size_t max_steps = 5'000;
     bool times_out = true;               // sleeps with a deadline may end by it although others could go on
     bool whole = false;                  // a whole program: see above
+    bool tells = true;                   // how it fails: shortened, as a story
 };
 
 struct result {

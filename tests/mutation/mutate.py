@@ -100,14 +100,18 @@ def files_included(source, path, seen):
             files_included(source, os.path.normpath(os.path.join(folder, name)), seen)
 
 
+def includes(source, unit, header):
+    seen = set()
+    files_included(source, unit, seen)
+    return header in seen
+
+
 def check_takes_effect(source, mutation):
     """A header that nothing compiled again includes would be changed in vain."""
     if mutation["file"].endswith(".cpp"):
         return
-    seen = set()
-    for unit in mutation["with"].split() + case_files(mutation):
-        files_included(source, unit, seen)
-    if mutation["file"] not in seen:
+    units = mutation["with"].split() + case_files(mutation)
+    if not any(includes(source, unit, mutation["file"]) for unit in units):
         raise Fault(f"{mutation['at']}: no case includes {mutation['file']}: `with` must name files that do")
 
 
@@ -160,7 +164,7 @@ class Build:
 
 
 def try_mutation(build, mutation):
-    """(noticed, by what, seconds)"""
+    """(noticed, by what, seconds to build it, seconds of its cases)"""
     begin = time.monotonic()
     overlay = tempfile.mkdtemp(prefix="dunlin-mutation-")
     try:
@@ -173,20 +177,23 @@ def try_mutation(build, mutation):
             units.append(mutation["file"])
             objects = [build.object_of(u) for u in cases]  # what they include is as it was
         else:
-            units += cases
-            objects = []
+            again = {u for u in cases if includes(build.source, u, mutation["file"])}
+            units += again
+            objects = [build.object_of(u) for u in cases if u not in again]
         program = os.path.join(overlay, "cases")
         build.link(objects + [build.compile(u, overlay) for u in sorted(set(units))], program)
-        words = [program, "--quiet", *mutation["case"].split()]
+        built = time.monotonic()
+        words = [program, "--quiet", "--first", *mutation["case"].split()]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=CASE_SECONDS)
             noticed, text = done.returncode != 0, (done.stdout + done.stderr)
             if done.returncode == 2:
                 raise Fault(f"{mutation['at']}: {text}")
-            what = next((line for line in text.splitlines()[1:]), f"ended with {done.returncode}") if noticed else ""
+            lines = text.splitlines() + ["", ""]
+            what = f"{lines[0].split(' ')[0]}: {lines[1]}" if noticed else ""
         except subprocess.TimeoutExpired:
             noticed, what = False, f"no case has failed in {CASE_SECONDS} s"
-        return noticed, what, time.monotonic() - begin
+        return noticed, what, built - begin, time.monotonic() - built
     finally:
         shutil.rmtree(overlay)
 
@@ -217,16 +224,16 @@ def main():
         try:
             return try_mutation(build, m)
         except Fault as fault:
-            return None, str(fault), 0  # the list is at fault; the others are tried all the same
+            return None, str(fault), 0, 0  # the list is at fault; the others are tried all the same
 
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for m, (noticed, what, seconds) in zip(mutations, pool.map(attempt, mutations)):
+        for m, (noticed, what, building, trying) in zip(mutations, pool.map(attempt, mutations)):
             if noticed is None:
                 print(f"CANNOT BE TRIED  {m['file']}: {m['name']}: {what}", flush=True)
                 wrong.append(m)
                 continue
-            print(f"{'noticed ' if noticed else 'SURVIVES'} {seconds:5.1f} s  {m['file']}: {m['name']}{': ' + what[:150] if what else ''}",
+            print(f"{'noticed ' if noticed else 'SURVIVES'} {building:4.1f} s + {trying:5.1f} s  {m['file']}: {m['name']}{': ' + what[:150] if what else ''}",
                   flush=True)
             if not noticed:
                 survivors.append(m)
