@@ -94,12 +94,19 @@ function(dunlin_compile_together name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
-# Precompiles for the files of a library what most of them include of the standard library, and what is named beside it. tests/packaging compiles the
-# library as a stranger does, without it: there a missing #include is noticed.
-function(dunlin_precompile_library name)
+function(dunlin_precompiled_for_ccache target)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>) # ccache asks for it
+        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>) # ccache asks for it
     endif()
+endfunction()
+
+# With DUNLIN_PRECOMPILE: precompiles for the files of a library what most of them include of the standard library, and what is named beside it.
+# tests/packaging compiles the libraries as a stranger does, without it: there a missing #include is noticed.
+function(dunlin_precompile_library name)
+    if(NOT DUNLIN_PRECOMPILE)
+        return()
+    endif()
+    dunlin_precompiled_for_ccache(${name})
     set(headers algorithm atomic chrono functional memory mutex optional span string system_error thread vector ${ARGN})
     list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
     target_precompile_headers(${name} PRIVATE ${headers})
@@ -108,9 +115,7 @@ endfunction()
 # Programs that are compiled alike, of one `kind`, share what the compiler makes of the headers: of <dunlin/dunlin.hpp>, which each of their files includes
 # itself, and of what is named beside it.
 function(dunlin_precompile target kind)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        target_compile_options(${target} PRIVATE -fpch-preprocess) # ccache asks for it
-    endif()
+    dunlin_precompiled_for_ccache(${target})
     get_property(first GLOBAL PROPERTY dunlin_precompiled_${kind})
     if(first)
         target_precompile_headers(${target} REUSE_FROM ${first})

@@ -189,8 +189,9 @@ def try_mutation(build, mutation):
             noticed, text = done.returncode != 0, (done.stdout + done.stderr)
             if done.returncode == 2:
                 raise Fault(f"{mutation['at']}: {text}")
-            lines = text.splitlines() + ["", ""]
-            what = f"{lines[0].split(' ')[0]}: {lines[1]}" if noticed else ""
+            lines = text.splitlines()  # the case and the way, then what failed
+            what = f"{lines[0].split(' ')[0]}: {lines[1]}" if len(lines) > 1 else f"ended with {done.returncode}"
+            what = what if noticed else ""
         except subprocess.TimeoutExpired:
             noticed, what = False, f"no case has failed in {CASE_SECONDS} s"
         return noticed, what, built - begin, time.monotonic() - built

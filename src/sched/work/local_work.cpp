@@ -46,6 +46,26 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     return p->poll_first;
 }
 
+// The slice is over. `chain`, if there is one, was readied last by goroutines that ready each other and have had their
+// time: it queues like all others, behind a batch of the global queue. With one goroutine from there in each slice of
+// the chain, a thousand would wait for ten seconds. Without a chain it is one, since a batch on top of the queue would
+// keep joins from running their children in place (must_look_around).
+[[gnu::noinline]] goroutine* begin_slice(processor* p, goroutine* chain) noexcept {
+    p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
+    advance_tick(p);
+    goroutine* g = nullptr;
+    if (the_scheduler.global_size() != 0) g = chain != nullptr ? take_global(p) : take_one_global(p);
+    if (chain != nullptr) {
+        push_local(p, chain);
+        submit_barrier();  // S2 of wake.h: else an idle processor may be missed, and the chain waits for this one
+        wake_if_idle();
+    }
+    if (g != nullptr) return g;
+    g = p->queue.pop_and_prefetch();
+    if (g) advance_tick(p);
+    return g;
+}
+
 }  // namespace
 
 // It comes for its own run_next at once (wake.h, left out).
@@ -71,26 +91,6 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
         events->collect(p, now);
     }
     return true;
-}
-
-// The slice is over. `chain`, if there is one, was readied last by goroutines that ready each other and have had their
-// time: it queues like all others, behind a batch of the global queue. With one goroutine from there in each slice of
-// the chain, a thousand would wait for ten seconds. Without a chain it is one, since a batch on top of the queue would
-// keep joins from running their children in place (must_look_around).
-[[gnu::noinline]] static goroutine* begin_slice(processor* p, goroutine* chain) noexcept {
-    p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
-    advance_tick(p);
-    goroutine* g = nullptr;
-    if (the_scheduler.global_size() != 0) g = chain != nullptr ? take_global(p) : take_one_global(p);
-    if (chain != nullptr) {
-        push_local(p, chain);
-        submit_barrier();
-        wake_if_idle();
-    }
-    if (g != nullptr) return g;
-    g = p->queue.pop_and_prefetch();
-    if (g) advance_tick(p);
-    return g;
 }
 
 goroutine* find_local(machine* m, processor* p) noexcept {
