@@ -219,7 +219,7 @@ def main():
         mutations = mutations[::step][:arguments.sample]
     if not mutations:
         raise Fault("no such mutation")
-    survivors, wrong = [], []
+    survivors, wrong, tried = [], [], 0
 
     def attempt(m):
         try:
@@ -234,13 +234,14 @@ def main():
                 print(f"CANNOT BE TRIED  {m['file']}: {m['name']}: {what}", flush=True)
                 wrong.append(m)
                 continue
+            tried += 1
             print(f"{'noticed ' if noticed else 'SURVIVES'} {building:4.1f} s + {trying:5.1f} s  {m['file']}: {m['name']}{': ' + what[:150] if what else ''}",
                   flush=True)
             if not noticed:
                 survivors.append(m)
             if noticed == ("harmless" in m) and not (not noticed and "unseen" in m):
                 wrong.append(m)
-    print(f"{len(mutations)} mutations, {len(mutations) - len(survivors)} noticed, in {time.monotonic() - begin:.0f} s")
+    print(f"{len(mutations)} mutations, {tried} tried, {tried - len(survivors)} noticed, in {time.monotonic() - begin:.0f} s")
     for m in survivors:
         print(f"survivor: {m['file']}: {m['name']}: {m.get('harmless') or m.get('unseen', 'no reason is known')}")
     return bool(wrong)
