@@ -20,6 +20,7 @@
 #include <cstring>
 #include <ctime>
 #include <dirent.h>
+#include <forward_list>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -77,8 +78,9 @@ struct state {
     std::vector<thread_timer> timers;       // timers_lock
     unsigned hz = 100;                      // the same
     std::int64_t began_ns = 0;
-    // Of the handlers: never freed. The one that ours replaced last, and the first one.
+    // Of the handlers: never freed. The one that ours replaced last, the first one, and all of them, each once.
     platform::atomic<const struct sigaction*> before{nullptr}, first{nullptr};
+    std::forward_list<struct sigaction> replaced;
 };
 
 state& the() {
@@ -184,12 +186,21 @@ void on_sample(int signal, siginfo_t* info, void* context) {
     errno = kept;
 }
 
+const struct sigaction* record_of(state& s, const struct sigaction& handler) {
+    const auto same = [&](const struct sigaction& a) {
+        // Where the flag is set it is the other member of the union, of the same bytes.
+        return a.sa_flags == handler.sa_flags && a.sa_handler == handler.sa_handler;
+    };
+    const auto found = std::find_if(s.replaced.begin(), s.replaced.end(), same);
+    return found != s.replaced.end() ? &*found : &s.replaced.emplace_front(handler);
+}
+
 // The program may have installed another handler since the last profile.
 void install_handler(state& s) {
     struct sigaction now {};
     sigaction(SIGPROF, nullptr, &now);
     if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_sample) return;
-    const auto* const before = new struct sigaction(now);
+    const struct sigaction* const before = record_of(s, now);
     // Release pairs with the acquire in on_sample().
     if (s.first.load(std::memory_order_relaxed) == nullptr) s.first.store(before, std::memory_order_release);
     s.before.store(before, std::memory_order_release);

@@ -43,8 +43,8 @@ processor_stats stats_of(const sched::processor& p, std::uint32_t made) {
     r.parks = c.parks.get();
     r.yields = c.yields.get();
     r.stacks_bound = c.stack_binds.get();
+    r.hand_offs = c.hand_offs.get();  // a part of the next: before it
     r.blocking_calls = c.blocking_calls.get();
-    r.hand_offs = c.hand_offs.get();
     r.stolen_from.reserve(made);
     for (std::uint32_t i = 0; i < made; ++i) r.stolen_from.push_back(p.stolen_from[i].load(std::memory_order_relaxed));
     return r;
@@ -113,11 +113,14 @@ duration_histogram copy(const sched::wait_counters& of) {
     return r;
 }
 
-// What lasts is counted to one moment, so that the parts of the time do not exceed it.
-void copy_times(runtime_stats& r) {
+// What lasts is counted to one moment, so that the parts of the time do not exceed it; of threads, too, the idle ones
+// are a part.
+void copy_times_and_threads(runtime_stats& r) {
     sched::scheduler& s = sched::the_scheduler;
     const sched::unstoppable_section section;
     const std::lock_guard guard(s.lock);
+    r.threads = s.machine_count.load(std::memory_order_relaxed);
+    r.idle_threads = s.idle_machine_count;
     const std::int64_t now = platform::real_now_ns();
     r.time.total = std::chrono::nanoseconds(sched::all_time_ns(now));
     r.time.stopped = std::chrono::nanoseconds(sched::stopped_time_ns(now));
@@ -172,8 +175,6 @@ runtime_stats stats() {
     const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
     r.idle_procs = sched::idle_count(word);
     r.spinning_threads = sched::spinning_count(word);
-    r.threads = s.machine_count.load(std::memory_order_relaxed);
-    r.idle_threads = s.idle_machine_count;
     r.goroutines = sched::live_goroutines();
     r.global_queue = s.global_size();
     copy_hand_offs(r.hand_offs);
@@ -206,7 +207,7 @@ runtime_stats stats() {
     }
     r.world_stopping = copy(s.time.stopping);
     r.world_stops = copy(s.time.stops);
-    copy_times(r);
+    copy_times_and_threads(r);
     return r;
 }
 

@@ -77,22 +77,28 @@ TEST(cpu_profile, passes_signals_of_others_on) {
 volatile std::sig_atomic_t signals_of_others = 0;
 
 // What the program has done with SIGPROF between two profiles is no matter, and what it has installed gets what is its.
+// Samples come with the kernel's ticks, of which a virtual machine that has to wait for its CPUs loses some, and the
+// monitor's thread may have the first one: so it computes until this goroutine has one.
 TEST(cpu_profile, a_handler_that_was_installed_since_the_last_one_is_replaced) {
     using handler = void (*)(int);
     const handler others = [](int) { signals_of_others = signals_of_others + 1; };
     for (const handler before : {handler{SIG_DFL}, handler{SIG_IGN}, others}) {
-        std::signal(SIGPROF, before);
-        std::ostringstream out;
-        dunlin::run([&] {
-            dunlin::runtime::start_cpu_profile(1000);
-            for (const std::int64_t until = process_cpu_ns() + 50'000'000; process_cpu_ns() < until;) {
-            }
-            signals_of_others = 0;
-            raise(SIGPROF);
-            EXPECT_EQ(signals_of_others, before == others ? 1 : 0);
-            dunlin::runtime::stop_cpu_profile(out, dunlin::runtime::profile_format::text);
-        });
-        EXPECT_NE(out.str().find(" @ "), std::string::npos) << out.str();
+        std::string text;
+        for (int profiles = 0; profiles < 100 && text.find(" @ ") == text.npos; ++profiles) {
+            std::signal(SIGPROF, before);
+            std::ostringstream out;
+            dunlin::run([&] {
+                dunlin::runtime::start_cpu_profile(1000);
+                for (const std::int64_t until = process_cpu_ns() + 50'000'000; process_cpu_ns() < until;) {
+                }
+                signals_of_others = 0;
+                raise(SIGPROF);
+                EXPECT_EQ(signals_of_others, before == others ? 1 : 0);
+                dunlin::runtime::stop_cpu_profile(out, dunlin::runtime::profile_format::text);
+            });
+            text = out.str();
+        }
+        EXPECT_NE(text.find(" @ "), text.npos) << text;
     }
 }
 

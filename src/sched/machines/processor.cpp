@@ -11,6 +11,8 @@
 
 #include <dunlin/detail/atomic.hpp>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "platform/clock.h"
@@ -240,14 +242,26 @@ void set_max_procs(std::uint32_t n) {
 
 std::size_t live_goroutines() noexcept {
     const scheduler& s = the_scheduler;
-    // Ended first: a goroutine that ends in between is then counted as alive, never as minus one.
-    std::uint64_t ended = 0, created = 0;
-    const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < made; ++i) ended += s.processor_at(i)->counts.ended.get();
-    for (std::uint32_t i = 0; i < made; ++i) created += s.processor_at(i)->counts.created.get();
-    created += s.created_outside.load(std::memory_order_relaxed);
-    const std::uint64_t gone = ended + s.forgotten.load(std::memory_order_relaxed);
-    return created > gone ? created - gone : 0;
+    const auto sum = [&](counter processor_counters::*which) {
+        std::uint64_t all = 0;
+        const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
+        for (std::uint32_t i = 0; i < made; ++i) all += (s.processor_at(i)->counts.*which).get();
+        return all;
+    };
+    const auto gone = [&] { return sum(&processor_counters::ended) + s.forgotten.load(std::memory_order_relaxed); };
+    // Those that end between the two sums are counted as alive, never as minus one. A reader that is kept from its CPU
+    // there would count all that came and went meanwhile: so it looks again, and the least is the closest.
+    std::size_t least = std::numeric_limits<std::size_t>::max();
+    std::uint64_t before = gone();
+    for (int looks = 0; looks < 4; ++looks) {
+        const std::uint64_t outside = s.created_outside.load(std::memory_order_relaxed);
+        const std::uint64_t created = sum(&processor_counters::created) + outside;
+        least = std::min<std::size_t>(least, created > before ? created - before : 0);
+        const std::uint64_t now = gone();
+        if (now == before) break;
+        before = now;
+    }
+    return least;
 }
 
 }  // namespace dunlin::sched

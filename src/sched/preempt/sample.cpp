@@ -92,7 +92,8 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
 
 // All signals are blocked: a fault would end the process.
 [[gnu::noinline]] void unwind_interrupted(machine* m, const void* context, stack::trace& frames) noexcept {
-    frames.pc[0] = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
+    void* const innermost = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
+    frames.pc[0] = innermost;
     frames.size = 1;
     if (!crash_handlers_in_force() || !may_unwind_at(stack::interrupted_pc(context))) return;
     sigset_t faults, before;
@@ -109,6 +110,9 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
     std::atomic_signal_fence(std::memory_order_seq_cst);
     m->sample.escape = nullptr;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (frames.size != 0) return;  // a fault, or nothing that could be unwound
+    frames.pc[0] = innermost;
+    frames.size = 1;
 }
 
 namespace {
