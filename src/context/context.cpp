@@ -10,7 +10,7 @@
 #include "platform/demangle.h"
 #include "platform/text.h"
 #include "platform/thread.h"
-#include "sched/preempt/lifetime.h"
+#include "sched/preempt/retire.h"
 #include "timer/timers.h"
 
 namespace dunlin::inline v0_1 {

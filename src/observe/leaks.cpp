@@ -25,7 +25,7 @@
 #include "observe/report.h"
 #include "park/join.h"
 #include "platform/clock.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"

@@ -5,7 +5,7 @@
 
 #include "park/lot.h"
 #include "platform/clock.h"
-#include "sched/data/trace.h"
+#include "sched/machines/trace.h"
 
 namespace dunlin::inline v0_1::park {
 

@@ -26,7 +26,7 @@ namespace dunlin::inline v0_1::park {
 
 // Who counts. The functions run on the stack that is meant, outside the runtime.
 struct contention_counter {
-    // Null: waits are events of a trace (sched/data/trace.h), no more.
+    // Null: waits are events of a trace (sched/machines/trace.h), no more.
     void (*waited)(sched::wait_reason reason, std::int64_t ns) noexcept;
     void (*made_wait)(std::int64_t ns) noexcept;
 };

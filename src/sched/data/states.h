@@ -53,7 +53,7 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
     return (detail::may_become[static_cast<std::uint8_t>(from)] >> static_cast<std::uint8_t>(to)) & 1;
 }
 
-// Says which goroutine is in which state where another was expected, and ends the process. In types.cpp.
+// Says which goroutine is in which state where another was expected, and ends the process.
 [[noreturn]] void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from,
     goroutine_state to) noexcept;
 

@@ -26,9 +26,10 @@
 #include "platform/clock.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/yield.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/wake.h"
 
 namespace dunlin::inline v0_1::sched {

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
+#include "sched/data/descriptors.h"
 #include "sched/data/types.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/machines/machine.h"
 
 // Records of more than one kind of access or with private parts are still read from outside: their layout is the

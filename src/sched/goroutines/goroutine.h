@@ -76,9 +76,6 @@ inline void prepare_to_park(goroutine* self, wait_reason reason, const std::sour
 // no lock; on return it is outside.
 void park(machine* m) noexcept;
 
-// Running -> runnable: at the tail of the local queue, at times of the global one (yield.cpp).
-void yield() noexcept;
-
 // Runs `child`, which the caller has taken off its run queue, on the current goroutine's stack. The caller is inside
 // the runtime; so it is on return, perhaps on another machine, which is returned.
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept;
@@ -91,13 +88,12 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     return left >= stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed)) / 4 * 3;
 }
 
-// From the scheduler's stack to that of g, which has a context and is running already. Returns when its thread comes
-// back to the scheduler's stack.
-void switch_to_goroutine(machine* m, goroutine* g) noexcept;
-
 // `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the
 // machine it runs on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
+// The same for one that is not queued yet: it goes to the global queue, because the world stops or its thread is to
+// end.
+machine* requeue(machine* m, goroutine* self) noexcept;
 
 // Ends the current goroutine: destructors run, then it is dead.
 [[noreturn]] void exit_goroutine();
@@ -130,9 +126,5 @@ inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     push_run_next(p, g);
     leave(m);
 }
-
-// All of the list, in order, as start_goroutine() for each; but what one step has published is announced once (S2 and
-// S3 of wake.h).
-void start_goroutines(goroutine_list& list) noexcept;
 
 }  // namespace dunlin::sched

@@ -7,10 +7,10 @@
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {

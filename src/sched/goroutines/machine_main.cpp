@@ -1,4 +1,5 @@
-// machine_main.cpp - the machine's own stack: what a thread does between the goroutines that it runs.
+#include "sched/goroutines/machine_main.h"
+
 #include "platform/cpu.h"
 #include "platform/thread.h"
 #include "sched/goroutines/os_thread.h"

@@ -91,9 +91,4 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
 }
 
-
-// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end. Returns
-// when self runs again.
-machine* requeue(machine* m, goroutine* self) noexcept;
-
 }  // namespace dunlin::sched

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/machine_main.h"
 #include "stack/context.h"
 
 namespace dunlin::inline v0_1::sched {

@@ -1,8 +1,9 @@
-// yield.cpp - a goroutine lets others run and stays runnable.
+#include "sched/goroutines/yield.h"
+
 #include "platform/membarrier.h"
 #include "platform/thread.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/switch.h"
+#include "sched/machines/trace.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {

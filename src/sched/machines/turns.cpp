@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "platform/clock.h"
-#include "sched/data/trace.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/waits.h"
 
 namespace dunlin::inline v0_1::sched {

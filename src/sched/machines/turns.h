@@ -21,8 +21,8 @@
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 
-#include "sched/data/trace.h"
 #include "sched/data/types.h"
+#include "sched/machines/trace.h"
 
 namespace dunlin::inline v0_1::sched {
 

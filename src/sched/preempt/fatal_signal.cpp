@@ -16,6 +16,7 @@
 #include <utility>
 #include <unistd.h>
 
+#include "sched/preempt/fatal_signal.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "platform/usable.h"

@@ -12,16 +12,16 @@
 //   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
 // Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
 #include "platform/futex.h"
+#include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/freeze.h"
-#include "sched/preempt/lifetime.h"
 #include "sched/preempt/preempt.h"
+#include "sched/preempt/retire.h"
 #include "sched/queues/global_queue.h"
 
 #include <dunlin/detail/atomic.hpp>

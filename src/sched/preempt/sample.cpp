@@ -12,6 +12,7 @@
 #include "platform/thread.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/crash.h"
+#include "sched/preempt/fatal_signal.h"
 #include "sched/preempt/preempt.h"
 #include "sched/preempt/safe_place.h"
 #include "stack/signal_frame.h"

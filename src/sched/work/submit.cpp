@@ -4,7 +4,7 @@
 
 #include "platform/membarrier.h"
 #include "sched/data/current.h"
-#include "sched/data/trace.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
 #include "sched/queues/global_queue.h"
