@@ -176,9 +176,9 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
         return;
     }
     if (somebody_idle) return wake_if_idle();
-    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in
-    // each round, and so do chains of goroutines that ready each other or run each other in place, whose tick stands
-    // still.
+    // Processors that come to the scheduler poll by themselves before long (find_local), so the monitor need not poll
+    // for them in each round. Neither for chains of goroutines that ready each other or run each other in place,
+    // although their tick stands still.
     const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);

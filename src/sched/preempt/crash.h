@@ -10,11 +10,11 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The caller is the one that reports, or does not return. It is not stopped any more.
+// The caller becomes the reporter, or does not return because another thread is. The reporter is not stopped any more.
 void claim_report() noexcept;
-// The caller has claimed it before: this is a fault within its report.
+// The caller has claimed the report before: this is a fault within it.
 bool reports_itself() noexcept;
-// A report is being written that will end the process: does not return then. For a thread that is about to end a run or
+// For a thread that is about to end a run or the process: does not return if a report is being written that will end
 // the process.
 void let_reports_finish() noexcept;
 
@@ -27,8 +27,8 @@ void print_who(platform::text_writer& out, const goroutine* g) noexcept;
 void print_where(platform::text_writer& out, const std::source_location& where) noexcept;
 void print_where(platform::text_writer& out, creation_place where) noexcept;
 
-// An object was used as it must not be: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created at main.cpp:12
-// in main())`, a stack, abort().
+// Reports the misuse of an object and ends the process: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created
+// at main.cpp:12 in main())`, a stack, abort().
 [[noreturn]] void report_misuse(std::string_view what) noexcept;
 
 [[noreturn]] void report_illegal_transition(const goroutine* g, goroutine_state expected,
