@@ -19,7 +19,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
 
 // There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
 [[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    advance_tick(p);
     leave(m);
 }
 
@@ -31,7 +31,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
     goroutine* oldest = s.global.exchange(self);
     s.lock.unlock();
     p->counts.global_hits.add();
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    advance_tick(p);
     return oldest != nullptr ? oldest : take_global(p);
 }
 

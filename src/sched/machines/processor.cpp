@@ -56,9 +56,9 @@ bool computes_on(const machine* m) noexcept {
     return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr;
 }
 
-// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
-// gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
-// goroutines compute than there are processors.
+// Under the lock. A machine that was in user code when the world stopped, and whose processor is now beyond max_procs,
+// gets an idle processor. If there is none it is a stray: the monitor asks it to stop, as it does after taking a
+// processor, so that no more goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -139,12 +139,12 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
     s.lock.unlock();
     wake_monitor_if_asleep();
-    // A machine that sleeps for timers has no processor and finds none when it wakes. Those with one:
+    // A machine that sleeps for timers has no processor and finds none when it wakes. Now the running ones:
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         while (p->state.load(std::memory_order_acquire) == processor_state::running) {
-            // So that a machine that looks for work there looks at `stopping`.
+            // A machine that looks for work there then looks at `stopping` as well.
             p->events_due.store(true, std::memory_order_relaxed);
             p->retake.lock();
             machine* m = p->owner.load(std::memory_order_relaxed);
@@ -212,7 +212,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         p->idle_next = nullptr;
         start_machine(p, false, wake_place::anywhere);
     }
-    // What waits in the global queue, or on the timers of a processor that has died.
+    // For goroutines in the global queue, and for timers of a processor that has died.
     retire_barrier();
     if (s.global_size() != 0) wake_if_idle();
     timer_added(platform::now_ns());
@@ -240,7 +240,7 @@ void set_max_procs(std::uint32_t n) {
 
 std::size_t live_goroutines() noexcept {
     const scheduler& s = the_scheduler;
-    // Ended first: a goroutine that ends in between is then counted as alive, never as minus one.
+    // `ended` is read first: a goroutine that ends in between is then counted as alive, never as minus one.
     std::uint64_t ended = 0, created = 0;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) ended += s.processor_at(i)->counts.ended.get();

@@ -27,9 +27,9 @@
 //            and the thread that stopped it may wait for a lock (a dump allocates). If that lasts, all go on too, and
 //            none is stopped meanwhile.
 // Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has turns of 0.2 ms from then on, until it
-//            has been stopped elsewhere `short_turns_of_spinners` times: what it waits for is mostly done by one that
-//            has no processor, perhaps one that is stopped, and with a FIFO lock by just one of them. Not less: at 0.05
-//            ms nearly all of the time goes into preemptions.
+//            has been stopped elsewhere `short_turns_of_spinners` times. The goroutine that it waits for mostly has no
+//            processor, and may itself be stopped; with a FIFO lock it is one certain goroutine. Turns are not shorter
+//            still: at 0.05 ms nearly all of the time would go into preemptions.
 // Rescuer    All that rests on the monitor, so the monitor must never wait for a goroutine that stands still, nor for a
 //            thread that waits for one: it takes few locks, each held for moments by threads that cannot be stopped
 //            meanwhile and wait for nothing (docs/locks.md), it allocates nothing, and leaves to the thread maker
