@@ -136,7 +136,7 @@ public:
 
     /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack,
     /// when they are the youngest in this processor's queue.
-    /// Blocks    The goroutine; a plain thread on a plain thread.
+    /// Blocks    The goroutine; on a plain thread, that thread.
     void wait(std::source_location where = std::source_location::current()) const noexcept {
         counter_->wait(detail::wait_group_reason, true, where);
     }
