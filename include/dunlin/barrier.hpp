@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 namespace dunlin::inline v0_1 {
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/detail/spawn.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/task.hpp>

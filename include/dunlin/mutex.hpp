@@ -12,7 +12,7 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/error.hpp>
 
 namespace dunlin::inline v0_1 {

@@ -2,7 +2,7 @@
 // it; what a channel is they need not know.
 #pragma once
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 #include "park/waiter.h"
 #include "platform/clock.h"

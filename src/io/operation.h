@@ -12,7 +12,7 @@
 #include <source_location>
 #include <system_error>
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/error.hpp>
 
 #include "poll/descriptor.h"

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 #include "chan/limited_wait.h"
 #include "park/lot.h"
