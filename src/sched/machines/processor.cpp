@@ -88,7 +88,7 @@ processor* take_idle_processor(const processor* preferred) noexcept {
     processor* p = *link;
     *link = p->idle_next;
     p->idle_next = nullptr;
-    p->state.store(processor_state::running, std::memory_order_relaxed);
+    transition(p->state, processor_state::running);
     end_idle(p);
     s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
     settle_free_clock();
@@ -101,11 +101,11 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
     if (DUNLIN_UNLIKELY(s.starved.size != 0 || retired(p))) give_stacks_to_arena(p, 0);  // S1 of starved.h
     std::uint32_t change = was_spinning ? 0u - one_spinning : 0u;
     if (s.stopping.load(std::memory_order_relaxed)) {
-        p->state.store(processor_state::stopped, std::memory_order_relaxed);
+        transition(p->state, processor_state::stopped);
     } else if (retired(p)) {
-        p->state.store(processor_state::dead, std::memory_order_relaxed);
+        transition(p->state, processor_state::dead);
     } else {
-        p->state.store(processor_state::idle, std::memory_order_relaxed);
+        transition(p->state, processor_state::idle);
         p->idle_next = s.idle_processors;
         s.idle_processors = p;
         begin_idle(p);
@@ -150,7 +150,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
             machine* m = p->owner.load(std::memory_order_relaxed);
             if (m != nullptr && take_locked(p, true)) {
                 p->stopped_from = m;
-                p->state.store(processor_state::stopped, std::memory_order_release);
+                transition(p->state, processor_state::stopped, std::memory_order_release);
             }
             p->retake.unlock();
             if (p->state.load(std::memory_order_relaxed) == processor_state::running) {
@@ -184,17 +184,17 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         if (retired(p)) {
             drain_to_global(p);
             give_stacks_to_arena(p, 0);
-            p->state.store(processor_state::dead, std::memory_order_relaxed);
+            transition(p->state, processor_state::dead);
             continue;  // for its machine see place_machine_of_retired()
         }
         p->stopped_from = nullptr;
         if (computes_on(m)) {
             p->retake.lock();
-            p->state.store(processor_state::running, std::memory_order_relaxed);
+            transition(p->state, processor_state::running);
             give_back_locked(p, m);
             p->retake.unlock();
         } else if (has_local_work(p)) {
-            p->state.store(processor_state::running, std::memory_order_relaxed);
+            transition(p->state, processor_state::running);
             p->idle_next = with_work;
             with_work = p;
         } else {
