@@ -135,7 +135,7 @@ void unannotated_pipe(const settings& s, results& r) {
     });
 }
 
-/// Two goroutines for each processor want one std::mutex, and who has it sleeps in the kernel.
+/// Two goroutines for each processor want one std::mutex, and the one that has it sleeps in the kernel.
 void unannotated_mutex(const settings& s, results& r) {
     std::mutex mutex;
     ticks_beside(s, r, [&mutex](dunlin::wait_group& wg, std::atomic<bool>& stop) {

@@ -151,7 +151,7 @@ void skynet_channels(const settings& s, results& r) {
     });
 }
 
-/// The sieve of the Go tour, whose generator ends after the last prime that is asked for, so that everybody ends.
+/// The sieve of the Go tour, whose generator ends after the last prime that is asked for, so that all end.
 dunlin::receiver<long> numbers_from_2_to(long last) {
     const dunlin::chan<long> out;
     dunlin::go([=] {

@@ -89,7 +89,7 @@ void matmul(const product whole) {
         whole.small();
         return;
     }
-    // Two groups one after the other, so that nobody adds to a quarter while another does.
+    // Two groups one after the other, so that no two goroutines add to one quarter at a time.
     for (const int inner : {0, 1}) {
         dunlin::task_group group;
         for (const int row : {0, 1}) {

@@ -1,4 +1,4 @@
-// hogs.h - the work of those who compute without a call, of hogs_bench.cpp and of peers/cpp.
+// hogs.h - the work of goroutines that compute without a call, of hogs_bench.cpp and of peers/cpp.
 
 #pragma once
 
@@ -13,7 +13,7 @@ inline std::uint64_t work_unit(std::uint64_t x) {
     return x;
 }
 
-/// One goroutine's (or thread's) work. A cache line each, so that counting disturbs nobody.
+/// One goroutine's (or thread's) work. A cache line each, so that counting disturbs no other.
 struct alignas(64) worker {
     std::atomic<long> units = 0;
     std::uint64_t value = 1;  // kept, so that the work is not in vain

@@ -62,7 +62,7 @@ void timer_stop(const settings& s, results& r) {
                 expect_pending(t.stop());
             }
         });
-        // Of a deadline for a channel that nobody comes to need.
+        // Of a deadline for a channel that is never needed.
         const double unasked_ns = ns_per_operation(rounds, [&] {
             for (long i = 0; i < rounds; ++i) {
                 dunlin::timer t(1h);

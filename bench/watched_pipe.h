@@ -16,7 +16,7 @@
 
 namespace bench {
 
-/// A pipe with somebody who reads from it, and when he last did.
+/// A pipe with a goroutine that reads from it, and when it last did.
 struct watched_pipe {
     std::array<int, 2> ends{};
     std::atomic<std::int64_t> ran_at_ns = 0;

@@ -19,8 +19,8 @@ inline std::uint64_t compute(std::uint64_t x, long steps) {
 /// nothing.
 std::uint64_t computed(std::uint64_t x, long steps);
 
-/// How many steps of compute() take a microsecond: the best of many tries, which is what the machine does while nobody
-/// disturbs it. Takes about 20 ms.
+/// How many steps of compute() take a microsecond: the best of many tries, which is what the machine does
+/// undisturbed. Takes about 20 ms.
 double steps_per_us();
 
 /// How long each piece of work of a workload is: all alike, or one in ten, chosen from a fixed seed, takes ten times as

@@ -194,7 +194,7 @@ struct tree_job {
     long leaves;
 };
 
-/// A worker of the tree, who lives on: splits each job in two for those below, or does it if it is a leaf's.
+/// A worker of the tree, which lives on: splits each job in two for the workers below, or does it if it is a leaf.
 void tree_worker(
     const pieces& p, const dunlin::chan<tree_job>& jobs, const dunlin::chan<std::uint64_t>& answers, long leaves) {
     if (leaves == 1) {

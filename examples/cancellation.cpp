@@ -53,7 +53,7 @@ int main() {
         bool timed_out = false;
         try {
             const auto ctx = dunlin::with_timeout(request, 2ms);
-            dunlin::chan<int>().recv(ctx);  // nobody will ever send
+            dunlin::chan<int>().recv(ctx);  // nothing is ever sent
         } catch (const dunlin::context_cancelled& e) {
             timed_out = e.code() == dunlin::errc::deadline_exceeded;
             std::printf("%s\n", e.what());

@@ -7,7 +7,7 @@
 
 #include <dunlin/dunlin.hpp>
 
-// Sorts the left half in a goroutine of its own and the right half here. A child that nobody has begun when it is
+// Sorts the left half in a goroutine of its own and the right half here. A child that no thread has begun when it is
 // waited for runs right here, as a call, so small pieces cost little; the cut-off is for the sort's sake.
 void parallel_sort(std::span<int> values) {
     if (values.size() < 2'000) {

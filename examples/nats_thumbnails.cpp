@@ -4,8 +4,8 @@
 //   caller --request--> front --job--> workers (any number, anywhere) --put--> bucket --watch--> front --answer-->
 //   caller
 //
-// Many who ask for the same picture at once make one job of it. A front or worker that dies is replaced by any other.
-// NATS_URL names the servers.
+// Many clients that ask for the same picture at once make one job of it. A front or worker that dies is replaced by any
+// other. NATS_URL names the servers.
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -63,7 +63,7 @@ nats::server serve_front(
         if (name.empty() || name.find_first_of(" .*>") != name.npos) throw std::invalid_argument("not a name: " + name);
         if (auto there = made.get(name, ctx)) return *there->value;
         auto change = made.watch(name);                // from now on, and what is there
-        jobs.send(name, nats::once_by(name), ctx);     // stored once, whoever asks
+        jobs.send(name, nats::once_by(name), ctx);     // stored once, however many ask
         for (;;) {
             if (auto e = change.recv(ctx); e.value) return *e.value;
         }

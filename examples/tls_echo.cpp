@@ -1,4 +1,4 @@
-// tls_echo.cpp - an echo server over TLS, and clients that know whom they talk to.
+// tls_echo.cpp - an echo server over TLS, and clients that know the server they talk to.
 //
 //   example_tls_echo                             makes a certificate, serves a few clients of its own, and ends
 //   example_tls_echo --listen ADDR CERT KEY      serves ADDR (":7443", say) with a certificate and key (PEM
@@ -97,7 +97,7 @@ int serve_own_clients() {
 
     bool refused = false;
     try {
-        tls::dial("tcp", address);  // trusts the system's authorities, who do not know us
+        tls::dial("tcp", address);  // trusts the system's authorities, which do not know this server
     } catch (const dunlin::io_error& e) {
         refused = e.code() == tls::errc::certificate_rejected;
         std::printf("%s\n", e.what());

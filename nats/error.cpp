@@ -23,7 +23,7 @@ const char* text_of(errc e) noexcept {
     case errc::limits_reached: return "limits reached";
     case errc::connection_lost: return "the connection is lost";
     case errc::not_confirmed: return "no answer in time";
-    case errc::no_responders: return "nobody serves this subject";
+    case errc::no_responders: return "no service answers this subject";
     case errc::undecodable: return "does not decode";
     case errc::slow_consumer: return "the reader is too slow";
     case errc::wrong_revision: return "wrong revision";

@@ -97,7 +97,7 @@ void make_consumer(connection& c, const std::string& name, const queue_options& 
         consumer_body(name, wait), {{"ack_wait", std::to_string(wait)}}, ctx);
 }
 
-// The id, and the trace of the one who sends; a job that is sent again has one already.
+// The id, and the trace of the sender; a job that is sent again has one already.
 headers with_id(std::string id, const headers& h, const context& ctx) {
     headers all;
     all.reserve(h.size() + 2);

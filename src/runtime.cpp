@@ -25,6 +25,7 @@
 #include "sched/monitor/monitor.h"
 #include "sched/monitor/thread_maker.h"
 #include "sched/preempt/crash.h"
+#include "sched/preempt/fatal_signal.h"
 #include "sched/preempt/freeze.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/preempt/preempt.h"

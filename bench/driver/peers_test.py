@@ -67,7 +67,7 @@ class Missing(unittest.TestCase):
 
 
 class Fetched(unittest.TestCase):
-    """Peers that are downloaded are left out until someone asks for them, and say how."""
+    """Peers that are downloaded are left out until they are asked for, and say how."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -155,7 +155,7 @@ def markdown(doc, load=False):
     present = {peer for row in doc["rows"] for peer in (*row["figures"], *row["failures"])}
     others = [peer for peer in doc["versions"] if peer != SUBJECT and (peer in present or not doc["rows"])]
     lines = [
-        "# Benchmarks: dunlin beside " + (", ".join(others) or "nobody"),
+        "# Benchmarks: dunlin beside " + (", ".join(others) or "no peer"),
         "",
         f"{m['cpu']}, {m['cpus']} CPUs, {m['memory_gib']} GiB; Linux {m['kernel']} {m['architecture']}, {m['system']}; "
         f"{doc['when']}",

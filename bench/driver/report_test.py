@@ -92,8 +92,8 @@ class Rows(unittest.TestCase):
             taken.add({"metric": "time", "unit": "ns", "procs": 1, "value": value}, w, 1, peer)
         row = report.rows([w], [1], ["dunlin", "go", "c"], taken)[0]
         self.assertEqual((sorted(row["figures"]), row["ratios"]), (["c", "dunlin", "go"], {"c": 0.25}))
-        everybody = Workload("ping-pong", "", (Metric("time", "ns"),), no_ratios=(NoRatio(None, (1,)),))
-        self.assertEqual(report.rows([everybody], [1], ["dunlin", "go"], taken)[0]["ratios"], {})
+        all_of_them = Workload("ping-pong", "", (Metric("time", "ns"),), no_ratios=(NoRatio(None, (1,)),))
+        self.assertEqual(report.rows([all_of_them], [1], ["dunlin", "go"], taken)[0]["ratios"], {})
 
     def test_each_ratio_has_an_interval_if_there_are_rounds_enough(self):
         row = one_row(None, dunlin=[10, 11, 12], go=[100, 100, 100])
@@ -113,7 +113,7 @@ class Order(unittest.TestCase):
             runner._take_turn = real
         return [tuple(calls[i : i + 3]) for i in range(0, len(calls), 3)]
 
-    def test_everybody_has_a_turn_in_each_round_and_the_order_differs(self):
+    def test_all_of_them_has_a_turn_in_each_round_and_the_order_differs(self):
         rounds = self.orders(1)
         self.assertEqual(len(rounds), 10)  # with the one that warms up
         for turn in rounds:

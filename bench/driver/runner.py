@@ -87,7 +87,7 @@ class Progress:
 
 
 def shuffled(items, order):
-    """All of them in an order that the generator `order` chooses: nobody always follows the same neighbour."""
+    """All of them in an order that the generator `order` chooses: none always follows the same neighbour."""
     return order.sample(items, len(items))
 
 

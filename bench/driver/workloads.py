@@ -451,7 +451,7 @@ WORKLOADS = (
     ),
     Workload(
         "pipe-wake",
-        "from a plain thread's write to a pipe until the goroutine runs that reads it, everybody having slept; c: a "
+        "from a plain thread's write to a pipe until the goroutine runs that reads it, all of them having slept; c: a "
         "thread in epoll_wait; `relative`: the median as part of that of such a thread, by turns in one process",
         (*latency(), Metric("relative", "x", (at_most(1.3),), own=True)),
     ),

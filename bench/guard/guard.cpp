@@ -261,6 +261,6 @@ void count_all() {
 
 int main() {
     setenv("DUNLIN_MAXPROCS", "1", 1);
-    setenv("DUNLIN_PREEMPTION", "off", 1);  // valgrind is slow, and nobody here computes for long
+    setenv("DUNLIN_PREEMPTION", "off", 1);  // valgrind is slow, and no goroutine here computes for long
     dunlin::run(count_all);
 }

@@ -18,7 +18,7 @@ static void wait_for_server(const struct options* o) {
         if (failed == 0) return;
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
-    die("nobody listens on port %d", ntohs(o->server.sin_port));
+    die("no server listens on port %d", ntohs(o->server.sin_port));
 }
 
 int http_load(const struct options* o) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 namespace dunlin::inline v0_1 {
 
@@ -88,8 +88,8 @@ public:
     [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) {
         return arrival_token(complete_if_last(core_.arrive(n)));
     }
-    /// Waits until the phase of the token has ended; at once if it has. Blocks the goroutine, never its thread (a plain
-    /// thread on a plain thread).
+    /// Waits until the phase of the token has ended; at once if it has. Blocks the goroutine; on a plain thread, that
+    /// thread.
     void wait(arrival_token&& token, std::source_location where = std::source_location::current()) const {
         core_.wait(token.phase_, nullptr, where);
     }

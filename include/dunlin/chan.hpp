@@ -51,7 +51,7 @@ private:
 
 namespace detail {
 
-// For code that makes the value in place.
+// For code that constructs the value in place.
 struct received_access {
     template <class T>
     static channel_status& status(received<T>& r) noexcept {
@@ -113,7 +113,7 @@ public:
     /// Sends `value`, waiting until a receiver or room in the buffer takes it.
     ///
     /// value     Moved from when it was sent, and only then: after an exception it is as it was.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). Nil channel: for ever.
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread. Nil channel: for ever.
     /// Order     Waiting senders are served first come, first served. The send happens before the return of the receive
     ///           that gets the value; with a capacity of C, the k-th receive happens before the return of the send
     ///           number k + C.
@@ -265,7 +265,7 @@ class receive_operations {
 public:
     /// Receives a value, waiting until there is one. nullopt exactly when the channel is closed and drained.
     ///
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). Nil channel: for ever.
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread. Nil channel: for ever.
     /// Order     As for send().
     /// Cost      As for send().
     std::optional<T> recv(std::source_location where = std::source_location::current()) const {
@@ -471,7 +471,7 @@ private:
     detail::chan_handle handle_;
 };
 
-// What cannot be sent: one line is said of it, and not all that would fail inside.
+// For what cannot be sent: the compiler says one line, and not all that would fail inside.
 template <class T>
     requires(!std::is_object_v<T> || std::is_const_v<T>)
 class chan<T> {

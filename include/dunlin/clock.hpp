@@ -30,8 +30,8 @@ namespace detail {
 
 [[noreturn]] DUNLIN_API void throw_not_a_number();  // std::invalid_argument
 
-// A number where a duration is wanted. Calls that are likely to get one have an overload for it, so that one line is
-// said and not all that a number is not.
+// For a number where a duration is wanted. Calls that are likely to get one have an overload for it, so that the
+// compiler says one line, and not why each overload does not fit.
 template <class T>
 concept number = std::is_arithmetic_v<T>;
 template <class T>

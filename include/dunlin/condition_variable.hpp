@@ -163,7 +163,7 @@ class condition_variable_any : public detail::condition_operations<condition_var
 public:
     /// Releases `lock`, waits for a notification, and takes the lock again, also when it throws. The waiter is in the
     /// queue before the lock is free: it misses no notification from a party that takes the lock afterwards.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread); the lock blocks as it does.
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread. `lock` blocks as its kind does.
     /// Throws    What lock.unlock() throws; then it has not waited. If lock.lock() throws: std::terminate, as in the
     ///           standard.
     template <class Lock>

@@ -73,8 +73,8 @@ public:
 
 DUNLIN_API std::string type_name(const std::type_info& type);
 
-// Texts, and what can be written to a stream, are shown; of everything else, and of what points to something, only the
-// type (as Go does).
+// Texts, and what can be written to a stream, are shown. Of pointers and of everything else only the type is (as in
+// Go).
 template <class T>
 std::string shown(const T& value) {
     if constexpr (std::is_pointer_v<T>) {
@@ -255,8 +255,8 @@ public:
     /// token does not keep the context.
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
-    /// Runs f() in a goroutine of its own when the context is done; at once if it is. It does not keep the context: of
-    /// one that is dropped it never runs. Throws std::bad_alloc, what copying f throws.
+    /// Runs f() in a goroutine of its own when the context is done; at once if it is. This does not keep the context
+    /// alive: if that is dropped, f never runs. Throws std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");

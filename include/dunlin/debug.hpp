@@ -21,10 +21,10 @@ struct serve_options {
     /// Not empty: each request must bring it, as `Authorization: Bearer TOKEN` or as the parameter `token` of its
     /// address.
     std::string token = {};
-    /// As many requests at once; more are told to come again later (503), and of more than twice as many the
+    /// How many requests are served at once. More are refused for now (503); where there are more than twice as many,
     /// connections are closed.
     unsigned connections = 32;
-    /// For a client to send its request, and to take the reply.
+    /// How long a client may take to send its request, and to take the reply.
     std::chrono::nanoseconds request_limit = std::chrono::seconds(5), reply_limit = std::chrono::seconds(30);
     /// Has runtime::set_wait_histograms() on while it serves, for `/metrics`: the clock is read twice for each wait.
     /// That matters where goroutines do nothing but hand over (`./dev bench sight`).
@@ -44,8 +44,8 @@ public:
     net::address local_address() const;
     /// "http://127.0.0.1:6060/"
     std::string url() const;
-    /// No more requests. Ends those under way and waits for that, for two seconds at most. To be called, or destroyed,
-    /// before the run() ends in which it was made.
+    /// Takes no more requests, ends those under way, and waits for that, for two seconds at most. Call it, or destroy
+    /// the object, before the run() ends in which it was made.
     void close() noexcept;
     explicit operator bool() const noexcept { return state_ != nullptr; }
 

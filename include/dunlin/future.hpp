@@ -92,7 +92,7 @@ public:
     future& operator=(future&&) noexcept = default;
 
     /// Waits for the result, and returns it or rethrows the exception. Once; the future holds nothing afterwards.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Order     What happens before the result is set happens before the return.
     /// Throws    What was set; std::future_error: broken_promise if the promise is gone and has set nothing, no_state
     ///           if the future holds nothing.
@@ -139,7 +139,7 @@ public:
 
     /// Waits for the result, and returns it (a constant reference to it, good as long as a copy holds it) or rethrows
     /// the exception. As often as one likes.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Order     What happens before the result is set happens before the return.
     /// Throws    What was set, the same object each time; std::future_error: broken_promise, no_state.
     reference get(std::source_location where = std::source_location::current()) const {

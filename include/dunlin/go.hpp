@@ -42,9 +42,9 @@ inline constexpr std::size_t dense_stack_size = 239 * 1024;
 
 /// What run() does with goroutines that are left when its main goroutine has ended.
 enum class leftovers : unsigned char {
-    /// As Go does: they are stopped where they stand, for good. Their destructors do not run, and what they have locked
-    /// stays locked: a std::mutex that main wants afterwards must not be held by one. (If main is seen waiting for one
-    /// for a tenth of a second, that is said on stderr, and the holder goes on until it has given it back.)
+    /// As in Go: they are stopped where they stand, for good. Their destructors do not run, and what they have locked
+    /// stays locked. If main then waits for a std::mutex that one of them holds, for a tenth of a second, that is said
+    /// on stderr, and the holder goes on until it has unlocked it.
     stop,
     /// run() returns when all have ended. If they all wait for each other, that is reported as a deadlock.
     wait,
@@ -137,7 +137,7 @@ template <class F, class Arg, class... Args>
     }
 }
 
-// Of an overloaded function it must be said which one: a lambda that calls it, or a cast. Not defined.
+// The name of an overloaded function is ambiguous: pass a lambda that calls it, or a cast. Not defined.
 void go(detail::overloaded_function, ...);
 
 namespace detail {
@@ -203,7 +203,7 @@ auto run(F&& f, std::source_location where = std::source_location::current()) ->
     return run(run_options{}, std::forward<F>(f), where);
 }
 
-// A function that cannot be called so.
+// A function that run() cannot call.
 template <class F>
     requires(!std::invocable<F&> && detail::not_run_options<F>)
 int run(F&&) {
@@ -219,7 +219,8 @@ int run(const run_options&, F&&) {
     return 0;
 }
 
-/// Lets others run: the goroutine goes to the tail of the global queue. On a plain thread: sched_yield().
+/// Lets others run: the goroutine goes to the tail of its processor's queue, and now and then of the global queue. On a
+/// plain thread: sched_yield().
 /// Blocks    The goroutine, until its turn comes. Returns at once if nothing else is runnable here.
 /// Cost      About 15 ns with another goroutine waiting. Figures: docs/benchmarks.md, yield.
 /// Source    runtime.Gosched.

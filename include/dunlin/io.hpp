@@ -62,7 +62,7 @@ template <class R>
 concept writable_byte_range = byte_range<R> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
-// As for durations (clock.hpp): one line is said, and not all that a number is not.
+// As for durations (clock.hpp): the compiler says one line.
 #define DUNLIN_IS_NO_BUFFER \
     "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
 
@@ -209,8 +209,8 @@ public:
 
     /// From then on reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included,
     /// even with data ready; until another deadline is set, or none. A time point of dunlin::clock or any other, or a
-    /// duration from now. Another clock's is converted once, as the two stand now. Throws io_error for files that
-    /// cannot wait, std::invalid_argument for what is not a number.
+    /// duration from now. A time of another clock is converted once, by what both clocks show now. Throws io_error for
+    /// files that cannot wait, std::invalid_argument for what is not a number.
     template <class T>
     void set_deadline(const T& t) {
         set(detail::io_direction::both, deadline_of(t));

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/detail/spawn.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/task.hpp>
@@ -94,7 +94,7 @@ public:
     id get_id() const noexcept { return handle_ ? detail::id_of(handle_) : id(); }
 
     /// Waits until the goroutine has ended.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread). If the goroutine has not begun and
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread. If the goroutine has not begun and
     ///           is the youngest in the queue, it runs here.
     /// Order     Everything the goroutine did happens before the return.
     /// Throws    std::system_error: invalid_argument if it is not joinable, resource_deadlock_would_occur for the

@@ -34,7 +34,7 @@ public:
         counter_.subtract(n, "dunlin::latch: negative count");
     }
     bool try_wait() const noexcept { return counter_.pending() == 0; }
-    /// Waits until the count is zero. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Waits until the count is zero. Blocks the goroutine, never its thread; on a plain thread, that thread.
     void wait(std::source_location where = std::source_location::current()) const {
         counter_.wait(detail::latch_reason, false, where);
     }

@@ -12,7 +12,7 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -47,7 +47,7 @@ public:
     mutex& operator=(const mutex&) = delete;
 
     /// Waits until the mutex is free, and takes it.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     void lock(std::source_location where = std::source_location::current());
     /// The same until `ctx` is done: throws context_cancelled then, and the lock is not taken. Throws std::bad_alloc.
     void lock(const context& ctx, std::source_location where = std::source_location::current()) {
@@ -80,7 +80,7 @@ public:
     /// Gives it back.
     void unlock();
 
-    /// There is no system handle behind it: waiters are in the runtime's own queues.
+    /// There is no system handle: waiters stand in the runtime's own queues.
     void native_handle() = delete;
 
 private:
@@ -119,8 +119,8 @@ private:
     // locked | a waiter was taken off the queue and told to try, and has not come yet.
     platform::atomic<std::uint32_t> word_{0};
     platform::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: in which run that was
-    // The holder's: a goroutine's number, or a plain thread's mark; 0 while it is free. Cleared before the release of
-    // word_: so after a failed take() only the holder ever reads itself here.
+    // The holder: a goroutine's number, or a plain thread's mark; 0 while the mutex is free. Cleared before the release
+    // of word_, so after a failed take() only the holder itself ever reads its own number here.
     platform::atomic<std::uint64_t> owner_{0};
     platform::atomic<std::int64_t> since_ns_{0};  // the holder's; coarse
 };

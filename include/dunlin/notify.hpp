@@ -39,7 +39,7 @@ public:
     void notify_waiters() const noexcept { detail::serve_all_receivers(detail::handle_access::core(permit_)); }
 
     /// Takes the permit, waiting until there is one, or until it is woken.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     void wait(std::source_location where = std::source_location::current()) const { permit_.recv(where); }
     /// The same until `ctx` is done: throws context_cancelled then. A permit that is there is taken all the same.
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {

@@ -40,7 +40,7 @@ private:
 ///
 /// DIFFERS FROM std::call_once: when f throws, the exception goes to that first caller only; f COUNTS AS DONE AND IS
 /// NOT TRIED AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for all callers.
-/// Blocks    The goroutine, never its thread (a plain thread on a plain thread). A call from inside f with the same
+/// Blocks    The goroutine, never its thread; on a plain thread, that thread. A call from inside f with the same
 ///           flag: for ever.
 /// Order     What f does happens before the return of every call_once() with the flag.
 /// Cost      A load, when it is done.
@@ -65,7 +65,7 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
 /// throws, or ends by exit_goroutine(), leaves it undone; the next caller, or the next waiter, tries.
 ///
 /// From goroutines and plain threads, in any mix.
-/// Blocks    While another's function runs: the goroutine, never its thread (a plain thread on a plain thread). A call
+/// Blocks    While another's function runs: the goroutine, never its thread (on a plain thread, that thread). A call
 ///           from inside the function with the same flag ends the process with a report.
 /// Order     What the function that succeeded does happens before the return of every call that returns true.
 /// Cost      A load, when it is done.

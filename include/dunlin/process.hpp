@@ -68,7 +68,7 @@ public:
     /// Closes its pipes. It does not end the child, which is reaped when it ends, as long as this process lives.
     ~process() = default;
 
-    /// The kernel's number; it may be another process's after wait(). -1: none.
+    /// The kernel's number of the process; after wait() the kernel may give it to another one. -1: none.
     int id() const noexcept;
 
     /// The pipes' ends on this side; closed if there is none. close() of the first tells the child that its input has

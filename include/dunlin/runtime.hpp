@@ -61,7 +61,7 @@ struct hand_off_stats {
     std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
     std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
     std::size_t preempted_now = 0;      ///< of these, now
-    /// let go on without a processor, because others seemed to wait for a lock of theirs
+    /// let go on without a processor, because others seemed to wait for a lock that they hold
     std::uint64_t thaws = 0;
     std::uint64_t given_back = 0;       ///< idle or lent processors given to threads that computed without one
     /// goroutines that came to the runtime without a processor and found an idle or offered one

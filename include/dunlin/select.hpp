@@ -91,13 +91,13 @@ template <class Handler, class T>
 concept receive_handler =
     std::invocable<Handler&, std::optional<T>> || std::invocable<Handler&, T> || std::invocable<Handler&>;
 
-// A pointer to a member is one of T's, although std::invoke() would apply it to what an optional holds, or does not
+// A pointer to a member belongs to T, although std::invoke() would apply it to what an optional holds, or does not
 // hold.
 template <class Handler, class T>
 concept takes_optional = std::invocable<Handler&, std::optional<T>> &&
                          (!std::is_member_pointer_v<Handler> || !std::invocable<Handler&, T>);
 
-// Its argument is a prvalue where it is called as it stands: nothing is moved between the channel and its parameter.
+// The argument is a prvalue in the handler's call: nothing is moved between the channel and the parameter.
 template <class T, class Handler>
 loop run_receive_handler(Handler& handler, bool ok, element_slot<element_of<T>>& slot, [[maybe_unused]] chan_core* c) {
     const auto value = [&] { return take_as<T>(slot, c, [](auto&& v) { return T(std::forward<decltype(v)>(v)); }); };
@@ -215,7 +215,7 @@ private:
     loan* loan_ = nullptr;
 };
 
-// It owns its value: a case may be kept, and whatever its value was made from be gone by then.
+// Owns its value: a case may be kept for longer than the object lives that its value was made from.
 template <class T, class Handler>
 class send_case : public case_base {
 public:
@@ -238,7 +238,7 @@ public:
     }
     ~send_case() { settle(false); }  // an exception of select(), too
 
-    // After select(): what was not sent goes back to where it was moved from, if that is still there.
+    // After select(): a value that was not sent goes back to the object that it was moved from, if that still exists.
     void settle(bool taken) noexcept {
         if (loan_.from != nullptr && !taken) {
             T& home = *static_cast<T*>(loan_.from);
@@ -269,7 +269,7 @@ public:
     loop run() { return run_handler(handler_); }
 
 private:
-    // What could throw halfway is copied, so that it is as it was.
+    // A value whose move may throw is copied, so that the original is as it was.
     template <class Value>
     using given = std::conditional_t<needs_box<T> && std::same_as<Value, T>, const T&, Value&&>;
 
@@ -508,7 +508,7 @@ private:
 /// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. A
 ///           party that is served by one of the cases while select() waits knows that select() has finished with that
 ///           channel, but not with the others.
-/// Blocks    The goroutine, never its thread, without using CPU (a plain thread on a plain thread). No cases, or nil
+/// Blocks    The goroutine, never its thread, without using CPU (on a plain thread, that thread). No cases, or nil
 ///           channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;
 ///           std::invalid_argument for more than 65536 cases or two otherwise(); std::bad_alloc; what the handler
@@ -522,7 +522,7 @@ std::size_t select(Cases&&... cases) {
     return detail::select_one(cases...).taken;
 }
 
-// Something else than a case.
+// For an argument that is not a case.
 template <class... Cases>
     requires(!(detail::select_case_type<Cases> && ...) &&
         !(sizeof...(Cases) == 1 && (std::convertible_to<Cases, std::span<const select_case>> && ...)))

@@ -11,7 +11,7 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -80,8 +80,8 @@ public:
     /// Gives n permits back. Throws std::invalid_argument if n is negative, std::overflow_error if there would be more
     /// than max(); nothing has changed then.
     void release(std::ptrdiff_t n = 1) { core_.release(n, LeastMax); }
-    /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread (a plain thread on a plain
-    /// thread).
+    /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread; on a plain thread, that
+    /// thread.
     void acquire(std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         if (!core_.try_acquire()) core_.acquire(nullptr, where);

@@ -10,7 +10,7 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/detail/simulated_point.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -35,7 +35,7 @@ public:
     shared_mutex(const shared_mutex&) = delete;
     shared_mutex& operator=(const shared_mutex&) = delete;
 
-    /// Waits until it is free, and takes it. Blocks the goroutine, never its thread (a plain thread on a plain thread).
+    /// Waits until it is free, and takes it. Blocks the goroutine, never its thread; on a plain thread, that thread.
     void lock(std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         if (!try_lock()) wait(writer, nullptr, where);
@@ -77,8 +77,8 @@ public:
         }
     }
 
-    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread (a plain
-    /// thread on a plain thread).
+    /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread; on a
+    /// plain thread, that thread.
     void lock_shared(std::source_location where = std::source_location::current()) {
         detail::pass_simulation();
         if (!try_lock_shared()) wait(reader, nullptr, where);

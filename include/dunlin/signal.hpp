@@ -64,7 +64,7 @@ class DUNLIN_API signal_context : public cancellable {
 public:
     explicit signal_context(std::initializer_list<int> signals) : signal_context(context(), signals) {}
     signal_context(const context& parent, std::initializer_list<int> signals);
-    /// What was moved from is a context that never ends.
+    /// An object that was moved from is a context that never ends.
     signal_context(signal_context&& other) noexcept
         : cancellable(static_cast<const cancellable&>(other)), signals_(std::move(other.signals_)) {
         static_cast<context&>(other) = context();

@@ -67,7 +67,7 @@ public:
     singleflight& operator=(const singleflight&) = delete;
 
     /// Calls f(), here, and returns its result; or waits for that of the call with this key that is under way.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    What f throws; goroutine_exited; std::bad_alloc; what copying the key and T throws.
     template <std::invocable F>
     T call(const Key& key, F&& f, std::source_location where = std::source_location::current()) {

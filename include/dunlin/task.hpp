@@ -136,7 +136,7 @@ public:
     /// Waits until the goroutine has ended and returns its result or rethrows its exception. Once; the task holds
     /// nothing afterwards.
     ///
-    /// Blocks    The goroutine (a plain thread on a plain thread). If the child has not begun and is the youngest in
+    /// Blocks    The goroutine (on a plain thread, that thread). If the child has not begun and is the youngest in
     ///           this processor's queue, it runs right here, on the caller's stack, which costs little more than a
     ///           call.
     /// Order     Everything the goroutine did happens before the return.
@@ -314,7 +314,7 @@ template <class F, class Arg, class... Args>
     }
 }
 
-// Of an overloaded function it must be said which one: a lambda that calls it, or a cast. Not defined.
+// The name of an overloaded function is ambiguous: pass a lambda that calls it, or a cast. Not defined.
 task<void> spawn(detail::overloaded_function, ...);
 
 namespace detail {
@@ -354,7 +354,7 @@ public:
     /// Starts n members that run f(0) to f(n - 1), each with its own copy of f: n calls of go(), but counted and
     /// published once, and one thread woken at most. With set_limit() they are started one after the other, as places
     /// become free.
-    /// Blocks    Nothing; with a limit the goroutine (a plain thread on a plain thread).
+    /// Blocks    Nothing; with a limit the goroutine (on a plain thread, that thread).
     /// Throws    std::bad_alloc, and what copying f throws: none of them has been started then (with a limit: those
     ///           before it have been). Whatever go() throws.
     template <class F>
@@ -427,7 +427,7 @@ public:
 
     /// Waits until every member has ended. Members that have not begun run here, on the caller's stack, when they are
     /// the youngest in the queue.
-    /// Blocks    The goroutine (a plain thread on a plain thread).
+    /// Blocks    The goroutine (on a plain thread, that thread).
     /// Order     Everything the members did happens before the return.
     /// Throws    The first exception that a member threw, after all have ended. The group can be used again then.
     void wait(std::source_location where = std::source_location::current());

@@ -83,7 +83,7 @@ public:
 
     /// The result of the member that ended first of those whose results have not been taken; waits for one to end.
     /// nullopt (false) when there are no members, and no results.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    What the member threw; goroutine_exited if it ended by exit_goroutine(). The result is taken then.
     result next(std::source_location where = std::source_location::current()) {
         std::unique_lock lock(mutex_);

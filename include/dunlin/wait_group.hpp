@@ -11,7 +11,7 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/go.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -136,7 +136,7 @@ public:
 
     /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack,
     /// when they are the youngest in this processor's queue.
-    /// Blocks    The goroutine; a plain thread on a plain thread.
+    /// Blocks    The goroutine; on a plain thread, that thread.
     void wait(std::source_location where = std::source_location::current()) const noexcept {
         counter_->wait(detail::wait_group_reason, true, where);
     }

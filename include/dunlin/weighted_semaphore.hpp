@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include <dunlin/clock.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/error.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -44,7 +44,7 @@ public:
 
     /// Takes n permits, all together, waiting until that many are free. None are set aside for it meanwhile, but no
     /// later caller gets any.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    semaphore_closed; std::invalid_argument if n is negative. No permit was taken then.
     void acquire(std::ptrdiff_t n = 1, std::source_location where = std::source_location::current()) {
         take(n, nullptr, where);

@@ -8,7 +8,7 @@
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/data/types.h"
-#include "sched/preempt/lifetime.h"
+#include "sched/preempt/retire.h"
 
 namespace dunlin::inline v0_1::api {
 

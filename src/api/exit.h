@@ -5,9 +5,9 @@ namespace dunlin::inline v0_1::api {
 
 // For atexit(): stops everything for good, unless this is the child of a fork().
 void stop_at_exit() noexcept;
-// Called by a thread that is about to use the runtime: the main thread's exit() stops the goroutines then.
+// By a thread that is about to use the runtime: from here on the main thread's exit() stops the goroutines first.
 void arm_stopper() noexcept;
-// hooks.h: each thread that runs goroutines does so too while it does.
+// For hooks.h: does the same for each thread that runs goroutines, as long as it does.
 void machine_thread(bool begins) noexcept;
 
 }  // namespace dunlin::api

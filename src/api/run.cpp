@@ -26,6 +26,7 @@
 #include "sched/machines/deadlock.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/lifetime.h"
+#include "sched/preempt/retire.h"
 
 namespace dunlin::inline v0_1::api {
 

@@ -12,6 +12,7 @@
 #include "api/settings.h"
 #include "park/join.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/start_many.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/queues/global_queue.h"
 

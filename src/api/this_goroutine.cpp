@@ -12,6 +12,7 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/goroutines/thread_stack.h"
+#include "sched/goroutines/yield.h"
 #include "timer/timers.h"
 
 namespace dunlin::inline v0_1 {

@@ -120,7 +120,7 @@ enum class direction : bool { send, receive };
     }
     park::waiter w;
     w.enter();
-    // Not those of a wait for ever: a report may say of that one that it never ends.
+    // The reasons differ from those of a wait without limit: of such a wait a report may say that it never ends.
     using sched::wait_reason;
     w.prepare(d == direction::send ? wait_reason::chan_send_nil_limited : wait_reason::chan_receive_nil_limited, where);
     switch (wait_limited(w, *limit)) {
@@ -130,7 +130,7 @@ enum class direction : bool { send, receive };
     }
 }
 
-// What is left of a wait with a limit. The node is queued, no lock held. Takes over a reference to the context: the
+// The rest of a wait with a limit. The node is queued, no lock is held. Takes over a reference to the context: the
 // party that serves this wait may let both go.
 [[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node,
     const wait_limit& limit) {
@@ -183,7 +183,7 @@ inline bool may_wait(const wait_limit* limit) noexcept {
     return limit == nullptr || (!cancelled_already(limit) && !is_past(limit));
 }
 
-// Why may_wait() has said no.
+// The outcome where may_wait() has said no.
 inline wait_outcome refused(const wait_limit* limit) noexcept {
     return cancelled_already(limit) ? wait_outcome::cancelled : wait_outcome::timed_out;
 }
@@ -259,7 +259,7 @@ constexpr std::size_t buffer_offset(const element_type& type) noexcept {
     return (sizeof(chan_core) + align - 1) / align * align;
 }
 
-// The ordinary new is the faster one.
+// The ordinary new is faster than the aligned one.
 void* allocate(std::size_t bytes, std::size_t align) {
     return align <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator new(bytes)
         : ::operator new(bytes, std::align_val_t{align});
@@ -336,7 +336,8 @@ std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr 
 
 bool channel_is_closed(chan_core* c) noexcept {
     if (c == nullptr || !c->is_closed()) return false;
-    // The closer may be inside still, and the answer be all that the caller waits for before it lets the channel go.
+    // The closer may still be inside the runtime, and the caller may wait for nothing but this answer before it lets
+    // the channel go.
     park::runtime_section inside;
     c->lock.lock(inside.machine());
     c->lock.unlock(inside.machine());

@@ -2,17 +2,17 @@
 //
 // Invariants under the lock
 //   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no
-//       receiver waits. Exception: a select that offers both on the same channel stands in both queues, and never meets
-//       itself, since only other parties look at them.
+//       receiver waits. Exception: a select that offers both on the same channel stands in both queues. It never meets
+//       itself, since only other parties look at the queues.
 //   C2  an element goes straight from its sender to the receiver: the second of the two moves it into the first one's
 //       slot. A woken waiter has its result and does not try again.
 //   C3  a closed channel has no waiters.
 // Lifetime   A reference is held by every handle, and by nothing that waits: a call keeps its caller's handle.
-// A timer's channel (timer_channel.h) is one whose buffer is filled, and emptied, by what time it is: every operation
-// on it calls look_at_clock() first.
-// Put back   Elements are moved while both sides are held, which must not throw; so those that may are boxed, and a
-//            receiver copies its value out of the box when it has it. If that throws the box goes back to the channel,
-//            before the buffer, for which it needs no memory and no room.
+// Timers     The buffer of a timer's channel (timer_channel.h) is filled, and emptied, by the clock: every operation on
+//            it calls look_at_clock() first.
+// Put back   Elements are moved under the lock, which must not throw. So elements whose moves may throw are boxed, and
+//            a receiver takes its value out of the box afterwards. If that throws, the box goes back to the channel,
+//            ahead of the buffer, which takes neither memory nor room.
 // Source     Go 1.24 runtime/chan.go. Differs: direct switch instead of a detour, hand-over to plain threads, moves
 //            instead of copies.
 // Tests      tests/chan/, tests/go/chan_test.cpp, tests/go/select_test.cpp
@@ -61,8 +61,8 @@ public:
 
     // All under the lock. ---------------------------------------------------------------------------------------------
 
-    // Would a send (a receive) go through now, or fail at once because the channel is closed? A waiter may be gone:
-    // then the attempt finds out.
+    // Would a send (a receive) go through now, or fail at once because the channel is closed? The waiter that would be
+    // served may be gone: the attempt finds that out.
     bool may_send() const noexcept { return closed_ || count_ < capacity_ || !receivers_.empty(); }
     bool may_receive() noexcept;
 
@@ -71,8 +71,8 @@ public:
     channel_status receive(void* slot, park::wait_node*& woken) noexcept;
     // `woken`: all waiters, to be woken after the unlock. False: it was closed already.
     bool close(park::wait_node*& woken) noexcept;
-    // A copy of `value`, of a type whose bytes can be copied, for each receiver that waits; they are to be woken after
-    // the unlock.
+    // Gives a copy of `value`, of a type whose bytes can be copied, to each receiver that waits. The caller wakes them
+    // after the unlock.
     park::wait_node* serve_all_receivers(void* value) noexcept;
 
     void enqueue_sender(chan_node* n) noexcept { senders_.push_back(n); }
@@ -88,8 +88,8 @@ public:
         receivers_.remove(n);
         if (DUNLIN_UNLIKELY(kind_ == channel_kind::timer) && receivers_.empty()) nobody_waits_for_timer();
     }
-    // `value` was received, and could not be kept: the first receiver that waits gets it, and is to be woken after the
-    // unlock, or the next one that comes.
+    // `value` was received, but could not be taken out of its box. The first receiver that waits gets it, and the
+    // caller wakes that one after the unlock; if there is none, the next receiver that comes gets it.
     void put_back(boxed& value, park::wait_node*& woken) noexcept;
 
     // Any thread. -----------------------------------------------------------------------------------------------------
@@ -102,8 +102,8 @@ public:
     bool is_boxed() const noexcept { return kind_ == channel_kind::boxed; }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
-    // One reference more for a caller that knows it weakly, under a lock that its end takes as well. False: it is at
-    // its end. Relaxed: that lock orders.
+    // One reference more, for a caller that knows the channel weakly, under a lock that the end of the channel takes as
+    // well. False: the channel is at its end. Relaxed: that lock orders.
     bool reference_if_alive() noexcept {
         std::uint32_t n = references.load(std::memory_order_relaxed);
         do {
@@ -139,7 +139,7 @@ private:
     void enqueue_timer_receiver(chan_node* n);
     void nobody_waits_for_timer() noexcept;
 
-    // In the order of their use: a send that meets its receiver needs the first line only.
+    // Ordered by use: a send that meets its receiver needs the first line only.
     const element_type& type_;           // constant
     park::wait_queue receivers_;         // lock
     platform::atomic<std::size_t> count_{0};  // lock to write
@@ -153,7 +153,7 @@ private:
     const destroyer destroy_;            // constant
 };
 
-// park::runtime_section for callers that may park in between: waiting leaves the runtime. Null on a plain thread.
+// Like park::runtime_section, for callers that may park in between: waiting leaves the runtime. Null on a plain thread.
 inline sched::machine* enter_runtime() noexcept {
     sched::machine* m = sched::current_machine();
     return m != nullptr ? sched::enter(m) : nullptr;
@@ -167,7 +167,7 @@ inline void chan_core::move(void* to, void* from) const noexcept {
         type_.move(to, from);
         return;
     }
-    // Constant sizes become one or two instructions.
+    // memcpy() of a constant size is one or two instructions.
     switch (type_.size) {
     case 8: std::memcpy(to, from, 8); return;
     case 4: std::memcpy(to, from, 4); return;

@@ -1,8 +1,8 @@
-// descriptor_case.h - on_readable and on_writable as select() sees them: what has no channel, but a descriptor.
+// descriptor_case.h - on_readable and on_writable as select() sees them: cases with a descriptor instead of a channel.
 //
-// Problem    Descriptors have no moment in common with channels, and whether one is ready only the kernel knows.
+// Problem    Descriptors cannot be locked together with channels, and only the kernel knows whether one is ready.
 // Protocol   look    note the last edge; ready if the kernel says so, which is asked only if there has been an edge
-//                    since it was last known not to be
+//                    since the descriptor was last known not to be ready
 //            queue   fails if there has been an edge since the look: then select() begins again. So no edge is lost.
 //            forget  off the queue, whether an edge has come or not
 // Place      The node lies in the case, as a channel's does.

@@ -2,7 +2,7 @@
 // it; what a channel is they need not know.
 #pragma once
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 #include "park/waiter.h"
 #include "platform/clock.h"
@@ -11,8 +11,9 @@ namespace dunlin::inline v0_1::detail {
 
 enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory };
 
-// Waits for whatever the nodes of `w` wait for, and for `limit`: all prepared and queued, no lock held. After any end
-// but `served` it will not be woken any more, and the caller takes its nodes off their queues. Leaves the runtime.
+// Waits until a node of `w` is served, or until `limit` ends the wait. All nodes are prepared and queued, and no lock
+// is held. After any end but `served` no waker will wake `w` any more, and the caller takes its nodes off their queues.
+// Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
 // The rule for limits: a limit ends waits only; what is there at once is taken, even if the limit is past. So every

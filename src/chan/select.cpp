@@ -139,7 +139,7 @@ void selection::sort_channels() {
     if (channel_count_ != n) prepare_order();
 }
 
-// Outside the locks: it may need memory.
+// Called without the locks: it may need memory.
 void selection::prepare_order() {
     order_ = few_order_.data();
     if (count_ > on_the_stack) {
@@ -176,7 +176,7 @@ std::size_t selection::take_one(sched::machine* m, park::wait_node*& woken) noex
     }
 }
 
-// Step 3. On an exception nothing is queued.
+// Step 3. After an exception nothing is queued.
 void selection::enqueue_all(park::waiter& w) {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
@@ -185,8 +185,8 @@ void selection::enqueue_all(park::waiter& w) {
         n->slot = c.slot;
         n->several = true;
     }
-    // A partner that comes finds the first place in a queue: if several cases stand on one channel, each must be
-    // equally likely to have that place.
+    // A partner finds the first node in a channel's queue. If several cases wait on one channel, each must be equally
+    // likely to be the first.
     if (order_ != nullptr) {
         for (std::size_t i = count_; i > 1; --i) {
             std::swap(order_[i - 1], order_[draw_below(w.machine(), static_cast<std::uint32_t>(i))]);
@@ -212,8 +212,8 @@ void selection::enqueue_all(park::waiter& w) {
     }
 }
 
-// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile. The waiter is
-// claimed by its node then, unless it has been woken by another.
+// Step 3 for descriptors, whose locks are taken one by one. False: one has become ready meanwhile, and its node has
+// claimed the waiter, unless another waker had.
 bool selection::enqueue_descriptors(park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
@@ -246,7 +246,7 @@ void selection::forget_all() noexcept {
     }
 }
 
-// no_case: a descriptor, which another reader may have emptied since: look again.
+// Returns no_case for a descriptor that another reader may have emptied since: select() looks again.
 std::size_t selection::index_of_winner(const park::waiter& w) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];

@@ -3,12 +3,12 @@
 // Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while
 //            the entry is pending; one while the goroutine runs.
 // Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under
-//            the heap's lock and needs nothing: the pending reference goes over to the firing. A stop that comes
-//            between claim and fire finds cancel() false: it is too late, the goroutine starts, and stop says false. So
-//            what stop says is what happens.
+//            the heap's lock and needs nothing: fire() takes over the pending reference. A stop that comes between
+//            claim and fire finds cancel() false: it is too late, the goroutine starts, and stop returns false. So what
+//            stop returns is what happens.
 // End of run An entry that the heap forgets (heap.h) keeps its pending reference, since the program's destructors must
-//            not run then. A handle that still has the timer gives that reference up: stop and reset, which say true
-//            (it was not started and never will be), and the drop of the handle.
+//            not run then. A handle that still has the timer drops that reference in stop, in reset (both return true:
+//            the function was not started and never will be), and when it goes away.
 // Order      this lock before heap's lock.
 #include <mutex>
 #include <new>
@@ -43,7 +43,7 @@ void run_call(void* raw) {
     call->run();
 }
 
-// The same; by its address the end of a run() knows it.
+// The same, with an address of its own, by which the end of a run() recognises such goroutines.
 void run_call_of_no_run(void* raw) { run_call(raw); }
 
 // On a machine, inside the runtime.
@@ -65,8 +65,8 @@ namespace {
 void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
     if (sched::start_inside_runtime(e->ends_with_run ? run_call : run_call_of_no_run, call)) return;
-    // No memory for a goroutine. It stays due, unless it has been set again meanwhile. Once it is armed again a holder
-    // may stop it and let go of it before this is out of the lock.
+    // There is no memory for a goroutine. The call stays due, unless it has been set again meanwhile. Once the entry is
+    // armed again, a holder may stop it and let the call go before this thread is out of the lock.
     call->reference();
     releaser keep{call};
     auto& p = timed_call_access::of(call);
@@ -84,7 +84,7 @@ void start_call(timers::timer_entry* e) noexcept {
     }
 }
 
-// It was pending when run() returned. Once: the pending reference is the caller's then.
+// True, once: it was pending when run() returned. The pending reference is the caller's then.
 bool forgotten(timed_call_access::parts& p) noexcept {
     return p.entry.forgotten.load(std::memory_order_relaxed) &&
         p.entry.forgotten.exchange(false, std::memory_order_relaxed);
@@ -139,7 +139,7 @@ void timed_call::drop() noexcept {
 
 bool timed_call::reset(std::int64_t due_ns) {
     if (sched::current_machine() == nullptr) sched::start_runtime();
-    // Once it is armed its function may run, and let go of it, before this is out of the lock.
+    // Once the entry is armed, its function may run and let the call go before this thread is out of the lock.
     reference();
     releaser keep{this};
     auto& p = timed_call_access::of(this);

@@ -24,7 +24,7 @@ timer_channel::timer_channel(std::int64_t due_ns, std::int64_t period_ns)
 }
 
 timer_channel* timer_channel::make(std::int64_t due_ns, std::int64_t period_ns) {
-    // There must be a machine that looks at the heap.
+    // A machine must look at the heap.
     if (sched::current_machine() == nullptr) sched::start_runtime();
     return new timer_channel(due_ns, period_ns);
 }
@@ -79,7 +79,8 @@ void timer_channel::serve() noexcept {
         try {
             put_into_heap();
         } catch (...) {
-            platform::fatal("no memory for a timer on which goroutines wait");  // there was a moment ago: its own place
+            // cannot happen: its own place was freed a moment ago
+            platform::fatal("no memory for a timer on which goroutines wait");
         }
     }
     lock.unlock();

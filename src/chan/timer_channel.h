@@ -1,9 +1,9 @@
-// timer_channel.h - the channel of a timer or a ticker: a buffer of one time, filled by what time it is.
+// timer_channel.h - the channel of a timer or a ticker: a buffer for one time, which the clock fills.
 //
 // Problem    Most timers are made, and stopped or dropped before they are due. So nothing stands in a heap of timers
 //            unless there is a waiter for it.
-// Data       due_ns_, period_ns_ (0: once), pending_: it will fire, or has and was not looked at. All under the
-//            channel's lock.
+// Data       due_ns_, period_ns_ (0: once), pending_: it will fire, or has fired and that was not looked at yet. All
+//            under the channel's lock.
 // Protocol   Every operation on the channel calls look_at_clock() first: pending and due puts the time into the buffer
 //            if that is empty. The first receiver to wait puts the entry into the heap (somebody_waits), the last to
 //            give up takes it out. The entry fires: lock, look_at_clock(), hand the buffer to the first receiver; put

@@ -10,7 +10,7 @@
 #include "platform/demangle.h"
 #include "platform/text.h"
 #include "platform/thread.h"
-#include "sched/preempt/lifetime.h"
+#include "sched/preempt/retire.h"
 #include "timer/timers.h"
 
 namespace dunlin::inline v0_1 {
@@ -22,7 +22,7 @@ context_node* source_of(chan_core* c) noexcept {
     return c != nullptr ? static_cast<context_node*>(c)->source : nullptr;
 }
 
-// f's own goroutine; without memory for one, here.
+// Runs the call in a goroutine of its own; without memory for one, here.
 void start(std::unique_ptr<cancel_call> call) noexcept {
     cancel_call* f = call.release();
     try {
@@ -39,7 +39,7 @@ std::unique_ptr<cancel_call> take_call(cancel_registration& r) noexcept {
     return std::move(r.call);
 }
 
-// Its call was taken, and is not started.
+// The call was withdrawn, and is not started.
 void drop(cancel_registration& r) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(r.lock);
@@ -51,7 +51,8 @@ constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_
 
 std::uint32_t this_run() noexcept { return sched::runs_ended() + 1; }
 
-// When run() has returned, what its goroutines wanted to be called is forgotten as they are: it may use what is gone.
+// When run() has returned, functions that its goroutines have registered are forgotten like the goroutines: they may
+// use objects that are gone.
 bool of_this_run(const cancel_registration& r) noexcept { return r.run == 0 || r.run == this_run(); }
 
 }  // namespace
@@ -136,8 +137,8 @@ const context_node::deadline& context_node::valid_deadline() const noexcept {
     return own_deadline.is_forgotten() ? none : own_deadline;
 }
 
-// There are no references any more. Functions that wait for its end never start, and a caller that withdraws one is
-// told so.
+// There are no references any more. Functions that wait for the node's end never start, and a caller that withdraws one
+// gets that answer.
 void context_node::end() noexcept {
     if (stop_link_ != nullptr) stop_link_->node_is_gone();
     leave_parent();
@@ -202,7 +203,7 @@ void context_node::leave_parent() noexcept {
     linked_ = false;
 }
 
-// Step 1. False: it was done already, and is done with all that was derived from it. Inside the runtime.
+// Step 1. False: the node was done already, and so is all that was derived from it. Inside the runtime.
 bool context_node::finish(errc e, const std::exception_ptr& why, context_node*& children) noexcept {
     park::wait_node* woken = nullptr;
     for (bool spreads = false;; spreads = true) {
@@ -239,7 +240,8 @@ bool context_node::finish(errc e, const std::exception_ptr& why, context_node*& 
     return true;
 }
 
-// Steps 1 and 2. False: it was done already. `finished`: those below that it has made done, each with a reference.
+// Steps 1 and 2. False: the node was done already. `finished`: the nodes below that this cancel has made done, each
+// with a reference.
 bool context_node::spread(errc e, const std::exception_ptr& why, context_node*& finished) noexcept {
     context_node* children = nullptr;
     context_node* done_already = nullptr;
@@ -251,7 +253,7 @@ bool context_node::spread(errc e, const std::exception_ptr& why, context_node*& 
             context_node*& to = n->finish(e, why, children) ? finished : done_already;
             n->next_ = std::exchange(to, n);
         }
-        // All at once, at the end: a cancel that waits for one of them waits for what is below it, too.
+        // All at once, at the end: a cancel that waits for one of them waits for the nodes below it, too.
         for (context_node* n = finished; n != nullptr; n = n->next_) {
             if (std::exchange(n->holds_spreading_, false)) n->spreading_.unlock();
         }
@@ -332,7 +334,7 @@ void stop_link::stop() noexcept {
             try {
                 go([n] { chan_handle::release(n); });
             } catch (const std::bad_alloc&) {
-                // It stays: better than to wait for oneself.
+                // The link stays: better than a thread that waits for itself.
             }
         }
     }
@@ -349,7 +351,7 @@ void stop_link::node_is_gone() noexcept {
     if (sched::current_machine() == nullptr || !token.stop_requested() || through.load(std::memory_order_acquire)) {
         delete this;
     } else if (platform::start_thread<stop_link_reaper>(this) != 0) {
-        // No thread to be had: it stays.
+        // No thread can be made: the link stays.
     }
 }
 

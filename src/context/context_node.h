@@ -103,7 +103,7 @@ public:
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
-    // Once, before any other thread knows it. `moment`: of another clock, or null. False: it has passed.
+    // Once, before any other thread knows the node. `moment`: the time on another clock, or null. False: it has passed.
     bool set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr cause);
     void set_stop_token(std::stop_token token);                         // the same
     std::stop_token get_stop_token();
@@ -125,7 +125,7 @@ public:
     };
     deadline own_deadline;                 // constant
     deadline first_deadline;               // constant: of its own and its ancestors'
-    // The first that is not forgotten, as far as is known.
+    // The first deadline that is not forgotten, as far as is known.
     const deadline& valid_deadline() const noexcept;
     std::exception_ptr deadline_cause;     // constant
     platform::atomic<int> err{0};               // lock to write: an errc. Release publishes `cause`

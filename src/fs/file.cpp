@@ -1,9 +1,8 @@
 // file.cpp - files by name, and what files can do that streams cannot.
 //
-// Problem    Nothing tells when a file on a disk is "ready": its calls wait in the kernel. So all of them but a read of
-//            what is in the page cache run in blocking(), which hands the processor on if they last.
-// Errors     System calls are made raw: a goroutine may be on another thread after blocking(), where errno is another
-//            one.
+// Problem    The kernel does not say when a file on a disk is "ready": calls wait in the kernel. So all calls, except
+//            for reads from the page cache, run in blocking(), which hands the processor on if they last.
+// Errors     System calls are raw: after blocking() a goroutine may be on another thread, with another errno.
 // open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO could not be
 //            opened to write before it has a reader, and to read it would seem to be at its end; so it is opened as it
 //            is, and set to O_NONBLOCK afterwards (io_adopt).
@@ -115,7 +114,7 @@ file file::open(const std::filesystem::path& path, open_mode mode, std::error_co
     return f;
 }
 
-// In a goroutine of its own, which is left behind when the context is done: it then closes what it has opened.
+// Opens in a goroutine of its own. When the context is done that one is left behind, and closes what it has opened.
 file file::open(
     const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions) {
     struct outcome {
@@ -231,7 +230,7 @@ bool good_offset(std::uint64_t offset, std::error_code& ec) noexcept {
     return false;
 }
 
-// What `call(fd)` returns, for as long as which the descriptor stays open; -1 and `ec`.
+// Returns what `call(fd)` returns, or -1 with `ec`; the descriptor stays open meanwhile.
 template <class Call>
 long with_open(detail::io_descriptor* d, std::error_code& ec, Call call) {
     ec.clear();

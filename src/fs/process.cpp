@@ -280,7 +280,7 @@ void process::start(std::vector<std::string> command, const process_options& opt
 
 // ---- its end --------------------------------------------------------------------------------------------------------
 
-// Makes the watcher, or a thread, wait for its end. An error: it is dead, and reaped.
+// Makes the watcher, or a thread, wait for the child's end. After an error the child is dead, and reaped.
 int process::state::watch(std::shared_ptr<state> self) noexcept {
     const bool may = fs::use_pidfd.load(std::memory_order_relaxed) && !platform::under_valgrind();
     const long fd = may ? platform::raw_syscall(SYS_pidfd_open, pid, 0) : -ENOSYS;
@@ -319,8 +319,8 @@ void process::state::happened() noexcept {
 
 // On a plain thread.
 void process::state::fetch_status() noexcept {
-    // It waits first and fetches then, because the lock must not be held for long: a debugger may keep the status back
-    // even when the child has ended.
+    // Waits first and fetches the status then, because the lock must not be held for long: a debugger may keep the
+    // status back even when the child has ended.
     siginfo_t how{};
     while (platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT, 0) == -EINTR) {
     }
@@ -402,8 +402,8 @@ bool process::kill(int signal) {
 
 namespace {
 
-// All that goes in and comes out, as it is ready, by one goroutine that waits for all of it: so a child that waits to
-// be read from is not waited for to read.
+// One goroutine moves all input and output as it becomes ready. So it never waits to write to a child that waits to be
+// read from.
 class conversation {
 public:
     conversation(process& p, const_buffer input, process::result& into)

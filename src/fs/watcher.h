@@ -1,5 +1,4 @@
-// watcher.h - one thread that waits for what has no goroutine of its own to wait for it: signals, and the ends of child
-// processes.
+// watcher.h - one thread that waits for events that no goroutine waits for: signals, and the ends of child processes.
 //
 // Problem    Both go on whatever becomes of goroutines: a child must be reaped although it is not waited for and its
 //            handle is gone; and a goroutine that served signals would be frozen at the end of its run(), while plain
@@ -8,8 +7,8 @@
 //            child. Both are made at the first use and never closed. users: the children that live, and one as long as
 //            there are channels of signals.
 // Protocol   There is a thread while users > 0. The user that makes it 1 starts one if none runs; the user that makes
-//            it 0 rings, and the thread ends. Both under one lock, which it takes each time round: so it either sees a
-//            new user or has said that it does not run.
+//            it 0 rings, and the thread ends. Both happen under one lock, which the thread takes in each round: so it
+//            either sees a new user or has noted that it does not run.
 // Deadlocks  A thread that is not the scheduler's forbids the conclusion that all are asleep for ever
 //            (sched/machines/deadlock.cpp), which is right as long as a signal or the end of a child may come. It is
 //            gone when there are neither.
@@ -21,8 +20,8 @@
 namespace dunlin::inline v0_1::fs {
 
 struct watched {
-    // On the watcher's thread: the descriptor can be read. Before this returns it must have been, or be watched no
-    // more.
+    // Called on the watcher's thread when the descriptor can be read. Before this returns the descriptor must have been
+    // read, or be watched no more.
     virtual void happened() noexcept = 0;
 
 protected:

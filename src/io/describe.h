@@ -9,11 +9,11 @@
 
 namespace dunlin::inline v0_1::detail {
 
-// What went wrong, as it stands at the end of a line.
+// The cause of an error, as it stands at the end of a message.
 std::string cause_text(std::error_code ec);
 
-// How messages call what has no address; a file's path, for instance. Before others know it. Without memory it stays
-// nameless.
+// Gives a descriptor without an address the name that messages show: a file's path, for instance. Before other threads
+// know it. Without memory it has no name.
 void give_name(io_descriptor* d, std::string_view text) noexcept;
 
 // The network's part: how a socket is called.

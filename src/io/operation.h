@@ -12,7 +12,7 @@
 #include <source_location>
 #include <system_error>
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/error.hpp>
 
 #include "poll/descriptor.h"
@@ -33,20 +33,21 @@ inline std::error_code system_error_code(long error) noexcept {
     return error != 0 ? std::error_code(static_cast<int>(error), std::generic_category()) : std::error_code();
 }
 
-// False and `ec`: the call must end, closed or too late. Looks at the clock only if there is a deadline.
+// False, with `ec`: the call must end, because the descriptor is closed or the deadline past. Reads the clock only if
+// there is a deadline.
 bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
 
 bool is_cancelled(const wait_limit* limit) noexcept;
-// False and `ec`: what the call wants is not there, and its context is done. A context ends waits: what is there is had
-// all the same.
+// False, with `ec`: what the call wants is not there, and its context is done. A context only ends waits: what is there
+// is taken all the same.
 bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 
 // Returns after an edge, or when may_go_on() must look again. Throws std::bad_alloc.
 void wait_for_edge(
     descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
 
-// In the gate, from construction to destruction; waits for it if others are. Not in: `ec` says why. A null descriptor
-// is a closed one.
+// Holds the turn from construction to destruction; the constructor waits for it if another operation has it. False:
+// `ec` says why. A null descriptor is a closed one.
 class turn {
 public:
     turn(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec)
@@ -90,16 +91,16 @@ private:
     descriptor* d_;
 };
 
-// With the turn. `attempt(fd)` returns what the system call returned, or -errno. The result of the first that does not
-// say EAGAIN, or -1 and `ec`. `seen` is the edge before that attempt.
+// Called with the turn. `attempt(fd)` makes the system call and returns its result, or -errno. Returns the result of
+// the first attempt that is not EAGAIN, or -1 with `ec`. `seen`: the edge before that attempt.
 template <class Attempt>
 long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, std::uint32_t& seen, Attempt attempt) {
     for (;;) {
         if (!may_go_on(d, dir, limit, ec)) return -1;
         seen = d->edges(dir);
-        // Something may be there whose edge has not been told yet. With a wait ahead that is soon enough; else the
-        // kernel is asked.
+        // There may be data whose edge has not been delivered yet. If the call may wait, the edge ends its wait;
+        // otherwise the kernel is asked.
         if (!d->known_drained(dir, seen) || is_cancelled(limit)) {
             const long n = attempt(d->fd());
             if (n >= 0) return n;

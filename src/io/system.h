@@ -19,15 +19,15 @@ namespace dunlin::inline v0_1::io {
 inline constexpr std::size_t most_at_once = std::size_t{1} << 30;
 inline std::size_t at_most(std::size_t n) noexcept { return n < most_at_once ? n : most_at_once; }
 
-// errno's address must not be kept over a switch to another thread: asked for and read in one function that is never
-// inlined.
+// The address of errno must not be kept over a switch to another thread: one function, never inlined, asks for it and
+// reads it.
 template <class Call>
 [[gnu::noinline]] long by_libc(Call call) noexcept {
     const long n = call();
     return n >= 0 ? n : -errno;
 }
 
-// Not inlined: they are beside the ways of all others.
+// Not inlined, since ordinary programs never come here.
 [[gnu::noinline]] inline long simulated_receive(
     int fd, void* data, std::size_t size, bool whole, void* name, unsigned* name_size) noexcept {
     return netpoll::on_simulated(
@@ -191,7 +191,7 @@ inline long system_set_option(int fd, int level, int name, const void* value, un
     return platform::raw_syscall(SYS_setsockopt, fd, level, name, platform::syscall_arg(value), size);
 }
 
-// Of this end, or of the peer's. By the kernel's calls, not libc's: errno is left alone.
+// The address of this end, or of the peer. By the kernel's calls, not libc's: errno is left alone.
 inline long system_name(int fd, bool of_peer, sockaddr_storage* name, socklen_t* size) noexcept {
     if (netpoll::is_simulated(fd))
         return netpoll::on_simulated([&](netpoll::simulated_sockets& s) { return s.name_of(fd, of_peer, name, size); });

@@ -31,7 +31,7 @@ constexpr std::int64_t next_attempt_after_ns = 250'000'000;
 constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr int self_connects_allowed = 3;
 
-// 0 when it is connected, -EAGAIN when not yet, or what has failed.
+// Returns 0 when the socket is connected, -EAGAIN when it is not yet, or the error.
 long look_whether_connected(int fd) noexcept {
     int error = 0;
     const long result = io::system_get_option(fd, SOL_SOCKET, SO_ERROR, &error);
@@ -123,7 +123,7 @@ void start_attempt(const outcomes& to_here, const network& n, const address& to,
     });
 }
 
-// Null: no attempt has finished by then; `ec` if the context is done.
+// Null: no attempt has finished in time; `ec` if the context is done.
 std::unique_ptr<outcome> next_outcome(
     const outcomes& c, const wait_limit& until, std::error_code& ec, const std::source_location& where) {
     detail::element_slot<std::unique_ptr<outcome>> slot;
@@ -205,8 +205,8 @@ io_descriptor* connect_to(const network& n, const address& to, const wait_limit*
     std::error_code& ec, const std::source_location& where) {
     for (int again = self_connects_allowed;; --again) {
         io_descriptor* d = connect_once(n, to, limit, options, ec, where);
-        // A port of this machine without a listener may be given to the very socket that dials it: it is then connected
-        // to itself.
+        // The kernel may give a port of this machine without a listener to the very socket that dials it: the socket is
+        // then connected to itself.
         if (!remember_ends(d) || io::kind_of(d) != kind::tcp) return d;
         d->release();
         if (again == 0) {

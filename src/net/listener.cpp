@@ -58,7 +58,7 @@ private:
     std::int64_t ns_ = first_pause_ns;
 };
 
-// Once in a process: what waits for it looks like a peer that does not answer.
+// Said once in a process: the peers that wait in the backlog see a server that does not answer.
 void say_shortage(int error) noexcept {
     static platform::atomic<bool> said{false};
     if (said.exchange(true, std::memory_order_relaxed)) return;
@@ -75,7 +75,7 @@ void wait_out_shortage(
     io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
 }
 
-// The new socket, or -1 and `ec`. With the turn.
+// With the turn: the new socket, or -1 with `ec`.
 int accept_socket(
     io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
@@ -104,7 +104,7 @@ int accept_socket(
     }
 }
 
-// Has it watched, or closes it. With the turn.
+// With the turn: has the new socket watched, or closes it.
 io_descriptor* watch_accepted(
     int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {

@@ -49,7 +49,8 @@ packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const w
     return m;
 }
 
-// With the turn. False and `ec`: the call must end. Edges come of the attempts themselves, and end no pause.
+// With the turn: waits for a moment. False, with `ec`: the call must end. Edges come from the attempts themselves, and
+// end no pause.
 bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     wait_limit until = limit != nullptr ? *limit : wait_limit{};
@@ -65,8 +66,8 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
-    // The queue of a Unix socket that we are not connected to is full: no edge tells of its room. It is asked again
-    // after a while.
+    // The queue of a Unix socket that this one is not connected to is full: no edge tells when there is room. So the
+    // call tries again after a pause.
     const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
     for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
         std::uint32_t seen;
@@ -124,7 +125,7 @@ packet_conn dial_within(
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, false, limit, ec);
     if (ec) return {};
-    // The first that the kernel has a way to. Of several failures the first is told.
+    // The first address that the kernel has a route to. Of several errors the first is reported.
     std::error_code first_error;
     for (const address& to : addresses) {
         io_descriptor* d = connect_to(*n, to, limit, {}, ec, std::source_location::current());

@@ -1,6 +1,6 @@
 // resolve.cpp - "host:port" to addresses.
 //
-// Known here  Numbers, no host at all, and "localhost" (RFC 6761: always this machine) need no resolver: they are had
+// Known here  Numbers, no host at all, and "localhost" (RFC 6761: always this machine) need no resolver, and are known
 //             whatever name servers do. A port's name is looked up in the system's files.
 // Names       lookup.h.
 #include <algorithm>
@@ -39,7 +39,7 @@ bool is_bare_ipv6(const std::string& text) noexcept {
     return !is_decimal(std::string_view(text).substr(colon + 1)) || !parse_ip(text.substr(0, colon), 0, AF_INET6, ec);
 }
 
-// A host without a port is welcome here.
+// A host without a port is allowed here.
 std::string with_port(const network& n, std::string_view text) {
     std::string whole(text);
     if (n.is_unix() || text.find('\0') != text.npos) return whole;
@@ -73,7 +73,7 @@ bool has_ipv6_loopback(const address& loopback) noexcept {
     return result == 0;
 }
 
-// As the resolver orders them: what cannot be reached comes last.
+// In the resolver's order: addresses that cannot be reached come last.
 std::vector<address> this_machine(int family, std::uint16_t port) {
     std::error_code ec;
     const address v4 = *parse_ip("127.0.0.1", port, AF_INET, ec), v6 = *parse_ip("::1", port, AF_INET6, ec);

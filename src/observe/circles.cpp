@@ -59,7 +59,7 @@ struct link {
     const node &from, &to;
 };
 
-// ", for the end of goroutine 7": behind the place of the wait. Who holds a mutex is said there already.
+// ", for the end of goroutine 7": behind the place of the wait. The holder of a mutex is said there already.
 void write_link(platform::text_writer& out, const void* with) noexcept {
     const link& l = *static_cast<const link*>(with);
     switch (l.from.how) {

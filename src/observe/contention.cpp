@@ -19,9 +19,9 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/random.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
+#include "sched/machines/trace.h"
 #include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::observe {

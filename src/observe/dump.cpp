@@ -15,7 +15,7 @@
 #include "park/lot.h"
 #include "platform/check.h"
 #include "platform/clock.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"

@@ -3,7 +3,7 @@
 #include "observe/alike.h"
 #include "observe/collect.h"
 #include "observe/page.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/sample.h"

@@ -25,7 +25,7 @@
 #include "observe/report.h"
 #include "park/join.h"
 #include "platform/clock.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
@@ -184,7 +184,7 @@ namespace {
             if (g.extra != nullptr) l.name = g.extra->name;
             l.state = name(g.reason.load(std::memory_order_relaxed));
             l.why = why;
-            // Who runs another in place has no such moment.
+            // A goroutine that runs another in place has no such moment.
             if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::in_place_join) {
                 const std::int64_t ns = platform::now_ns() - g.waits_since_ns;
                 l.waited = std::chrono::nanoseconds(std::max<std::int64_t>(ns, 0));

@@ -15,7 +15,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 

@@ -10,7 +10,7 @@
 #include "observe/alike.h"
 #include "observe/collect.h"
 #include "observe/pprof.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/lifetime.h"

@@ -6,8 +6,9 @@
 #include "park/join.h"
 #include "park/lot.h"
 #include "platform/clock.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/pool.h"
 #include "stack/sanitizer.h"
 
 namespace dunlin::inline v0_1::observe {
@@ -63,9 +64,9 @@ reach::reach(std::size_t count) noexcept
       by_id_(count),
       by_stack_(count),
       by_descriptor_(count),
-      chunk_room_(sched::all_descriptors().count.load(std::memory_order_acquire) + 1),  // plain threads may make more
+      chunk_room_(sched::the_descriptors.count.load(std::memory_order_acquire) + 1),  // plain threads may make more
       chunks_(chunk_room_),
-      ended_room_(chunk_room_ * sched::descriptors_in_a_chunk()),
+      ended_room_(chunk_room_ * sched::descriptors_in_a_chunk),
       ended_(ended_room_),
       regions_(max_regions),
       holes_(max_regions),
@@ -164,7 +165,7 @@ bool reach::list_holes() noexcept {
         hole(address_of(r.begin), r.bytes);
         stacks_ = {std::min(stacks_.begin, address_of(r.begin)), std::max(stacks_.end, address_of(r.end()))};
     });
-    const sched::descriptor_chunks& chunks = sched::all_descriptors();
+    const sched::descriptor_chunks& chunks = sched::the_descriptors;
     const std::size_t count = chunks.count.load(std::memory_order_acquire);
     if (count > chunk_room_) return give_up("goroutines are made too fast"), false;
     for (std::size_t i = 0; i < count; ++i) {
@@ -313,9 +314,9 @@ const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
     // where they are aligned to
     const std::uint32_t chunk = chunks_.find(word / sched::descriptor_chunks::chunk_bytes);
     if (chunk == none) return nullptr;
-    const goroutine* const first = sched::all_descriptors().at[chunk].load(std::memory_order_relaxed);
+    const goroutine* const first = sched::the_descriptors.at[chunk].load(std::memory_order_relaxed);
     const std::uintptr_t offset = word - address_of(first);
-    return offset < sched::descriptors_in_a_chunk() * sizeof(goroutine) ? first + offset / sizeof(goroutine) : nullptr;
+    return offset < sched::descriptors_in_a_chunk * sizeof(goroutine) ? first + offset / sizeof(goroutine) : nullptr;
 }
 
 // In the frames of those that wait there. `top` itself belongs to none.

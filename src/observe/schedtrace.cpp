@@ -8,7 +8,7 @@
 #include "observe/report.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/monitor.h"

@@ -9,7 +9,7 @@
 #include "observe/contention.h"
 #include "platform/clock.h"
 #include "poll/descriptor.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor_time.h"

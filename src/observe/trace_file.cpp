@@ -1,4 +1,4 @@
-// trace_file.cpp - <dunlin/trace.hpp>: traces and the recorder as files. Events: sched/data/trace.h.
+// trace_file.cpp - <dunlin/trace.hpp>: traces and the recorder as files. Events: sched/machines/trace.h.
 //
 // Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, of this machine), content. A file that ends
 //            in the midst of one is read up to there.
@@ -42,12 +42,12 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
+#include "sched/data/descriptors.h"
 #include "sched/data/hooks.h"
-#include "sched/data/trace.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/monitor/monitor.h"
 #include "sched/preempt/lifetime.h"
 #include "stack/trace.h"

@@ -5,7 +5,7 @@
 
 #include "park/join.h"
 #include "platform/cpu.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sync/mutex_holder.h"
 
 namespace dunlin::inline v0_1::observe {

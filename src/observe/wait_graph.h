@@ -39,7 +39,7 @@ public:
         park::lot_kind lot;
         kind how;
         bool limited;            // it stands in the lot with a deadline or a context
-        std::uint32_t to;        // whom it waits for, unless how is `group`; none
+        std::uint32_t to;        // the goroutine that it waits for, unless how is `group`; none
         std::uint32_t members_begin, members_end;  // of the group, those that wait
         std::uint32_t next_edge, came_by;          // for_each_circle()
         std::uint8_t visited;

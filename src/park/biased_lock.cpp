@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t growth = 16;
 constexpr std::uint32_t most_wanted = std::uint32_t{1} << 30;
 
-// Biases of birth that had to be taken away, in this process. Relaxed: a measure.
+// How many biases of birth had to be taken away in this process. Relaxed: a heuristic.
 constinit platform::atomic<std::uint32_t> births_taken_away{0};
 
 void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcept {
@@ -24,7 +24,7 @@ void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcep
                 platform::pause();
             } else {
                 platform::check_usable();
-                platform::give_turn_away();  // the kernel has stopped it in there
+                platform::give_turn_away();  // the kernel has stopped that thread inside the section
             }
         }
     }
@@ -67,7 +67,7 @@ void biased_lock::consider_bias(sched::processor* p) noexcept {
     wanted_ = wanted_ < most_wanted / growth ? wanted_ * growth : most_wanted;
 }
 
-// Outside the runtime: the maker may have lost it already. Any processor will do.
+// Called outside the runtime: the maker may have lost the processor already. Any processor will do.
 sched::processor* biased_lock::processor_of_maker() noexcept {
     if (births_taken_away.load(std::memory_order_relaxed) >= births_taken_away_max) return nullptr;
     const sched::machine* m = sched::current_machine();

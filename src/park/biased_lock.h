@@ -18,11 +18,11 @@
 //            is one thread.
 //            (that B3 may be relaxed) Only P gives P the bias. What it guards was written last by P's machines, which
 //            hand P over in order, or before P took the lock below.
-// Bias       is given under the lock below, to a processor that has come so many times on end; taken away it costs 7 to
-//            11 us, as much as a thousand compare-and-swaps, so that is how often; and sixteen times as often after
-//            each time it had to be taken away.
+// Bias       The bias is given under the lock below, to a processor that has come a thousand times in a row: taking it
+//            away costs 7 to 11 us, as much as a thousand compare-and-swaps. Each time that it had to be taken away,
+//            sixteen times as many are asked for.
 //            A lock may be born with a bias to its maker's processor: most channels live and die on one. When a few of
-//            those had to be taken away, this program's channels are of another kind, and no more are given.
+//            those biases had to be taken away, the program uses its channels otherwise, and no more are given.
 // Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in
 //            which all take them, as with any locks. Channels take the first places, heaps of timers, whose locks are
 //            taken under theirs, the last.
@@ -109,8 +109,8 @@ private:
 
     platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
     platform::mortal_lock lock_;
-    sched::processor* last_ = nullptr;              // lock_: which one came last
-    std::uint32_t on_end_ = 0;                      // lock_: how often
+    sched::processor* last_ = nullptr;              // lock_: the processor that came last
+    std::uint32_t on_end_ = 0;                      // lock_: how many times in a row
     std::uint32_t wanted_ = first_bias_after;       // lock_
 };
 

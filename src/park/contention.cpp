@@ -5,7 +5,7 @@
 
 #include "park/lot.h"
 #include "platform/clock.h"
-#include "sched/data/trace.h"
+#include "sched/machines/trace.h"
 
 namespace dunlin::inline v0_1::park {
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t looked_at = 128;
 
-// What n has waited since `since_ns`, or since it queued. Zero: it queued before counting began, or is a frozen one
-// that waits for what was here before.
+// How long n has waited since `since_ns`, or since it queued. Zero: it queued before counting began, or n is frozen,
+// and waits for an object that was here before.
 std::int64_t waited_since(const lot_node* n, std::int64_t since_ns, std::int64_t now_ns) noexcept {
     if (n->kind != lot_kind::mutex && n->kind != lot_kind::reader && n->kind != lot_kind::writer) return 0;
     const std::int64_t queued_ns = static_cast<const lock_node*>(n)->queued_ns;
@@ -40,7 +40,7 @@ std::int64_t lot_bucket::charge(const void* address, std::int64_t now_ns) noexce
         all_ns += last_ns = waited_since(n, since_ns, now_ns);
     }
     if (n == nullptr) return all_ns;
-    // About: the bucket counts those of other addresses too.
+    // An estimate: the count includes waiters of other addresses in this bucket.
     const std::uint32_t others = waiting.load(std::memory_order_relaxed) - seen;
     return all_ns + (last_ns + waited_since(first->last, since_ns, now_ns)) / 2 * others;
 }

@@ -1,8 +1,8 @@
 // contention.h - where block and mutex profiles get what they count: how long a waiter has waited, and how long an
 // unlock has made others wait.
 //
-// Off        a wait has one load and one branch more, and an unlock with waiters has another; one that finds
-//            no waiter has nothing.
+// Off        A wait costs one load and one branch more, and so does an unlock with waiters. An unlock that finds no
+//            waiter costs nothing more.
 // Waits      are measured around the park, on the stack of the waiter, and told of outside the runtime.
 // Unlocks    Each unlock that comes by under the lock of the mutex's bucket is charged with what all in the queue have
 //            waited since the unlock before it, or since they queued: so the holder that keeps the mutex for long is
@@ -24,15 +24,14 @@
 
 namespace dunlin::inline v0_1::park {
 
-// Who counts. The functions run on the stack that is meant, outside the runtime.
+// What counts. The functions run on the stack of the goroutine or thread that is charged, outside the runtime.
 struct contention_counter {
-    // Null: waits are events of a trace (sched/data/trace.h), no more.
+    // Null: waits are events of a trace (sched/machines/trace.h), no more.
     void (*waited)(sched::wait_reason reason, std::int64_t ns) noexcept;
     void (*made_wait)(std::int64_t ns) noexcept;
 };
 
-// Null: off. They may be switched at any time: a wait or an unlock that is under way is counted or not. std's own
-// atomic: no protocol depends on it, so a simulation need not see it.
+// Null: off. They may be switched at any time: a wait or an unlock that is under way is counted or not.
 DUNLIN_HIDDEN extern platform::atomic<const contention_counter*> waits_counter;
 DUNLIN_HIDDEN extern platform::atomic<const contention_counter*> unlocks_counter;
 
@@ -40,7 +39,7 @@ inline bool counts_unlocks() noexcept { return unlocks_counter.load(std::memory_
 
 class lot_bucket;
 
-// Stands in an unlock before whatever brings it into the runtime, so that its end comes after the way out.
+// An unlock constructs it before it enters the runtime, so that its destructor runs outside.
 class unlock_charge {
 public:
     unlock_charge() noexcept = default;

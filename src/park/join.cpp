@@ -8,10 +8,10 @@
 // A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the lot
 // instead, and leaves a 2 here, for good.
 //
-// A holder that lets the goroutine go exchanges 3 into it. The second of the two puts the descriptor back: the end,
-// which finds the 3, or the holder, which finds the 1.
-// A task that is detached leaves an heir: the address of a goroutine that is made and not started, with bit 2 set. The
-// end starts it, and it drops what the task would have dropped, outside the runtime.
+// A holder that lets the goroutine go exchanges 3 into it. The second of the two puts the descriptor back: the end if
+// it finds the 3, or the holder if it finds the 1.
+// A task that is detached leaves an heir: the address of a goroutine that is made but not started, with bit 2 set. The
+// end starts the heir, which drops what the task would have dropped, outside the runtime.
 #include "park/join.h"
 
 #include "park/lot.h"
@@ -97,7 +97,7 @@ bool announce_join_in_lot(sched::goroutine* child) noexcept {
 }
 
 void detach(sched::goroutine* child) noexcept {
-    // Acquire: the end is done with it. Release: so are we.
+    // Acquire: the end has made its last use of the goroutine. Release: so has this holder.
     if (child->join.exchange(detached, std::memory_order_acq_rel) == ended) sched::release_goroutine(child);
 }
 
@@ -126,7 +126,8 @@ void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
     }
     lot_bucket& b = bucket_of(join_address(child));
     // Pairs with announce() (lot.h, A2 and B2), after the exchange of `join` by the end.
-    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;  // the joiner has given up, or will find it ended
+    // the joiner has given up, or will find the goroutine ended
+    if (b.waiting.load(std::memory_order_seq_cst) == 0) return;
     b.lock.lock();
     // By now the descriptor may be another goroutine's, whose joiner is not ours to wake.
     wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;

@@ -61,7 +61,7 @@ struct lot_node : wait_node {
     lot_node* last = nullptr;
 };
 
-// Who waits for a mutex, or for a shared_mutex as reader or writer.
+// A waiter for a mutex, or for a shared_mutex as reader or writer.
 struct lock_node : lot_node {
     using lot_node::lot_node;
     std::int64_t queued_ns = 0;  // constant while linked; 0: not known

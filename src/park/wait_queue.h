@@ -11,7 +11,7 @@ class wait_queue {
 public:
     bool empty() const noexcept { return head_ == nullptr; }
     wait_node* front() const noexcept { return head_; }
-    // Without the lock: what may have been the first, for a prefetch.
+    // Without the lock: a node that may have been the first, for a prefetch.
     const wait_node* peek() const noexcept { return head_; }
 
     void push_back(wait_node* w) noexcept {
@@ -86,7 +86,7 @@ private:
     wait_node* tail_ = nullptr;
 };
 
-// Wakes a chain from take_all(). Goroutines are made ready together, and then as many threads woken as there is use
+// Wakes a chain from take_all(). Makes all its goroutines ready first, and then wakes as many threads as there is use
 // for.
 inline void wake_all(wait_node* chain) noexcept {
     sched::goroutine_list ready;

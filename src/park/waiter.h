@@ -101,15 +101,15 @@ public:
         if (goroutine_ != nullptr) {
             sched::ready(goroutine_);
         } else {
-            // Release publishes what the waker wrote. The waiter may be gone at once after the store; waking a word
-            // that has no owner any more is harmless.
+            // Release publishes what the waker wrote. The waiter may be gone right after this store. Waking a word that
+            // has no owner any more is harmless.
             word_.store(1, std::memory_order_release);
             platform::futex_wake(word_);
         }
     }
 
-    // The same by a waker that has been inside the runtime since before it claimed the waiter. m is what enter() said;
-    // null: on a plain thread.
+    // The same by a waker that has been inside the runtime since before it claimed the waiter. m: what enter()
+    // returned; null on a plain thread.
     void wake_from(sched::machine* m) noexcept {
         if (goroutine_ != nullptr && m != nullptr) {
             sched::ready_inside_runtime(m, goroutine_);
@@ -118,8 +118,8 @@ public:
         }
     }
 
-    // For a waiter with several nodes: true for the first caller. Acquire-release: the node's result is published by
-    // the wake, but a waiter that gives up must see that another was first.
+    // For a waiter with several nodes: true for the first caller. Acquire-release: the wake publishes the node's
+    // result, but a waiter that gives up must see that a waker was first.
     bool decide(wait_node* by) noexcept {
         wait_node* nobody = nullptr;
         return decided_.compare_exchange_strong(nobody, by, std::memory_order_acq_rel, std::memory_order_acquire);
@@ -169,7 +169,7 @@ private:
         }
         return true;
     }
-    // contention.cpp. By the waiter itself, outside the runtime.
+    // Defined in contention.cpp. Called by the waiter itself, outside the runtime.
     void wait_counted() noexcept;
     static void count_wait(sched::wait_reason reason, std::int64_t ns) noexcept;
 
@@ -185,8 +185,8 @@ inline bool wait_node::claim() noexcept {
     return !several || who->decide(this);
 }
 
-// Inside the runtime for a scope, on a goroutine; nothing on a plain thread. A caller that takes a lock of the runtime
-// must be. May stand inside another one, and in a timer's fire().
+// Keeps a goroutine inside the runtime for a scope; does nothing on a plain thread. A caller that takes a lock of the
+// runtime needs one. Scopes may nest, and may be used in a timer's fire().
 class runtime_section {
 public:
     runtime_section() noexcept : machine_(sched::current_machine()) {

@@ -1,4 +1,4 @@
-// check.h - three words for certainty.
+// check.h - three ways to say what must be true.
 //
 // DUNLIN_CHECK   always on: cheap, and what follows would corrupt the program if it were wrong.
 // DUNLIN_DCHECK  in builds without NDEBUG and under sanitizers: costly, or believed to be impossible.

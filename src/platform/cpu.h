@@ -1,4 +1,4 @@
-// cpu.h - the few instructions that C++ has no word for, one line per CPU.
+// cpu.h - the few instructions that C++ has no name for, one line per CPU.
 #pragma once
 
 #include <cstddef>

@@ -7,10 +7,10 @@
 //            call; unlock() is one store and does not touch the lock after it. errno is never changed. No fairness. Not
 //            recursive. Unlocking a free lock stops the process.
 // Waiting    No waiter is woken, because an unlocker must not look for sleepers. A waiter spins for some microseconds,
-//            longer than any section lasts, and if the owner has lost its CPU meanwhile, sleeps and looks again, at
-//            first after 20 us, each time after twice as long, up to 1 ms. Each look is twice as long as the one
-//            before, up to sixteen times: where others take the lock again and again only a waiter that watches sees it
-//            free.
+//            longer than any section lasts. If the owner has lost its CPU meanwhile, the waiter sleeps and spins by
+//            turns: it sleeps for 20 us first, and twice as long each time, up to 1 ms; it spins twice as long each
+//            time, up to sixteen times as long. Where others take the lock again and again, only a waiter that spins
+//            sees it free.
 // Rejected   One word that says whether there are sleepers, given away with a compare-and-swap: half as much again for
 //            a channel that two processors use at once (43 and 65 ns; docs/decisions/013-lock.md).
 // Tests      tests/platform/lock_test.cpp, tests/go/chan_stress_test.cpp (AChannelMayEndAsSoonAsItsLastValueIsThere)

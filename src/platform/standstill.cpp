@@ -248,7 +248,7 @@ bool standstill::begin() noexcept {
         refused_ = "no process can be made for it";
         return false;
     }
-    // Where the Yama module restricts who may trace; refused elsewhere, where it is not needed.
+    // Where the Yama module restricts tracing; refused elsewhere, where it is not needed.
     raw_syscall(SYS_prctl, PR_SET_PTRACER, helper_);
     control_->go.store(stop, std::memory_order_release);
     futex_wake(control_->go);

@@ -57,7 +57,7 @@ int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, worker_stack_bytes());
-    // No handler of the program's may run on a thread that is only half made.
+    // A signal handler of the program must not run on a thread that is only half made.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -193,8 +193,8 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
     // fourth (__writers_futex) of a pthread_rwlock_t, whose seventh is its writer: the fifth or fourth from here.
     int words[5] = {}, before[2] = {};
     const auto address = static_cast<std::uintptr_t>(argument[0]);
-    // Another thing may be there by now, or nothing: the kernel reads it. What is before it may be on a page that is
-    // not there: it comes last.
+    // There may be another object by now, or none: so the kernel reads it. The words before it may be on a page that is
+    // not mapped: they are read last.
     const iovec here[] = {{words, sizeof words}, {before, sizeof before}};
     const iovec there[] = {{reinterpret_cast<void*>(address), sizeof words},
                            {reinterpret_cast<void*>(address - sizeof before), sizeof before}};
@@ -227,8 +227,8 @@ int last_cpu(pid_t tid) noexcept {
     return at != nullptr ? static_cast<int>(std::strtol(at, nullptr, 10)) : -1;
 }
 
-// How long the thread (0: this one) may go on before another that waits for the CPU comes first; 0: the kernel's own.
-// To ask is a tenth of what it takes to set it.
+// How long the thread (0: this one) may run before another that waits for the CPU comes first; 0: the kernel's default.
+// Asking costs a tenth of setting.
 void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
     if (simulation_here() != nullptr) return;
     // linux/sched/types.h, which cannot be included beside <sched.h>.

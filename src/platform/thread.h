@@ -38,7 +38,7 @@ int start_thread(void* argument) noexcept {
 void remember_signal_mask() noexcept;
 
 pid_t thread_id() noexcept;
-// A number that no other thread has while this one lives.
+// A number that no other thread has as long as this one lives.
 inline std::uintptr_t thread_mark() noexcept {
     if (simulation* s = simulation_here()) return static_cast<std::uintptr_t>(s->thread_id());
     static thread_local char here;
@@ -56,11 +56,11 @@ bool send_signal(pid_t tid, int signal) noexcept;
 // Threads of this process, from /proc/self/status; 0 when it cannot be told.
 unsigned count_threads() noexcept;
 
-// Does the thread of this process execute, or wait for a CPU? False: it sleeps in the kernel, or is gone. 6 us.
+// Whether a thread of this process executes, or waits for a CPU. False: it sleeps in the kernel, or is gone. 6 us.
 bool thread_is_running(pid_t tid) noexcept;
 
-// Where a thread of this process that sleeps in the kernel has called it: the address behind the instruction. Null: it
-// does not sleep, or cannot be told.
+// Where a thread of this process sleeps in a system call: the address behind the instruction. Null: it does not sleep,
+// or that is not known.
 const void* thread_sleeps_at(pid_t tid) noexcept;
 
 // The lock of libc's for which a thread of this process sleeps in the kernel, and the threads that may hold it: the
@@ -108,8 +108,8 @@ void use_exact_timers() noexcept;
 // beginning.
 void use_short_turns() noexcept;
 
-// Takes both back from construction to destruction, if the calling thread is one of the runtime's (`ours`): a process
-// that is started meanwhile has neither.
+// Undoes both from construction to destruction, if the calling thread belongs to the runtime (`ours`): a process that
+// is started meanwhile inherits neither.
 class ordinary_thread {
 public:
     explicit ordinary_thread(bool ours) noexcept;

@@ -1,12 +1,12 @@
 // backend.h - the contract between the netpoller and what tells it that descriptors are ready: epoll today.
 //
 // Contract   Edges: after a descriptor was added, each change that makes it readable or writable is reported by at
-//            least one later event, and its state at the moment of add() by a first one. An event may come without need
-//            (the reader then finds nothing, and waits again); it must never stay away. Several changes may be told by
-//            one event. A tag is whatever the caller chose; events may still carry the tag of a descriptor that was
-//            removed while they were under way.
-// Threads    add, remove and interrupt: any, at any time. wait with a deadline: one thread at a time; without waiting:
-//            any number beside it.
+//            least one later event, and its state at the moment of add() by a first one. A needless event is allowed
+//            (the reader then finds nothing, and waits again); a missing one is not. One event may report several
+//            changes. A tag is the caller's choice; events may still carry the tag of a descriptor that was removed
+//            while they were under way.
+// Threads    add, remove and interrupt: any thread, at any time. wait() with a deadline: one thread at a time; with
+//            do_not_wait: any number beside it.
 // Nothing here allocates after the start, touches errno, or knows of goroutines. A second backend (completions of
 // io_uring, with a multishot poll for each descriptor) would be another class of these five functions.
 #pragma once
@@ -29,13 +29,13 @@ class backend {
 public:
     virtual ~backend() = default;
 
-    // 0, or errno: EPERM says that this kind of file is always ready (regular files), and is not watched.
+    // Returns 0, or errno. EPERM: this kind of file is always ready (regular files), and is not watched.
     virtual int add(int fd, std::uint64_t tag) noexcept = 0;
     // Before the descriptor is closed.
     virtual void remove(int fd) noexcept = 0;
 
-    // What has happened, at most `capacity` events. Sleeps until there is one, an interrupt, or the deadline (monotonic
-    // ns). do_not_wait: never sleeps, and leaves interrupts to the sleeper.
+    // Reports at most `capacity` events. Sleeps until there is one, an interrupt, or the deadline (monotonic ns).
+    // do_not_wait: never sleeps, and leaves interrupts to the sleeper.
     static constexpr std::int64_t do_not_wait = 0, for_ever = INT64_MAX;
     virtual unsigned wait(sched::polled_event* out, unsigned capacity, std::int64_t deadline_ns) noexcept = 0;
 

@@ -61,10 +61,10 @@ struct record_store {
         free = d;
     }
     bool add_slab() noexcept {
-        // Mapped, not malloc's, whose locks are not waited for with this one held.
+        // Mapped memory: malloc's locks must not be waited for while this lock is held.
         void* memory = platform::reserve(sizeof(slab), alignof(slab));
         if (memory == nullptr) return false;
-        // names hang on these records
+        // names are reachable through these records only
         if constexpr (stack::sanitizing) stack::count_as_reachable(memory, sizeof(slab));
         slab* s = new (memory) slab;
         s->next = slabs;
@@ -120,7 +120,7 @@ descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
 
 namespace {
 
-// What the kernel says has no seed.
+// What the kernel answers is not drawn from the seed.
 void tell_simulation(int fd) noexcept {
     sched::steering* s = sched::steered();
     if (s != nullptr && !is_simulated(fd) && sched::current_machine() != nullptr)
@@ -168,13 +168,13 @@ void descriptor::give_back_record() noexcept {
 }
 
 void descriptor::drop_hold() noexcept {
-    // Acquire-release: the thread that gives it back has seen the other's last use.
+    // Acquire-release: the thread that gives the record back has seen the last use by the other.
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
 // ---- turns ----------------------------------------------------------------------------------------------------------
 
-// True: another has it now.
+// True: another waiter has the turn now.
 bool descriptor::hand_on_turn(direction d) noexcept {
     park::runtime_section inside;
     lock_.lock();
@@ -213,8 +213,8 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
 
 namespace {
 
-// By plain threads, the monitor, and machines without a processor; the others count on their processor, without a
-// locked instruction.
+// Counted here by plain threads, the monitor, and machines without a processor. Others count on their processor,
+// without a locked instruction.
 platform::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
 
 sched::processor* processor_here() noexcept {
@@ -245,8 +245,8 @@ void count_wake() noexcept {
 std::int64_t descriptor::waiter_count() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    // All wakes before all waits, wherever they were counted: else a wait and its wake that come in between would hide
-    // another wait that goes on.
+    // All wakes are read before all waits, wherever they were counted: otherwise a wait and its wake that come in
+    // between would hide another wait that goes on.
     std::uint64_t wakes = wakes_elsewhere.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get_first();
     // After the heavy barrier of the machine that goes to sleep.
@@ -280,7 +280,7 @@ queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t 
         s.waiting.push_back(n);
         count_wait();
     }
-    // A goroutine's machine comes by the poller itself.
+    // A goroutine's machine comes to the poller by itself.
     if (n->who->goroutine() == nullptr) sched::waiter_added();
     return queued::yes;
 }
@@ -382,8 +382,8 @@ void descriptor::close_now() noexcept {
     drop_hold();
 }
 
-// A call that is under way does not last, since it does not block; but it may be that of a goroutine that was frozen in
-// the midst of it. So not for ever.
+// A call that is under way is short, since it does not block; but it may be the call of a goroutine that was frozen in
+// the middle of it. So this wait has a limit.
 void descriptor::wait_until_closed() noexcept {
     constexpr std::int64_t patience_ns = 2'000'000'000;
     park::waiter w;
@@ -421,8 +421,8 @@ void descriptor::forget_frozen_here() noexcept {
             }
             s.waiting = kept;
             const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
-            // Read again: the first may be from an earlier turn of this goroutine. Pairs with the release of the thread
-            // that froze it.
+            // Read again: the first value may be from an earlier turn of this goroutine. Pairs with the release of the
+            // thread that froze it.
             turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
                            s.holder.load(std::memory_order_relaxed) == g;
         }
@@ -433,7 +433,7 @@ void descriptor::forget_frozen_here() noexcept {
 void descriptor::forget_frozen() noexcept {
     static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // a turn ends once
     std::scoped_lock guard(one_at_a_time);
-    // Those of a slab that is added from now on are a plain thread's.
+    // Records of slabs that are added from now on are used by plain threads only.
     records.lock.lock();
     record_store::slab* s = records.slabs;
     records.lock.unlock();

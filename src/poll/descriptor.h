@@ -45,46 +45,47 @@ namespace dunlin::inline v0_1::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 
-// close(2); nothing for a negative number. Under ThreadSanitizer libc's, which it must see: the number's next owner has
-// nothing to do with this one.
+// close(2); does nothing for a negative number. Under ThreadSanitizer it is libc's, so that the sanitizer sees that the
+// next owner of the number has nothing to do with this one.
 void close_number(int fd) noexcept;
 
-// A place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes, or a
-// deadline.
+// A waiter's place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes,
+// or a deadline.
 struct poll_node : park::wait_node {
-    bool granted = false;     // the waker: it is your turn. False: the descriptor was closed
+    bool granted = false;     // the waker: it is this waiter's turn. False: the descriptor was closed
 
     using park::wait_node::wait_node;
 };
 
 enum class queued : std::uint8_t {
     yes,       // to be woken
-    go_on,     // no need: there is an edge, or it is your turn
+    go_on,     // no need to wait: there is an edge, or it is the caller's turn
     closed,
 };
 
-// What a descriptor is called, for messages, also when it is closed: what the layers above derive from it is theirs.
+// How a descriptor is called in messages, even when it is closed. The layers above derive from this and own it.
 struct descriptor_name {
     virtual ~descriptor_name() = default;
 };
 
 class alignas(platform::cache_line) descriptor {
 public:
-    // Takes `fd` over, which does not block; a regular file, or what else epoll refuses, becomes a blocking one. Null:
-    // `error` says why (errno), and `fd` is still the caller's. The record belongs to the caller until release().
+    // Takes over `fd`, which does not block; a regular file, or anything else that epoll refuses, is made a blocking
+    // one. Null: `error` says why (errno), and `fd` is still the caller's. The record belongs to the caller until
+    // release().
     static descriptor* open(int fd, int& error) noexcept;
-    // The same for one that is never watched: every call may block its thread.
+    // The same for a descriptor that is never watched: every call may block its thread.
     static descriptor* open_blocking(int fd) noexcept;
 
-    // Undoes open(): the record is given back, `fd` is the caller's again. No other thread knows it.
+    // Undoes open(): gives the record back, and `fd` is the caller's again. No other thread knows the record yet.
     void give_back_fd() noexcept;
 
-    // True for the first. Wakes all waiters; returns when the descriptor is closed indeed, unless it is a blocking one,
-    // on which a call may last.
+    // Wakes all waiters. True for the first call. Returns when the descriptor has been closed; for a blocking one it
+    // does not wait, since a call on it may last.
     bool close() noexcept;
-    // The same, by another than its owner, which is not waited for: a simulated host that is switched off.
+    // The same without waiting, by another thread than the owner: a simulated host is switched off.
     void close_under_owner() noexcept;
-    // Closes it, and gives the record back.
+    // Closes the descriptor and gives the record back.
     void release() noexcept;
 
     bool pollable() const noexcept { return pollable_; }
@@ -110,7 +111,7 @@ public:
     void end_use() noexcept {
         if (gate_.end_use()) close_now();
     }
-    // Waits for a turn. Inside the runtime, after prepare(). go_on: enter() again.
+    // Queues n for a turn. Inside the runtime, after prepare(). go_on: enter() again.
     queued queue_for_turn(direction d, poll_node* n) noexcept;
     void forget_turn(direction d, poll_node* n) noexcept;
 
@@ -122,21 +123,21 @@ public:
     void drained(direction d, std::uint32_t seen) noexcept {
         side_[index(d)].drained.store(seen, std::memory_order_relaxed);
     }
-    // After a short read: is there certainly nothing left? Relaxed: edges() has acquired it from the poller: a thread
-    // that has seen the edge sees this.
+    // After a short read: is it certain that nothing is left? Relaxed: a thread that has seen the edge sees this,
+    // because edges() acquires what the poller wrote before it.
     bool short_is_drained() const noexcept {
         return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed);
     }
     void short_reads_drain() noexcept { short_is_drained_ = true; }  // before any other thread knows it
 
-    // Waits for another edge than `seen`. Inside the runtime, after prepare(). go_on as well if the deadline is another
-    // one than `deadline_ns`.
+    // Queues n for another edge than `seen`. Inside the runtime, after prepare(). go_on: there is one, or the deadline
+    // is no longer `deadline_ns`.
     queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
-    // The poller's: the waiters to be woken go to the end of a chain.
+    // By the poller: appends the waiters that it has to wake to a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
-    // Ask for the memory that edge() will touch: the record, and when that has come, its first waiter. A guess, since
-    // the lock is not held.
+    // Prefetch the memory that edge() will touch: the record, and once that has arrived, its first waiter. A guess,
+    // since the lock is not held.
     void prefetch() const noexcept {
         for (std::size_t at = 0; at < sizeof *this; at += platform::cache_line) {
             platform::prefetch(reinterpret_cast<const std::byte*>(this) + at);
@@ -156,14 +157,15 @@ public:
     static std::int64_t waiter_count() noexcept;
     static bool anybody_waits() noexcept { return waiter_count() > 0; }
     static descriptor* of_tag(std::uint64_t tag) noexcept;
-    // Of those, the waiters of the descriptor that has this tag; none if it is closed. Inside the runtime.
+    // Of those, the waiters of the descriptor with this tag; 0 if it is closed. Inside the runtime.
     static std::int64_t waiters_of(std::uint64_t tag) noexcept;
-    // Whether other threads have stopped or not. By a thread without a machine.
+    // Takes frozen goroutines off the queues and ends their turns. Other threads may run or stand. By a thread without
+    // a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
-    // For the layers above: what kind of thing it is, and how it is called (or null). Constant once others know it; the
-    // name goes with the record's use.
+    // For the layers above: what kind of thing it is, and its name (or null). Constant once other threads know the
+    // record; the name lasts as long as this use of the record.
     std::uint8_t kind = 0;
     descriptor_name* name = nullptr;
 
@@ -174,8 +176,8 @@ private:
         platform::atomic<std::uint32_t> edges{first_edge + 1};  // written under the lock
         platform::atomic<std::uint32_t> drained{first_edge};    // the operation that has tried
         platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        // Whose turn it is: written by itself, or by the one that hands the turn on. Null: a thread's, or no turn.
-        // Relaxed: others read it only of a frozen goroutine, which has stored it before.
+        // The goroutine whose turn it is: written by itself, or by the one that hands the turn on. Null: a thread's
+        // turn, or no turn. Relaxed: others read it of frozen goroutines only, which have stored it before.
         platform::atomic<sched::goroutine*> holder{nullptr};
         park::wait_queue waiting;               // lock: for an edge
         park::wait_queue turns;                 // lock: for the gate
@@ -183,12 +185,12 @@ private:
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
     static descriptor* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
-    // False: others wait for it, and it must be handed on; it is still ours.
+    // False: others wait for the turn, and it must be handed on; it is still the caller's.
     bool give_up_turn(direction d, bool& last) noexcept {
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
         if (gate_.leave(d, last)) [[likely]] return true;
-        // this goroutine may end its days here
+        // this goroutine may be frozen here
         side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }

@@ -28,7 +28,7 @@ public:
     unsigned wait(sched::polled_event* out, unsigned capacity, std::int64_t deadline_ns) noexcept override;
     void interrupt() noexcept override;
 
-    // As if the kernel had no epoll_pwait2; for tests, and valgrind.
+    // From here on as if the kernel had no epoll_pwait2; for tests, and valgrind.
     void forget_pwait2() noexcept { has_pwait2_.store(false, std::memory_order_relaxed); }
 
 private:

@@ -11,9 +11,9 @@
 //                       lock)
 //            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor
 //            The bits for waiters change under the descriptor's lock only, and are set only while a reader (or writer)
-//            is in. So that one sees them when it leaves, or the CAS that would set them fails.
-// Order      acquire on the way in, release on the way out: what one reader did (how far it read) the next one sees;
-//            and the last one sees all.
+//            is in. So that reader sees them when it leaves, or the CAS that would set them fails.
+// Order      acquire on the way in, release on the way out: the next reader sees what the last one did (how far it
+//            read), and the user that closes the descriptor sees all.
 // Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, no waiter tries again; waiting ends with
 //            contexts too.
 // Tests      tests/poll/gate_test.cpp
@@ -43,7 +43,7 @@ public:
             w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
         return entry::in;
     }
-    // False: others of this kind wait for their turn, and it must be handed on. `last`: the caller closes the
+    // False: others of this kind wait for their turn, and the caller must hand it on. `last`: the caller closes the
     // descriptor.
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
@@ -71,7 +71,7 @@ public:
         return before < 2 * one_use;
     }
 
-    // False: it was closed. Otherwise the use for being open is the caller's now, which ends it.
+    // False: it was closed already. True: the use that stands for being open is the caller's now, which ends it.
     bool close() noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -82,8 +82,8 @@ public:
     bool closed() const noexcept { return word_.load(std::memory_order_acquire) & closed_bit; }
     bool in_use() const noexcept { return word_.load(std::memory_order_acquire) >= one_use; }
 
-    // Under the descriptor's lock: says that the caller is about to wait for its turn. Another outcome than busy: it
-    // need not.
+    // Under the descriptor's lock: announces that the caller is about to wait for its turn. Any outcome but busy: it
+    // need not wait.
     entry announce(direction d) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {

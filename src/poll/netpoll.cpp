@@ -61,7 +61,7 @@ int watch(int fd, std::uint64_t tag) noexcept {
     return the_backend.load(std::memory_order_acquire)->add(fd, tag);
 }
 void unwatch(int fd) noexcept {
-    if (is_simulated(fd)) return;  // what it hears from now on names no descriptor that is open
+    if (is_simulated(fd)) return;  // its later events carry a tag that no open descriptor has
     the_backend.load(std::memory_order_acquire)->remove(fd);
 }
 
@@ -87,8 +87,8 @@ void poller::wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept 
 unsigned poller::deliver(const sched::event_batch& found) noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
-    // Three objects for each event, each found through the one before, none in the cache if there are many: asked for
-    // ahead of their turn.
+    // Each event needs three objects, each of which is found through the one before; with many descriptors none is in
+    // the cache. So they are prefetched ahead of their turn.
     for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->prefetch();
     for (unsigned i = 0; i < found.count; ++i) {
         if (i + waiters_ahead < found.count) descriptor::of_tag(found.events[i + waiters_ahead].tag)->prefetch_waiter();
@@ -115,7 +115,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
 }
 
 void poller::interrupt() noexcept {
-    // Both: a machine that sleeps now may have begun before there was a backend.
+    // Both: the machine that sleeps now may have begun before there was a backend.
     timers_.interrupt();
     if (backend* b = the_backend.load(std::memory_order_seq_cst)) b->interrupt();
 }

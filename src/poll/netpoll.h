@@ -30,7 +30,8 @@ private:
     timers::timer_events timers_;
 };
 
-// Makes the epoll instance if there is none. 0, or errno. Starts the runtime: a machine must sleep in it.
+// Makes the epoll instance if there is none. Returns 0, or errno. Starts the runtime: a machine must sleep in the
+// poller.
 int start_polling() noexcept;
 // The resolver's: called when run() ends and all goroutines stand still, some of them frozen. It takes no lock that is
 // held outside the runtime.
@@ -38,7 +39,7 @@ void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
 int watch(int fd, std::uint64_t tag) noexcept;
 void unwatch(int fd) noexcept;
-// For tests: so many watch() fail, in turn with ENOSPC, as they do beyond fs.epoll.max_user_watches, and with ENOMEM.
+// For tests: so many calls of watch() fail, in turn with ENOSPC (as beyond fs.epoll.max_user_watches) and with ENOMEM.
 extern platform::atomic<int> watches_refused;
 
 }  // namespace dunlin::netpoll

@@ -1,6 +1,6 @@
 // simulated.h - sockets of a simulation for users (src/replay/network.h), which have no descriptor of the kernel's.
 //
-// Problem    net's code is to run in a simulation as it is, and the kernel must not be asked there.
+// Problem    The code of net/ runs in a simulation as it is, and must not ask the kernel there.
 // Way        Their numbers begin where no number of the kernel's is (fs.nr_open is a million, as a rule). A call on a
 //            descriptor compares its number once, beside the system call that it saves; what makes a socket asks
 //            simulated_here().
@@ -22,7 +22,7 @@ namespace dunlin::inline v0_1::netpoll {
 inline constexpr int first_simulated = 1 << 30;
 inline bool is_simulated(int fd) noexcept { return fd >= first_simulated; }
 
-// As the system calls of these names, by a goroutine of the simulation: what they return, or -errno.
+// These do what the system calls of these names do, for a goroutine of the simulation. They return the same, or -errno.
 struct simulated_sockets {
     virtual long socket(int family, int type) noexcept = 0;
     virtual long pair(int* ends) noexcept = 0;
@@ -30,7 +30,7 @@ struct simulated_sockets {
     virtual long listen(int fd, int backlog) noexcept = 0;
     virtual long connect(int fd, const void* name, unsigned size) noexcept = 0;
     virtual long accept(int fd, void* name, unsigned* size) noexcept = 0;
-    // name: null, or a sockaddr_storage, and of the sender's then; `whole`: MSG_TRUNC.
+    // `name`: null, or a sockaddr_storage that receives the sender's address; `whole`: MSG_TRUNC.
     virtual long receive(
         int fd, void* data, std::size_t size, bool whole, void* name, unsigned* name_size) noexcept = 0;
     virtual long send(int fd, const iovec* parts, std::size_t count, const void* name, unsigned name_size) noexcept = 0;

@@ -19,8 +19,8 @@ constexpr std::uint64_t most_tried = 64;  // numbers below more than so many are
 
 // ---- who runs, and when ---------------------------------------------------------------------------------------------
 
-// Every order: who has not yielded goes first, so that those who wait by yielding wait for others; anything else is a
-// detour.
+// Every order: goroutines that have not yielded go first, so that those that wait by yielding wait for others; anything
+// else is a detour.
 std::size_t simulation::pick_any(const goroutine* yields) noexcept {
     const std::size_t count = runnable_.size() + (yields != nullptr);
     const auto yielded = [&](std::size_t i) { return i == runnable_.size() || known(runnable_[i]).yielded; };

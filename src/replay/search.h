@@ -7,8 +7,8 @@
 //            execution is known by it alone.
 // Way        Each execution goes by a name, and takes the plain thing from there on. Meanwhile it notes, for each
 //            choice behind the last of its name, the names of the executions that take another thing there. So each is
-//            made once, and none is forgotten. They wait by their number of detours; who is next among equals is drawn,
-//            so that a search that is cut short has been everywhere a little.
+//            made once, and none is forgotten. They wait by their number of detours; which is next among equals is
+//            drawn, so that a search that is cut short has been everywhere a little.
 // Memory     No more names are kept than executions may still be made.
 // Not here   A reduction (sleep sets, partial orders): what a goroutine reads and writes between two calls of dunlin is
 //            not known, so no two of its pieces are known to be independent of each other.

@@ -3,8 +3,8 @@
 // Data       word_ = phase | arrivals missing. Waiters are in the lot, each with the phase whose end it waits for.
 // Protocol   arrive: missing -= n (CAS). The arrival that makes it zero runs the completion function, while no other
 //            can arrive, and then, under the bucket's lock, stores the next phase and its count in one word (seq_cst),
-//            takes those of the lot whose phase is over, unlocks and wakes them. The store is the last access to the
-//            object, but if a waiter is linked: that keeps it alive as long as the lock is held.
+//            takes the waiters whose phase is over off the lot, unlocks and wakes them. The store is the last access to
+//            the object, unless a waiter is linked, which keeps the object alive as long as the lock is held.
 //            arrive_and_drop: the CAS and the smaller count for the next phase are one step for complete(), because
 //            both are done under that lock: an arrival that is refused has dropped nothing.
 // Tests      tests/sync/latch_barrier_test.cpp
@@ -58,7 +58,7 @@ barrier_core::arrival barrier_core::arrive_and_drop() {
     return arrival_of(before, 1, "dunlin::barrier::arrive_and_drop: ");
 }
 
-// The word before. Nothing has changed if fewer than n are missing in it.
+// Returns the word before. If fewer than n arrivals are missing in it, nothing has changed.
 std::uint64_t barrier_core::take_arrivals(std::ptrdiff_t n) noexcept {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     while (n <= static_cast<std::ptrdiff_t>(missing_in(word))) {

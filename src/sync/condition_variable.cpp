@@ -77,7 +77,7 @@ condition_wait::condition_wait(const void* condition, bool limited) noexcept {
     b.lock.unlock();
 }
 
-// Only when the user's unlock has thrown, or exit_goroutine() passes, is it still queued.
+// It is still queued only if the user's unlock has thrown, or exit_goroutine() passes.
 condition_wait::~condition_wait() {
     if (in(storage_).node.state.load(std::memory_order_acquire) == queued) leave();
 }

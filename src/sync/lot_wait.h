@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 #include "chan/limited_wait.h"
 #include "park/lot.h"
@@ -11,9 +11,9 @@
 
 namespace dunlin::inline v0_1::detail {
 
-// n is queued, w prepared, the bucket unlocked. `given_up` runs under the bucket's lock when the wait ended without
-// success and n is off its queue; it returns a chain of the waiters to be woken for that. Leaves the runtime. Throws
-// std::bad_alloc: there is no memory for the deadline.
+// Waits: n is queued, w prepared, the bucket unlocked. If the wait ends without success, `given_up` runs under the
+// bucket's lock, with n off its queue; it returns a chain of the waiters that have to be woken for that. Leaves the
+// runtime. Throws std::bad_alloc: no memory for the deadline.
 template <class GivenUp>
 wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit,
     GivenUp given_up) {
@@ -67,8 +67,8 @@ wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::ui
     return wait_in_lot(b, n, w, limit);
 }
 
-// The other side: wakes the waiters in the queue of `object` for which `arrived(node)` is true. Looks at the object
-// only when there is a waiter of this kind.
+// The waker's side: wakes the waiters in the queue of `object` for which `arrived(node)` is true. Touches the object
+// only if there is a waiter of this kind.
 template <class Arrived>
 void wake_arrived(const void* object, park::lot_kind kind, Arrived arrived) noexcept {
     park::lot_bucket& b = park::bucket_of(object);

@@ -1,13 +1,13 @@
 // mutex.cpp - a lock whose unlock is a plain store, and whose queue is not in the object.
 //
-// Problem    A free lock and unlock shall cost one locked instruction, not two; and after the store that frees it,
-//            unlock() must not touch the mutex, which may be gone. Drepper's state "locked, with sleepers" in the same
-//            word needs an exchange in unlock(); a second word beside it needs a look at the object afterwards. So what
-//            unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
+// Problem    An uncontended lock and unlock should cost one locked instruction, not two; and after the store that frees
+//            it, unlock() must not touch the mutex, which may be gone. Drepper's state "locked, with sleepers" in the
+//            same word needs an exchange in unlock(); a second word beside it needs a look at the object afterwards. So
+//            what unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
 // Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other
 //                     need be woken
-//            watched  1: an unlock of a mutex of this bucket comes by under the bucket's lock. Sticky: cleared after
-//                     `patience` that found no mutex waited for
+//            watched  1: each unlock of a mutex of this bucket takes the bucket's lock. Sticky: cleared after
+//                     `patience` unlocks that found no waiter for a mutex there
 // Protocol   lock                                              unlock
 //            L1  CAS, sets locked: have it                     U1  watched: U6
 //            L2  spin a while                                  U2  owner = 0, word = 0 (release, a plain store)
@@ -26,14 +26,14 @@
 //            thread. It falls before U's last look at watched (U1 or U4), which then sees 1, or after U4: then U2 was
 //            before the fence, is visible to L5, and L5 would not find this ownership.
 //            So U comes to U5, U6 or U7, those under the bucket's lock and so after L6 (L4 to L6 are in one section).
-//            There it wakes the first. Or it finds, in one step with its release, that a woken waiter is on its way.
-//            This waiter has not made its L5 yet, which will find the mutex free, or locked by another holder, whose
-//            unlock comes by in turn. Or U5 finds the mutex locked or woken by then, and the same holds.
+//            There it wakes the first. Or it finds, in one step with its release, that a woken waiter is on its way:
+//            then that waiter's L5 is still to come, and finds the mutex free, or locked by another holder, whose
+//            unlock comes to U5, U6 or U7 as well. Or U5 finds the mutex locked or woken by then, and the same holds.
 //            `watched` is cleared under the bucket's lock and only while no mutex has a queue, so never between an L4
 //            or L5 and the wake.
 //            (that U2 overwrites nothing) Only an unlock that releases it (U7), or finds it free (U5), sets woken; U2
 //            may wipe it out if `watched` was cleared since: then one more may be woken than need be.
-// Frozen     A goroutine whose run() has returned never comes. woken_in_ says in which run it was woken.
+// Frozen     A woken waiter whose run() has returned never comes. woken_in_ says in which run it was woken.
 // Fairness   Normal: callers that are awake may pass. A waiter that lost the race after a wake goes to the front; when
 //            it has waited for a millisecond by then it is starving, and the next unlock hands over.
 // Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by an unlock that has not
@@ -223,11 +223,11 @@ void mutex::unlock() {
 lot_node* mutex::wake_first(lot_bucket& b) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if ((word & locked) != 0 || somebody_is_woken(word)) return nullptr;
-    // A holder that takes it meanwhile comes by in its unlock: `watched` is set.
+    // A holder that takes it meanwhile comes here in its unlock: `watched` is set.
     if (!word_.compare_exchange_strong(word, woken, std::memory_order_relaxed)) return nullptr;
     woken_in_.store(run_number(), std::memory_order_relaxed);
     lot_node* const n = b.pop_claimed(this);
-    // All have given up, and each of them must take the bucket's lock before it is gone.
+    // All waiters have given up. The mutex is alive, since each of them must still take the bucket's lock.
     if (n == nullptr) word_.fetch_and(~woken, std::memory_order_relaxed);
     return n;
 }
@@ -323,7 +323,8 @@ void mutex::report_recursion() const noexcept {
 
 mutex::~mutex() {
     if (DUNLIN_UNLIKELY((word_.load(std::memory_order_relaxed) & locked) != 0)) {
-        // A goroutine that is frozen, or a static object at the end of the process: no report.
+        // If a frozen goroutine holds it, or a static object is destroyed at the end of the process, there is no
+        // report.
         const bool by_goroutine = sched::current_goroutine() != nullptr;
         if (by_goroutine || is_held_by_caller()) sched::report_misuse("a mutex is destroyed while it is locked");
     }

@@ -10,8 +10,8 @@
 namespace dunlin::inline v0_1::detail {
 
 struct mutex_holder {
-    // ", which goroutine 7 has held for 3.1 ms"; nothing if it is free. To be called while it has a waiter, which keeps
-    // it alive.
+    // Prints ", which goroutine 7 has held for 3.1 ms"; nothing if the mutex is free. Called while the mutex has a
+    // waiter, which keeps it alive.
     static void print(platform::text_writer& out, const void* mutex_address) noexcept;
     // The goroutine's id; 0 if it is free, or a thread holds it.
     static std::uint64_t goroutine(const void* mutex_address) noexcept;

@@ -91,7 +91,7 @@ void* pool_core::take() noexcept {
     std::unique_ptr<box> garbage;  // freed outside the runtime
     park::runtime_section inside;
     const std::size_t own = own_shelf(inside.machine(), count_);
-    // First what is in use anyway; what is old only when no shelf has anything else.
+    // First the objects in use; old ones only when no shelf has anything else.
     for (box* shelf::*stack : {&shelf::fresh, &shelf::old}) {
         for (std::size_t i = 0; i < count_; ++i) {
             shelf& s = shelves_[(own + i) & (count_ - 1)];

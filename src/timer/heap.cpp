@@ -24,7 +24,7 @@ private:
     unsigned place_;
 };
 
-// What was stored to *p is there though its life ends: a compiler takes such a store for dead.
+// Keeps a store to *p although its lifetime ends: the compiler would take it for dead.
 void keep_stored(const void* p) noexcept { asm volatile("" : : "r"(p) : "memory"); }
 
 }  // namespace
@@ -77,8 +77,8 @@ void timer_heap::take_out(std::size_t at) noexcept {
     publish_earliest();
 }
 
-// What stays behind would still refer to a waiter, for the search for lost goroutines (observe/reach.h): in the array,
-// and in the memory of a smaller one that malloc keeps.
+// Leftover entries would still refer to waiters, and the search for lost goroutines (observe/reach.h) would find them:
+// in the array, and in the memory of a smaller array that malloc keeps.
 void timer_heap::shrink(std::size_t size) noexcept {
     std::fill(entries_.begin() + static_cast<std::ptrdiff_t>(size), entries_.end(), entry{});
     keep_stored(entries_.data());
@@ -110,7 +110,7 @@ bool timer_heap::insert(timer_entry* t) {
     return t->index == 0;
 }
 
-// An entry's heap changes under both heaps' locks: it is what it says under this one's.
+// An entry changes its heap under the locks of both heaps, so what it says under this heap's lock is right.
 timer_heap::removal timer_heap::remove(timer_entry* t) noexcept {
     heap_guard guard(lock_);
     if (t->heap.load(std::memory_order_relaxed) != this) return removal::elsewhere;

@@ -1,14 +1,14 @@
 // heap.h - timers: one 4-ary heap per processor, exact to the nanosecond, with true removal.
 //
-// Caller     A goroutine's must be inside the runtime.
+// Caller     A goroutine must be inside the runtime.
 // Data       entries {when, timer*} in one array, the index of each kept in its timer; 16 bytes an entry, four children
 //            in one cache line. Guarded by a lock; `earliest` is readable without it.
 // Why        A deadline is mostly set and then removed: 6 to 8 ns here, the same as a timing wheel, which would round
 //            to its tick. Lazy deletion (Go) costs 12 to 82 ns and hides a deadlock until the dead entry is cleaned
 //            away.
-// Firing     in two steps. `claim` runs under the heap's lock and says whether there is anything to fire: it takes what
-//            fire() will need (a reference, the right to wake a waiter). `fire` runs with no lock held, inside the
-//            runtime, and must not block.
+// Firing     has two steps. `claim` runs under the heap's lock and says whether there is anything to fire; it acquires
+//            what `fire` will need (a reference, the right to wake a waiter). `fire` runs inside the runtime, with no
+//            lock held, and must not block.
 // Lifetime   A timer belongs to its user, which cancels it before it goes away. After cancel() has returned, whatever
 //            it says, `claim` has been called or never will be, and the entry is touched again only by a fire() whose
 //            claim said true.
@@ -38,8 +38,7 @@ struct timer_entry {
     bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
 
-// Takes t out of whichever heap it is in. True if it was in one, that is, before it was claimed. Any thread, inside the
-// runtime.
+// Takes t out of its heap. True if it was in one, that is, if it has not been claimed. Any thread, inside the runtime.
 bool cancel(timer_entry* t) noexcept;
 
 class timer_heap {
@@ -50,17 +49,18 @@ public:
     enum class removal : std::uint8_t { removed, not_armed, elsewhere };
     removal remove(timer_entry* t) noexcept;
 
-    // Everything goes into `other`, whose owner lives on. Nothing happens if there is no memory for it.
+    // Moves everything into `other`, whose processor stays. If there is no memory for that, nothing changes.
     void move_all_to(timer_heap& other) noexcept;
 
-    // Takes the earliest out that is due and claims it, else null. The caller fires it, without the lock.
+    // Takes out the earliest timer that is due, and claims it; null: there is none. The caller fires it, without the
+    // lock.
     timer_entry* take_due(std::int64_t now_ns) noexcept;
 
     // 0: none. Seq_cst pairs with timer_added() (sched/machines/event_notice.h).
     std::int64_t earliest() const noexcept { return earliest_.load(std::memory_order_seq_cst); }
 
     std::size_t size() const noexcept;
-    // Drops those that end with run(). Their owners do not exist any more, or will find them `forgotten`.
+    // Drops the timers that end with run(). Their owners do not exist any more, or will find them `forgotten`.
     void forget() noexcept;
     // Drops all of them.
     void forget_everything() noexcept;
@@ -75,7 +75,7 @@ private:
         timer_entry* timer = nullptr;
     };
 
-    // By value: what they are given may stand in the array that they rearrange.
+    // By value: the argument may refer into the array that they rearrange.
     void place(std::size_t at, entry e) noexcept;
     void sift_up(std::size_t at, entry e) noexcept;
     void sift_down(std::size_t at, entry e) noexcept;
@@ -85,7 +85,7 @@ private:
     [[gnu::noinline, gnu::cold]] void make_room_for(std::size_t size);
     void publish_earliest() noexcept;
 
-    // Mostly its own processor's.
+    // Mostly taken by its own processor.
     mutable park::biased_lock lock_;
     std::vector<entry> entries_;
     platform::atomic<std::int64_t> earliest_{0};

@@ -1,4 +1,4 @@
-// moment.cpp - what dunlin/clock.hpp needs compiled once.
+// moment.cpp - the part of dunlin/clock.hpp that is compiled once.
 #include <dunlin/clock.hpp>
 
 #include <stdexcept>

@@ -68,7 +68,7 @@ void forget_everything() noexcept {
 
 void arm(timer_entry* t, sched::machine* m) {
     if (m == nullptr) platform::check_usable();
-    // The first processor always exists, and the world does not stop while a heap's lock is held.
+    // The first processor always exists. The world does not stop while a heap's lock is held.
     const sched::processor* p = m != nullptr ? sched::processor_of(m) : sched::the_scheduler.processor_at(0);
     const std::int64_t when_ns = t->when_ns;  // afterwards it may have fired, and be gone
     if (heap_of(p).insert(t)) sched::timer_added(when_ns);
@@ -86,7 +86,7 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
     s.fire = end_sleep;
     s.waiter.enter();
     s.waiter.prepare(sched::wait_reason::sleep, where);
-    // From here on the timer may fire at any moment; `s` lives until we are back.
+    // From here on the timer may fire at any moment; `s` lives until this call returns.
     try {
         arm(&s, s.waiter.machine());
     } catch (...) {
@@ -99,8 +99,8 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
 
 namespace {
 
-// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() it is
-// ours alone, or it has won.
+// A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() either
+// this thread alone has it, or it has won.
 struct deadline_entry : timer_entry {
     park::wait_node node;
 };
@@ -112,7 +112,7 @@ wake_cause wait_on_thread(park::waiter& w, std::int64_t deadline_ns) noexcept {
     if (w.wait_on_thread_until(deadline_ns)) return wake_cause::woken;
     park::wait_node deadline(&w);
     if (w.decide(&deadline)) return wake_cause::deadline;
-    w.wait();  // a waker was quicker, and is about to wake us
+    w.wait();  // a waker was quicker, and is about to wake w
     return wake_cause::woken;
 }
 

@@ -23,7 +23,7 @@ public:
     unsigned collect(sched::processor* p, std::int64_t now_ns) noexcept;
     std::int64_t next_deadline(const sched::processor* p) const noexcept;
     void move(sched::processor* from, sched::processor* to) noexcept;
-    // Sleeps on a futex. In a program without descriptors.
+    // Sleeps on a futex; for programs without descriptors.
     void wait(std::int64_t deadline_ns) noexcept;
     void interrupt() noexcept;
     void forget_all() noexcept;
@@ -40,14 +40,14 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
 // processor). Throws std::bad_alloc, and then nothing has changed.
 void arm(timer_entry* t, sched::machine* m);
 
-// Drops all timers there are, those of channels too, which forget_all() leaves to plain threads: after an execution of
-// a simulation, whose goroutines go no further and whose moments are none of the real clock. Inside the runtime.
+// Drops all timers, also those of channels, which forget_all() leaves to plain threads. For the end of a simulation:
+// its goroutines go no further, and its times are not times of the real clock. Inside the runtime.
 void forget_everything() noexcept;
 
 enum class wake_cause : std::uint8_t { woken, deadline, no_memory };
 
 // waiter::wait() with a deadline (never_ns: none). The nodes of `w` have `several` set. After `deadline` and
-// `no_memory` it will not be woken any more. Leaves the runtime.
+// `no_memory` no waker will wake it any more. Leaves the runtime.
 wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept;
 
 }  // namespace dunlin::timers

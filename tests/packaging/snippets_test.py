@@ -1,4 +1,4 @@
-"""Every piece of code in README, docs/*.md and the docstrings of the headers compiles, and runs.
+"""Every piece of code in README, CONTRIBUTING, docs/*.md and the docstrings of the headers compiles, and runs.
 
 Usage: snippets_test.py [--around PROGRAM] SOURCE SCRATCH COMPILER LAUNCHER LIBRARY...   LIBRARY...: what the linker is given
 
@@ -26,6 +26,8 @@ FRAMES = {
     "run_options{.stack_size = dunlin::dense_stack_size}": ("auto o = dunlin::", "; check(o.stack_size == 239 * 1024);", {}),
     "runtime::stats().waits_while_idle": ("const auto waits = dunlin::", "; check(waits.quantile_ns(0.5) <= waits.quantile_ns(1));", {}),
     "run_options{.at_end = dunlin::leftovers::wait}": ("auto o = dunlin::", "; check(o.at_end != dunlin::leftovers::stop);", {}),
+    # CONTRIBUTING.md
+    "const ssize_t size = dunlin::blocking(": ("char place[1];", "check(size == 1);", {}),
     # docs/debugging.md
     "dunlin::runtime::set_block_profile_rate(10us);": (
         "", "check(block && mutex && block.tellp() > 0); block.close(); mutex.close();"
@@ -161,7 +163,7 @@ def docstrings(text):
 
 def pieces(source):
     """(file, code, what it prints or None)"""
-    markdown = ["README.md"] + sorted(os.path.relpath(p, source) for p in glob.glob(os.path.join(source, "docs", "*.md")))
+    markdown = ["README.md", "CONTRIBUTING.md"] + sorted(os.path.relpath(p, source) for p in glob.glob(os.path.join(source, "docs", "*.md")))
     headers = sorted(os.path.relpath(p, source) for p in glob.glob(os.path.join(source, "include", "**", "*.hpp"), recursive=True))
     for name in markdown + headers:
         with open(os.path.join(source, name), encoding="utf-8") as file:

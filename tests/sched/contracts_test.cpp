@@ -35,12 +35,21 @@ TEST_F(ContractsDeathTest, AQueueIsTouchedByAThreadThatDoesNotHaveTheProcessor) 
         "queues are touched by a thread that does not have it");
 }
 
-// A processor of nobody's is the caller's: taken, or not yet given to a machine.
+// A processor without a machine is the caller's: taken, or not yet given to a machine.
 TEST_F(ContractsDeathTest, AQueueOfAProcessorWithoutAMachineMayBeTouched) {
     static processor p;
     static goroutine g;
     push_local(&p, &g);
     EXPECT_EQ(p.queue.pop(), &g);
+}
+
+TEST_F(ContractsDeathTest, AProcessorThatIsNotIdleBeginsToRun) {
+    EXPECT_DEATH(
+        {
+            static processor p;
+            transition(p.state, processor_state::running);
+        },
+        "a processor that is dead becomes running");
 }
 
 TEST_F(ContractsDeathTest, AMachineLeavesTheRuntimeTwice) {

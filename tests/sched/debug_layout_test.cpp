@@ -7,7 +7,7 @@
 #include <string>
 
 #include "sched/goroutines/debug_layout.h"
-#include "sched/goroutines/descriptors.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "support/runtime_test.h"
 

@@ -4,13 +4,12 @@ Usage: scale SIMULATED REAL [--most CPUS] [--no-check | --no-curves] [--patience
 
 SIMULATED and REAL are tests/scale/scale_simulated of the checking build and tests/scale/scale_real. Says how long it will take, then prints
 what the real CPUs of this machine do beside two virtual ones, a line for each point of each curve, and what CPUs waited for. Writes
-build/scale/results.json and two plots. --publish: they, and the tables, go into docs/. Exit status: 0; 1 if a run fails; 2 if called wrongly.
+build/scale/results.json and two plots. --publish: the tables go into docs/scale.md. Exit status: 0; 1 if a run fails; 2 if called wrongly.
 """
 
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -90,18 +89,15 @@ def merged(names, now, before):
 
 
 def publish(costs, checked, curves, symbols):
-    docs = ROOT / "docs"
-    file = docs / "scale.md"
+    file = ROOT / "docs/scale.md"
     text = page.replace(file.read_text(), "costs", page.costs(costs))
     if checked:
         text = page.replace(text, "check", page.check(checked))
     if curves:
-        for name in ("scale-each.svg", "scale-time.svg"):
-            shutil.copyfile(OUT / name, docs / "plots" / name)
         text = page.replace(text, "curves", page.curves(curves))
         text = page.replace(text, "waits", page.bottlenecks(curves, symbols))
     file.write_text(text)
-    print("docs/scale.md and its plots are written.")
+    print("docs/scale.md is written.")
 
 
 def main():

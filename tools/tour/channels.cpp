@@ -137,7 +137,7 @@ void one_deadline_for_all(int count) {
     group.wait();
     say("%d goroutines waited with one context of 50 ms; the last was told after %s", count,
         readable(watch.elapsed()).c_str());
-    claim(in_time.load() == count, "everybody got errc::deadline_exceeded");
+    claim(in_time.load() == count, "all of them got errc::deadline_exceeded");
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ void one_deadline_for_all(int count) {
 void channels(const options& o) {
     explain(
         "Goroutines hand values to each other over channels, wait for several at once by select, share locks with plain\n"
-        "threads, and stop when a context says so. Whoever waits is parked, and woken once, with its result.");
+        "threads, and stop when a context says so. A goroutine that waits is parked, and woken once, with its result.");
     dunlin::run([&] {
         ping_pong(o.quick ? 20'000 : 200'000);
         o.quick ? sieve(100, 541) : sieve(300, 1987);

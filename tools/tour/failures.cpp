@@ -51,7 +51,7 @@ void let_an_exception_escape() {
 const death deaths[] = {
     {"overflow", "a goroutine recurses without end", "deep thought", overflow_the_stack},
     {"deadlock", "two goroutines wait for each other, and main for them", "left hand", wait_for_each_other},
-    {"exception", "an exception leaves a goroutine that nobody waits for", "careless", let_an_exception_escape},
+    {"exception", "an exception leaves a goroutine that is not waited for", "careless", let_an_exception_escape},
 };
 
 std::string own_path() {
@@ -102,7 +102,7 @@ void show_refusal(const char* what, F mistake) {
 }
 
 void show_refusals() {
-    say("%s", bold("Bad arguments are exceptions, and everybody goes on:").c_str());
+    say("%s", bold("Bad arguments are exceptions, and all goes on:").c_str());
     show_refusal("go() of an empty function:", [] { dunlin::go(std::function<void()>()); });
     show_refusal("a stack of 100 bytes:", [] { dunlin::go({.stack_size = 100}, [] {}); });
     show_refusal("no processor:", [] { dunlin::runtime::set_max_procs(0); });

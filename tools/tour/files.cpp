@@ -165,7 +165,7 @@ void show_shares(
 void files(const options& o) {
     explain(
         "Each goroutine opens, reads and hashes (SHA-256) some files, with ordinary blocking calls: about 256 KiB, then it\n"
-        "ends. A wait_group waits for all of them. Nobody divides the work among the processors: they help themselves.");
+        "ends. A wait_group waits for all of them. The work is not divided among the processors: they help themselves.");
     const filesystem::path root = tree();
     std::vector<file> files = list_files(root, o.quick ? 16'000'000 : 300'000'000);
     const std::vector<chunk> chunks = cut(files);

@@ -1,4 +1,4 @@
-// joins.cpp - part 8: who waits for a child that has not begun runs it, on his own stack: a spawn for the price of a
+// joins.cpp - part 8: a waiter runs the child that has not begun, on its own stack: a spawn for the price of a
 // call.
 #include <algorithm>
 #include <thread>
@@ -76,7 +76,7 @@ void compare() {
     claim(one.created == spawns && all.created == spawns, "a goroutine was started for every one of %s calls",
         with_commas(spawns).c_str());
     claim(one.in_place >= spawns / 100 * 99,
-        "with one processor ninety-nine of a hundred children ran in place (now and then somebody else has a turn)");
+        "with one processor ninety-nine of a hundred children ran in place (now and then another goroutine has a turn)");
     claim(all.in_place >= spawns / 10 * 9, "with all of them at least nine of ten did");
 }
 
@@ -85,7 +85,7 @@ void compare() {
 void joins_in_place(const options&) {
     explain(
         "fib(n) spawns a goroutine for fib(n - 1), computes fib(n - 2) itself, and waits. If the child has not begun by\n"
-        "then, and nobody has stolen it, waiting means: run it right here. So divide-and-conquer may spawn at every step.");
+        "then, and was not stolen, waiting means: run it right here. So divide-and-conquer may spawn at every step.");
     dunlin::run(compare);
 }
 

@@ -68,7 +68,7 @@ void list() {
     for (int i = 0; i < part_count; ++i) std::printf("%3d  %-56s %s\n", i + 1, parts[i].title, parts[i].where_to_look);
 }
 
-// Nothing here takes minutes. If it does, goroutines were lost, and whoever started us should know rather than wait.
+// Nothing here takes minutes. If it does, goroutines were lost, and the user should know rather than wait.
 void watch_for_hangs() {
     struct sigaction action {};
     action.sa_handler = [](int) {

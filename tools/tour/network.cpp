@@ -182,7 +182,7 @@ int weigh_connections(std::string_view how_many) {
 
 void network(const options& o) {
     explain(
-        "A socket that is waited for costs no thread: the goroutine parks, and whoever runs out of work asks the kernel\n"
+        "A socket that is waited for costs no thread: the goroutine parks, and a thread that runs out of work asks the kernel\n"
         "(epoll) which sockets are ready. This is a server in the plainest style, one goroutine per connection, read and\n"
         "write. The client is another process, with as many goroutines, each with one request of 64 bytes under way.");
     const std::size_t wanted = o.quick ? 500 : 4000;

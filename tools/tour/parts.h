@@ -54,8 +54,8 @@ inline std::uint64_t growth(const dunlin::runtime::runtime_stats& before, const 
     return sum;
 }
 
-/// Waits until the main goroutine is the only one. Who has called done() has still a few instructions to go before he
-/// is counted as ended.
+/// Waits until the main goroutine is the only one. A goroutine that has called done() has a few instructions to go
+/// before it is counted as ended.
 inline void settle() {
     const stopwatch watch;
     while (dunlin::runtime::num_goroutines() > 1 && watch.elapsed() < std::chrono::seconds(2)) {

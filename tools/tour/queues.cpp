@@ -79,8 +79,8 @@ void show_lifo_slot() {
 void lifo_slot(const options&) {
     explain(
         "A goroutine that was just started, or woken, is likely to be what the others wait for, and its data are in the\n"
-        "cache. So it goes to a slot that is looked at first, and whoever was there moves to the queue. Two that wake each\n"
-        "other could go on like that for ever; so it runs on what is left of the time slice of who started it.");
+        "cache. So it goes to a slot that is looked at first, and the one that was there moves to the queue. Two that wake each\n"
+        "other could go on like that for ever; so it runs on what is left of the time slice of the one that started it.");
     dunlin::run(show_lifo_slot);
 }
 
@@ -157,7 +157,7 @@ void show_fairness(std::size_t times) {
 
 void fairness(const options& o) {
     explain(
-        "Ping starts pong and ends, pong starts ping and ends, for ever: the processor's own queue never runs dry. Whoever\n"
+        "Ping starts pong and ends, pong starts ping and ends, for ever: the processor's own queue never runs dry. A goroutine that\n"
         "stands in the global queue would never run if it were looked at only then. So it is looked at every 61st tick.");
     dunlin::run([&] { show_fairness(o.quick ? 100 : 1000); });
 }

@@ -10,7 +10,7 @@ namespace tour {
 
 namespace {
 
-// Two customers want the last ticket. Who looks and who sells hold the lock, but not from the one to the other.
+// Two customers want the last ticket. The look and the sale hold the lock, but not from the one to the other.
 int tickets_sold(bool mended) {
     dunlin::mutex lock;
     int left = 1, sold = 0;

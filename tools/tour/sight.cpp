@@ -136,7 +136,7 @@ void show_circle() {
 
 void show_leak() {
     say("%s",
-        bold("A goroutine waits for an answer that nobody will send: testing::no_leaks, runtime::leaks()").c_str());
+        bold("A goroutine waits for an answer that is never sent: testing::no_leaks, runtime::leaks()").c_str());
     std::string report;
     std::vector<dunlin::runtime::leak> lost;
     dunlin::run([&] {
@@ -186,7 +186,7 @@ struct counter {
 }
 
 void show_hot_lock(const options& o) {
-    say("%s", bold("Everybody waits for one lock: runtime::mutex_profile(), here as text; `go tool pprof` reads it too")
+    say("%s", bold("All wait for one lock: runtime::mutex_profile(), here as text; `go tool pprof` reads it too")
                   .c_str());
     std::ostringstream profile;
     dunlin::run([&] {

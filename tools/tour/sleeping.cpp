@@ -63,7 +63,7 @@ void show() {
     const nanoseconds median = late[late.size() / 2], p99 = late[late.size() * 99 / 100];
     say("late by        %s (median), %s (99 of 100), %s (worst; this machine may have had other things to do)",
         bold(readable(median)).c_str(), readable(p99).c_str(), readable(late.back()).c_str());
-    claim(late.front() >= 0ns, "nobody woke early; the most exact one was %s late", readable(late.front()).c_str());
+    claim(late.front() >= 0ns, "none woke early; the most exact one was %s late", readable(late.front()).c_str());
     claim(median < 1ms, "nothing is rounded to milliseconds");
 }
 

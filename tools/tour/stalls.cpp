@@ -69,7 +69,7 @@ bool did_it_right(const hog& h) {
 void hogs(const options& o) {
     explain(
         "Twice as many goroutines as processors compute for seconds and never call the runtime. A scheduler that waits for them to\n"
-        "yield is lost. Here their processors are taken after 10 ms (1 ms if somebody has just been woken), they are stopped by a signal\n"
+        "yield is lost. Here their processors are taken after 10 ms (1 ms if another has just been woken), they are stopped by a signal\n"
         "on their own thread, and go on there when their turn comes.");
     const auto before = dunlin::runtime::stats().hand_offs;
     std::vector<hog> all;
@@ -115,7 +115,7 @@ void hogs(const options& o) {
 void blocking_calls(const options&) {
     explain(
         "A thousand goroutines each make a call that blocks its thread for 1 ms, inside dunlin::blocking(). The processor goes to the next\n"
-        "goroutine on another thread; threads that come back are used again, and given back when nobody needs them.");
+        "goroutine on another thread; threads that come back are used again, and given back when they are not needed.");
     constexpr int calls = 1000;
     dunlin::run([&] {
         const auto before = dunlin::runtime::stats();
@@ -148,7 +148,7 @@ void blocking_calls(const options&) {
         const stopwatch idle;
         while (dunlin::runtime::stats().threads > 20 && idle.elapsed() < 8s) dunlin::sleep_for(50ms);
         say("%s later %u threads are left", readable(idle.elapsed()).c_str(), dunlin::runtime::stats().threads);
-        claim(dunlin::runtime::stats().threads <= 20, "threads that nobody needs are given back");
+        claim(dunlin::runtime::stats().threads <= 20, "threads that are not needed are given back");
     });
 }
 

@@ -13,7 +13,8 @@ namespace {
 using stats = dunlin::runtime::processor_stats;
 using dunlin::runtime::runtime_stats;
 
-// So many fit into the local queue of one processor; more would go to the global queue, and then nobody needs to steal.
+// So many fit into the local queue of one processor; more would go to the global queue, and then no processor needs to
+// steal.
 constexpr std::size_t pieces = 240;
 constexpr std::size_t shown_at_most = 8;  // processors in the matrix
 
@@ -78,7 +79,7 @@ void draw_matrix(const runtime_stats& before, const runtime_stats& after) {
 
 void show(std::size_t rounds) {
     if (dunlin::runtime::max_procs() == 1) {
-        say("There is one processor here, so there is nobody to steal. DUNLIN_MAXPROCS=2 would make another.");
+        say("There is one processor here, so there is none to steal. DUNLIN_MAXPROCS=2 would make another.");
         std::vector<std::atomic<int>> times(pieces);
         one_round(times);
         claim(std::all_of(times.begin(), times.end(), [](const auto& n) { return n == 1; }),
@@ -123,7 +124,7 @@ void show(std::size_t rounds) {
 
 void stealing(const options& o) {
     explain(
-        "One goroutine starts all the work, so it stands in the queue of one processor. Nobody hands it out: a processor\n"
+        "One goroutine starts all the work, so it stands in the queue of one processor. It is not handed out: a processor\n"
         "that has nothing to do looks at the others in random order and takes half of the first queue it finds.");
     dunlin::run([&] { show(o.quick ? 4 : 20); });
 }

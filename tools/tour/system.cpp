@@ -38,7 +38,7 @@ std::size_t cgroup_number(const char* file, std::size_t otherwise) {
     return in >> n ? n : otherwise;
 }
 
-// The cgroup's page cache, which the kernel drops when somebody wants the memory.
+// The cgroup's page cache, which the kernel drops when memory is wanted.
 std::size_t cgroup_cache() {
     std::ifstream in("/sys/fs/cgroup/memory.stat");
     std::size_t cache = 0, n = 0;

@@ -119,7 +119,7 @@ void matmul(const product whole) {
         whole.small();
         return;
     }
-    // One after the other, so that nobody adds to a quarter while another does.
+    // One after the other, so that no two tasks add to one quarter at a time.
     for (const int inner : {0, 1}) {
         const auto quarter = [&whole, inner](int row, int column) {
             return [part = whole.quarter(row, column, inner)] { matmul(part); };

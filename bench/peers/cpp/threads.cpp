@@ -2,7 +2,7 @@
 // library has for them to wait.
 //
 // P is the number of CPUs that the threads are bound to. Where only one of them has something to do at a time and a
-// thread from outside wakes it, nobody is bound, as no other peer's threads are.
+// thread from outside wakes it, no thread is bound, as no other peer's threads are.
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -179,7 +179,7 @@ func skynetChannels(s settings, r results) {
 }
 
 // numbersFrom2To and withoutMultiples are the sieve of the Go tour, whose generator ends after the last prime that is
-// asked for, so that everybody ends.
+// asked for, so that all end.
 func numbersFrom2To(last int) <-chan int {
 	out := make(chan int)
 	go func() {

@@ -234,7 +234,7 @@ func multiply(whole product) {
 		whole.small()
 		return
 	}
-	// Two groups one after the other, so that nobody adds to a quarter while another does.
+	// Two groups one after the other, so that no two goroutines add to one quarter at a time.
 	for inner := 0; inner < 2; inner++ {
 		var wg sync.WaitGroup
 		wg.Add(4)

@@ -22,7 +22,7 @@ func workUnit(x uint64) uint64 {
 	return x
 }
 
-// worker is one goroutine's work. A cache line each, so that counting disturbs nobody.
+// worker is one goroutine's work. A cache line each, so that counting disturbs no other.
 type worker struct {
 	units int64
 	value uint64 // kept, so that the work is not in vain

@@ -67,7 +67,7 @@ func serveMixed(connection net.Conn, table []uint64) {
 	}
 }
 
-// serviceHog computes in units of about 0.1 ms for ever. A cache line each, so that counting disturbs nobody.
+// serviceHog computes in units of about 0.1 ms for ever. A cache line each, so that counting disturbs no other.
 type serviceHog struct {
 	units int64
 	value uint64 // kept, so that the work is not in vain

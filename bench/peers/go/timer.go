@@ -65,7 +65,7 @@ func timerStop(s settings, r results) {
 			expectPending(t.Stop())
 		}
 	}), "ns")
-	// Of a deadline for a channel that nobody comes to need.
+	// Of a deadline for a channel that is never needed.
 	r.add("unasked", nsPerOperation(rounds, func() {
 		for i := 0; i < rounds; i++ {
 			t := time.NewTimer(time.Hour)

@@ -14,10 +14,9 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/wait.hpp>
 
 namespace dunlin::inline v0_1 {
-
-class context;
 
 /// What a call that does not wait has found, or one that waits for a limited time only.
 enum class channel_status : unsigned char {
@@ -68,20 +67,9 @@ inline constexpr element_type element_type_of = {
     std::is_same_v<T, boxed>,
 };
 
-class chan_core;  // src/chan/core.h
-
 // Its first member, so that handles can be copied without a call.
 struct chan_references {
     platform::atomic<std::uint32_t> references{1};
-};
-
-enum class wait_outcome : unsigned char { ok, closed, timed_out, cancelled };
-
-// How long to wait at most. deadline_ns of dunlin::clock; `done` is the channel of a context, which closes, or null.
-struct wait_limit {
-    static constexpr std::int64_t never = INT64_MAX;
-    std::int64_t deadline_ns = never;
-    chan_core* done = nullptr;
 };
 
 // Throws std::length_error "makechan: size out of range", std::bad_alloc.
@@ -106,9 +94,6 @@ DUNLIN_API bool channel_is_closed(chan_core* c) noexcept;
 
 [[noreturn]] DUNLIN_API void throw_send_on_closed();
 [[noreturn]] DUNLIN_API void throw_receive_on_closed();
-// The channel that closes when the context is done; null if it never will.
-DUNLIN_API chan_core* done_channel(const context& ctx) noexcept;
-[[noreturn]] DUNLIN_API void throw_cancelled(const context& ctx, const char* operation);
 
 // A counted reference to a channel, or to none (nil).
 class chan_handle {

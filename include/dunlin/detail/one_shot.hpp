@@ -7,7 +7,7 @@
 #include <source_location>
 
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/detail/chan_core.hpp>
+#include <dunlin/detail/wait.hpp>
 
 namespace dunlin::inline v0_1::detail {
 

@@ -97,7 +97,7 @@ public:
 
     /// Receives, waiting until there is something that it has not received. nullopt exactly when the sending side is
     /// closed and all has been received.
-    /// Blocks    The goroutine, never its thread (a plain thread on a plain thread).
+    /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    What copying T throws; the value counts as not received then.
     std::optional<T> recv(std::source_location where = std::source_location::current()) {
         std::optional<T> got;

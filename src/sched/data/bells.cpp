@@ -37,8 +37,8 @@ void call_monitor_for_lost() noexcept {
     wake_monitor_if_asleep();
 }
 
-// As call_monitor_for_lost(): it sees the flag before it sleeps, or is woken. A busy one looks in its next round, 10 ms
-// later at most.
+// As in call_monitor_for_lost(): the monitor sees the flag before it sleeps, or is woken. While it is busy it looks in
+// its next round, 10 ms later at most.
 void call_monitor_to_dump() noexcept {
     monitor_bell.dump_called_for.store(true, std::memory_order_seq_cst);
     wake_monitor_if_asleep();
@@ -50,8 +50,8 @@ constinit maker_words maker_bell;
 
 namespace {
 
-// Release publishes what the asker did before; with acquire, so that an asker that finds an earlier wish passes on what
-// that one released.
+// Release publishes what the asker did before. Acquire, because an asker that finds an earlier wish passes on what that
+// wish's asker has released.
 void ask(wish::bits w) noexcept {
     maker_words& k = maker_bell;
     if (k.wanted.fetch_or(w, std::memory_order_acq_rel) == 0) platform::futex_wake(k.wanted);

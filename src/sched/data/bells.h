@@ -23,7 +23,7 @@ struct monitor_words {
 };
 DUNLIN_HIDDEN extern monitor_words monitor_bell;
 
-// While a processor runs. A deadline that is further away it has seen in time.
+// While a processor runs. The monitor sees a deadline that is further away in time.
 inline constexpr std::int64_t monitor_sleeps_at_most_ns = 10'000'000;
 
 // 0 or 1: for the deadlock check's arithmetic.
@@ -45,17 +45,17 @@ inline void call_monitor_if_all_stuck() noexcept {
     }
 }
 
-// Its next round is now.
+// The monitor's next round begins at once.
 void hurry_monitor() noexcept;
 
-// A goroutine was lost after the end of its run(): its state says so, and others may wait for what was its. Also from a
+// A goroutine was lost after the end of its run(): its state says so, and others may wait for what it held. Also from a
 // signal handler.
 void call_monitor_for_lost() noexcept;
 
-// In a signal handler, too. errno stays as it is.
+// Asks for a dump. In a signal handler, too: errno stays as it is.
 void call_monitor_to_dump() noexcept;
 
-// ---- who only watches -----------------------------------------------------------------------------------------------
+// ---- threads that only watch ----------------------------------------------------------------------------------------
 
 // Threads of the runtime that bring no work (the writer of traces, the watch for lost goroutines): the deadlock check
 // counts them among its own. Counted before the thread begins.
@@ -80,24 +80,24 @@ struct maker_words {
 };
 DUNLIN_HIDDEN extern maker_words maker_bell;
 
-// Asks for one more machine, or several if many goroutines wait, and does not wait. It looks for a processor and work
-// before it sleeps. Requests that come before the last one has been begun are one request, and so are those that a
-// machine serves which has yet to look.
+// Asks for one more machine, or for several if many goroutines wait; does not wait itself. The new machine looks for a
+// processor and for work before it sleeps. Requests that come before the maker begins the last one count as one, and so
+// do those that a machine serves which has yet to look.
 void want_spare_machine() noexcept;
 
-// After a failure no thread is made for a tenth of a second. True, once: that time is over. The monitor then looks
-// whether one is wanted.
+// After a failure no thread is made for a tenth of a second. True, once: that time is over, and the monitor looks
+// whether a thread is wanted.
 bool spare_is_overdue(std::int64_t now_ns) noexcept;
-// It is not over yet: the monitor must not go to sleep. Seq_cst, after its monitor_asleep = 1; pairs with the maker's
-// store before the maker looks whether the monitor sleeps. Without it both miss a failure just then, and what needs the
-// thread waits for ever.
+// That time is not over yet: the monitor must not go to sleep. Seq_cst, after its monitor_asleep = 1; pairs with the
+// store that the maker makes before it looks whether the monitor sleeps. Weaker, both could miss the other at a
+// failure, and what needs the thread would wait for ever.
 bool spare_is_owed() noexcept;
 
-// event_source::forget_lost(), for the monitor: it closes descriptors and frees memory.
+// For the monitor: has the maker call event_source::forget_lost(), which closes descriptors and frees memory.
 void want_lost_forgotten() noexcept;
-// let_owner_go() of frozen.h, for the monitor.
+// For the monitor: has the maker call let_owner_go() of frozen.h.
 void want_owner_let_go() noexcept;
-// Prints, for the monitor: what is behind stderr may be full. `print` stays the same.
+// For the monitor: has the maker call `print`, since what is behind stderr may be full. `print` is always the same.
 void want_printed(void (*print)()) noexcept;
 
 // 0 or 1, for the deadlock check.

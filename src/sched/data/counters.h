@@ -79,12 +79,12 @@ struct hand_off_counters {
     counter urgent;             // of these, before its end, because a goroutine had just been woken
     counter freeze_signals;
     counter thaws;              // preempted goroutines let go without a processor, because others seemed to wait for
-                                // a lock of theirs
+                                // locks that they hold
     counter given_back;         // processors given to threads that computed without one
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
     counter returns_idle;       // ends of a blocking call that found an idle or an offered processor; scheduler lock
-    counter returns_queued;     // that found none and queued; scheduler lock
+    counter returns_queued;     // ends that found none, and queued; scheduler lock
 };
 
 }  // namespace dunlin::sched

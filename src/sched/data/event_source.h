@@ -1,11 +1,11 @@
 // event_source.h - what the scheduler asks of the sources that make goroutines ready from outside: timers and
 // descriptors.
 //
-// The scheduler knows nothing of timers and sockets. runtime.cpp wires one object in; simulation will wire another.
-// Pollers    a machine that has run out of work, before it steals (poll); the last one that goes to sleep (wait,
-//            deliver), so that one thread sleeps for all timers and descriptors; the monitor, if no machine has polled
-//            in its last round (poll); and in place of the one that sleeps (wait, deliver) while every processor is
-//            stuck.
+// The scheduler knows nothing of timers and sockets: runtime.cpp wires one object in.
+// Pollers    A machine that has run out of work, before it steals (poll). The last machine that goes to sleep (wait,
+//            deliver), so that one thread sleeps for all timers and descriptors. The monitor, if no machine has polled
+//            since its last round (poll); and, while every processor is stuck, in place of the machine that would sleep
+//            (wait, deliver).
 #pragma once
 
 #include <cstdint>
@@ -43,25 +43,26 @@ struct event_source {
     // `from` goes away: its events are `to`'s from now on. The world is stopped.
     virtual void move(processor* from, processor* to) noexcept = 0;
 
-    // Is there a waiter for a descriptor? Seq_cst: a thread that begins to wait from outside the scheduler then looks
-    // whether a machine sleeps in the poller (waiter_added() there).
+    // Is there a waiter for a descriptor? Seq_cst: a thread that begins to wait, from outside the scheduler, looks
+    // afterwards whether a machine sleeps in the poller (waiter_added() there).
     virtual bool anybody_waits() const noexcept = 0;
 
     // Readies the goroutines that wait for a descriptor that is ready now: on the calling machine's processor, else
     // (the monitor) in the global queue. Returns how many. Never sleeps.
     virtual unsigned poll() noexcept = 0;
 
-    // Sleeps until interrupted, a descriptor is ready, or the deadline (0: none) has passed. Only one thread at a time;
-    // without a processor. What it has found it then hands to deliver(), as poll() does, when it may have a processor.
+    // Sleeps until interrupted, until a descriptor is ready, or until the deadline (0: none) has passed. One thread at
+    // a time, without a processor. It hands what it has found to deliver() afterwards, when it may have a processor;
+    // deliver() does with it what poll() does.
     virtual void wait(std::int64_t deadline_ns, event_batch& found) noexcept = 0;
     virtual unsigned deliver(const event_batch& found) noexcept = 0;
     virtual void interrupt() noexcept = 0;
 
     // Forgets every event of goroutines of a run() that has returned. The world is stopped.
     virtual void forget_all() noexcept = 0;
-    // The thread maker's, since it may wait and free memory: goroutines of such a run() were lost only now (they
-    // blocked in the kernel, or were where they must not be stopped). What others could wait for, their turn at a
-    // descriptor, ends.
+    // By the thread maker, since it may wait and free memory. Goroutines of a run() that has returned were lost only
+    // now: they blocked in the kernel, or were where they must not be stopped. Their turns at descriptors end, for
+    // which others may wait.
     virtual void forget_lost() noexcept = 0;
 };
 

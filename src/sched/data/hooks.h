@@ -9,13 +9,13 @@
 namespace dunlin::inline v0_1::sched {
 
 struct upward_hooks {
-    // g has ended, and `waiter` is what goroutine::join said. Inside the runtime; g belongs to the joiner already.
+    // g has ended, and goroutine::join said `waiter`. Inside the runtime; g belongs to its joiner already.
     void (*wake_joiner)(goroutine* g, std::uintptr_t waiter) noexcept = nullptr;
     // The main goroutine of run() has ended, by returning or by exit_goroutine(). Inside the runtime.
     void (*main_ended)(goroutine* g) noexcept = nullptr;
-    // Reports; they do not return.
+    // These report, and do not return.
     void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
-    bool (*outlives_run)(const goroutine*) noexcept = nullptr;  // it is of no run(), but of a plain thread's timer
+    bool (*outlives_run)(const goroutine*) noexcept = nullptr;  // it belongs to no run(), but to a plain thread's timer
     void (*deadlock)() noexcept = nullptr;  // under the scheduler lock
     // A report has been written, and the process is about to end. In a signal handler.
     void (*process_dies)() noexcept = nullptr;

@@ -78,8 +78,8 @@ public:
         return g;
     }
 
-    // The owner's pop: while there is a queue, it is memory that is waited for. Descriptors are asked for some places
-    // ahead, and the stacks of those that have one when their descriptor has come.
+    // The owner's pop. While goroutines are queued a switch mostly waits for memory, so this prefetches descriptors
+    // some places ahead, and the stacks of those whose descriptor has arrived.
     goroutine* pop_and_prefetch() noexcept;
 
     // Owner only. The youngest if `wanted(g)` says yes, else null.
@@ -113,14 +113,14 @@ public:
         return count;
     }
 
-    // Seq_cst: step R3 of the wake protocol reads it after the retiring worker has announced itself.
+    // Seq_cst: step R3 of the wake protocol reads it after the retiring machine has announced itself.
     std::uint32_t size() const noexcept { return size(word_.load(std::memory_order_seq_cst)); }
 
     // Changes whenever something is taken out.
     std::uint64_t takings() const noexcept { return word_.load(std::memory_order_relaxed) >> version_shift; }
 
-    // The oldest, or null; a moment later it may be another's, or gone. For callers that only want to know of what kind
-    // it is.
+    // The oldest, or null; a moment later it may be another processor's, or gone. For callers that only ask of what
+    // kind it is.
     const goroutine* peek() const noexcept {
         const std::uint64_t w = word_.load(std::memory_order_acquire);
         return size(w) != 0 ? slots_[head(w)].load(std::memory_order_relaxed) : nullptr;
@@ -133,7 +133,7 @@ public:
     }
 
 private:
-    // What stands behind the one that w's holder has taken will be wanted soon.
+    // Prefetches what stands behind the goroutine that the holder of w has taken.
     void prefetch_behind(std::uint64_t w) const noexcept;
 
     static constexpr unsigned size_shift = head_bits;

@@ -53,7 +53,7 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
     return (detail::may_become[static_cast<std::uint8_t>(from)] >> static_cast<std::uint8_t>(to)) & 1;
 }
 
-// Says which goroutine is in which state where another was expected, and ends the process. In types.cpp.
+// Says which goroutine is in which state where another was expected, and ends the process.
 [[noreturn]] void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from,
     goroutine_state to) noexcept;
 
@@ -71,16 +71,39 @@ inline void transition(platform::atomic<goroutine_state>& state) noexcept {
     state.store(To, std::memory_order_release);
 }
 
-// Processor. Changed under the scheduler lock, or by the owner under the processor's retake lock.
-//   idle      on the idle list, queues empty            -> running, stopped, dead
-//   running   has a machine                             -> idle, stopped, dead
-//   stopped   held by the thread that stopped the world         -> running, idle
-//   dead      beyond max_procs, or never used           -> idle
+// Processor. Changed under the scheduler lock, or under the processor's retake lock by the thread that stops the world.
+//   idle      on the idle list, queues empty                  -> running
+//   running   has a machine, or is on its way to one          -> idle, stopped, dead
+//   stopped   held by the thread that has stopped the world   -> running, idle, dead
+//   dead      beyond max_procs, or not used yet               -> idle
 enum class processor_state : std::uint8_t { dead, idle, running, stopped };
 
 constexpr const char* name(processor_state state) noexcept {
     constexpr const char* names[] = {"dead", "idle", "running", "stopped"};
     return names[static_cast<std::uint8_t>(state)];
+}
+
+constexpr bool may_become(processor_state from, processor_state to) noexcept {
+    switch (from) {
+    case processor_state::dead: return to == processor_state::idle;
+    case processor_state::idle: return to == processor_state::running;
+    case processor_state::running: return to != processor_state::running;
+    case processor_state::stopped: return to != processor_state::stopped;
+    }
+    return false;
+}
+
+// Says which state became which, and ends the process.
+[[noreturn]] void illegal_transition(processor_state from, processor_state to) noexcept;
+
+// How a processor's state changes. Fatal, in checking builds, where the table does not have it.
+inline void transition(platform::atomic<processor_state>& state, processor_state to,
+    std::memory_order order = std::memory_order_relaxed) noexcept {
+    if constexpr (DUNLIN_CHECKING != 0) {
+        const processor_state from = state.load(std::memory_order_relaxed);
+        if (!may_become(from, to)) illegal_transition(from, to);
+    }
+    state.store(to, order);
 }
 
 }  // namespace dunlin::sched

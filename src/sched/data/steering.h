@@ -2,8 +2,8 @@
 // goroutine is switched away, what time it is.
 //
 // Problem    The ordinary build has to be steerable, and must not pay for it where nothing is steered.
-// Way        What is asked on slow paths only is asked there. The fast paths fail a condition of theirs that they have
-//            anyway, while a simulation is on:
+// Way        Slow paths ask whether there is a simulation. Fast paths do not: while one is on, a condition that they
+//            test anyway fails:
 //              find_local()  next_look stays 0, so each choice comes to the branch that looks at timers, and from there
 //                            to choose();
 //              enter()       `taken` is steered_taken, so each call of the runtime comes to enter_slow(), and from
@@ -11,13 +11,14 @@
 //              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
 //              acquire()     of a semaphore, lock() of a shared_mutex: dunlin/detail/simulated_point.hpp;
 //              now_ns()      calls clock_gettime() through a pointer, which is another one then.
-//            A select that draws one of several ready cases looks here before.
+//            A select that draws one of several ready cases asks here first.
 //            `taken` keeps its meaning for takers (handshake.h): they store 1 over it, and the machine sees that;
 //            it is made steered_taken again from 0 only, by compare-and-swap.
 // Others     The monitor does nothing but watch(): no hand-off, no preemption, no look at timers. There is one
 //            processor. Machines that are idle stay so.
-// End        the goroutine that has begun it takes the pointer away; or the monitor, when a goroutine does not come to
-//            the runtime any more (watch()): then everything goes on as without, and the monitor has that one stopped.
+// End        The goroutine that began the simulation takes the pointer away; or the monitor does, when a goroutine no
+//            longer comes to the runtime (watch()): then everything goes on as without a simulation, and the monitor
+//            has that goroutine stopped.
 // Tests      tests/replay/
 #pragma once
 
@@ -35,17 +36,17 @@ namespace dunlin::inline v0_1::sched {
 inline constexpr std::uint32_t steered_taken = 2;  // a value of machine_handshake::taken
 
 struct steering {
-    // By m, inside the runtime, about to run another goroutine or to look for one. Null: the goroutine that yields goes
-    // on; or nothing is steered any more.
+    // By m, inside the runtime, when it is about to run another goroutine or to look for one. Null: the goroutine that
+    // yields goes on; or there is no simulation any more.
     virtual goroutine* choose(machine* m, processor* p) noexcept = 0;
-    // By a goroutine that has just entered the runtime. The machine that it is on then.
+    // By a goroutine that has just entered the runtime. Returns the machine that it is on then.
     virtual machine* point(machine* m) noexcept = 0;
-    // By a select, inside the runtime: which of so many cases that are ready; more than one.
+    // By a select, inside the runtime: which of `count` ready cases; there is more than one.
     virtual std::uint32_t choose_case(machine* m, std::uint32_t count) noexcept = 0;
     // Around a call of blocking(); outside the runtime.
     virtual void begin_call() noexcept = 0;
     virtual void end_call() noexcept = 0;
-    // Of a thread with a processor.
+    // The time, for a thread with a processor.
     virtual std::int64_t now_ns(const machine* m) noexcept = 0;
     // The monitor, each round, in real time.
     virtual void watch(std::int64_t now_ns) noexcept = 0;
@@ -53,10 +54,10 @@ struct steering {
     virtual void from_outside() noexcept = 0;
     // A goroutine has opened something of the kernel's, outside the runtime. Returns if that is allowed.
     virtual void outside(std::string_view what) noexcept = 0;
-    // What would be fatal otherwise, in the goroutine that runs. Returns if the caller is none that can be stopped
-    // here.
+    // Called before the running goroutine would be reported and end the process. Returns if the caller cannot be
+    // stopped here.
     virtual void stop_here(std::string_view what) noexcept = 0;
-    // A report that ends the process: which simulation it was.
+    // Called by a report that ends the process: prints which simulation it was.
     virtual void print(platform::text_writer& out) const noexcept = 0;
 
 protected:
@@ -65,7 +66,7 @@ protected:
 
 // Null: there is none. Release and acquire: what is pointed to was made before.
 DUNLIN_HIDDEN extern platform::atomic<steering*> the_steering;
-// The checking build has a simulation of its own, to which this look would be one more step.
+// The checking build has a simulation of its own, for which this load would be one more step.
 inline steering* steered() noexcept {
     if constexpr (platform::may_be_simulated) return nullptr;
     return the_steering.load(std::memory_order_acquire);

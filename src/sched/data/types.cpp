@@ -1,19 +1,13 @@
 #include "sched/data/types.h"
 
+#include "sched/data/descriptors.h"
 #include "sched/data/hooks.h"
 
 namespace dunlin::inline v0_1::sched {
 
 constinit scheduler the_scheduler;
+constinit descriptor_chunks the_descriptors;
 constinit upward_hooks hooks;
-
-void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from,
-    goroutine_state to) noexcept {
-    const auto* g = reinterpret_cast<const goroutine*>(reinterpret_cast<const char*>(&where) - offsetof(goroutine,
-        state));
-    hooks.illegal_transition(g, from, to);
-    __builtin_unreachable();
-}
 
 namespace {
 

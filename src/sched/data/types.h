@@ -5,7 +5,7 @@
 //   lock       the holder of the named lock; where it says DUNLIN_GUARDED_BY, clang checks that
 //   constant   written before any other thread can see it
 //   atomic     any thread; the comment at the field, or the protocol file it names, says what pairs with what
-// What others have a look at without asking is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
+// A field that other threads only glance at is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
 //
 // Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
 #pragma once
@@ -28,6 +28,7 @@
 #include "platform/random.h"
 #include "platform/wrap.h"
 #include "sched/data/counters.h"
+#include "sched/data/monitor_notes.h"
 #include "sched/data/run_queue.h"
 #include "sched/data/states.h"
 #include "sched/data/trace_ring.h"
@@ -49,22 +50,22 @@ inline constexpr unsigned max_procs_limit = 1024;
 inline constexpr unsigned max_machines = 10'000;
 // every 61st tick the global queue goes first: prime, avoids resonance
 inline constexpr unsigned global_tick = 61;
-// a thief waits so long before it takes run_next (one of the articles says 3 ms)
+// a thief waits this long before it takes run_next
 inline constexpr std::int64_t run_next_backoff_ns = 3'000;
 inline constexpr int steal_rounds = 4;
 inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
-// A goroutine that computes has at least this long, in each turn, before its processor is lent to others that were just
-// woken; and so long may they have it before it is stopped (hand_off.cpp, Lending).
+// A goroutine that computes has its processor for at least this long in each turn, before it is lent to goroutines that
+// were just woken; and they may have it for this long before the lender is stopped (hand_off.cpp, Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
-// a goroutine that computes has at least this long before one just woken takes its place
+// a goroutine that computes has at least this long before one that was just woken takes its place
 inline constexpr std::int64_t short_slice_ns = 1'000'000;
 inline constexpr std::size_t inline_frame_bytes = 64;
 inline constexpr unsigned max_sections = 8;
 
-// A variable of one owner at a time at which others have a look: loads and stores are relaxed.
+// A variable that one owner at a time writes, and that other threads may read: loads and stores are relaxed.
 template <class T>
 class owned {
 public:
@@ -94,7 +95,7 @@ struct local_value {
 };
 using local_values = std::vector<local_value>;
 
-// What few goroutines have, out of the way of those that have not.
+// What only few goroutines have, kept out of the descriptor of the others.
 struct goroutine_extra {
     std::string name;                                                       // owner; others while the world is stopped
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
@@ -126,37 +127,37 @@ private:
 };
 static_assert(sizeof(std::source_location) == sizeof(std::uintptr_t));
 
-// What the machine that runs a goroutine has to look at, mostly nothing.
+// What makes a machine do more than run the goroutine; mostly no mark is set.
 class goroutine_marks {
 public:
     std::uint32_t all() const noexcept { return all_.load(std::memory_order_relaxed); }
     bool any() const noexcept { return all() != 0; }
-    // turns.h: so many of its wakes are made at once, because it computed after it had readied another. Owner; the
-    // monitor raises it.
+    // turns.h: so many of its wakes are made at once, because it went on computing after it had readied another
+    // goroutine. Owner; the monitor raises it.
     std::uint32_t lingers() const noexcept { return all_.load(std::memory_order_relaxed) & 0xff; }
     void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
-    // waits.h: while it is runnable, its wait is measured and counts for so many. Written by the thread that makes it
-    // runnable, then by the machine that runs it.
+    // waits.h: while the goroutine is runnable its wait is measured, and counts for so many. Written by the thread that
+    // makes it runnable, then by the machine that runs it.
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x3fffff; }
     void set_stamped(std::uint64_t n) noexcept {
         set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00);
     }
-    // waits.h: so is its whole way from runnable to running. Written as the stamp.
+    // waits.h: its whole way from runnable to running is measured as well. Written as the stamp.
     bool measured() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x40000000) != 0; }
     void set_measured(bool yes) noexcept { set(yes ? 0x40000000 : 0, 0x40000000); }
-    // trace.h: that it runs is an event. Written as the stamp, and by the thread that begins a trace.
+    // trace.h: its beginning to run is an event. Written as the stamp, and by the thread that begins a trace.
     bool traced() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x80000000) != 0; }
     void set_traced(bool yes) noexcept { set(yes ? 0x80000000 : 0, 0x80000000); }
 
-    // The monitor's, beside the owner's: it never brings back a stamp that the owner has cleared. Relaxed: nothing
-    // hangs on it.
+    // By the monitor, beside the owner: never brings back a stamp that the owner has cleared. Relaxed: nothing depends
+    // on it.
     void raise_lingers(std::uint32_t n) noexcept {
         std::uint32_t seen = all();
         all_.compare_exchange_strong(seen, (seen & 0xffffff00) | (n < 0xff ? n : 0xff), std::memory_order_relaxed);
     }
 
 private:
-    // One writer at a time except for raise_lingers(), which this may undo: the next mistake makes up for it.
+    // One writer at a time, and raise_lingers(), whose change this may undo: that costs one more wake that comes late.
     void set(std::uint32_t bits, std::uint32_t of) noexcept {
         all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
     }
@@ -198,7 +199,8 @@ struct alignas(platform::cache_line) goroutine {
     void (*entry)(void*) = nullptr;             // constant
     platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
                                                      // its waiter (park/join.cpp)
-    // Until it begins: a waiter for this may run it in place. Then null or, where a trace runs or has run, odd: turn().
+    // Until the goroutine begins: a waiter for this group may run it in place. Afterwards null, or odd where a trace
+    // runs or has run: turn().
     platform::atomic<const void*> group{nullptr};
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
@@ -211,16 +213,16 @@ struct alignas(platform::cache_line) goroutine {
 
     [[no_unique_address]] stack::fake_stack fake;  // owner
 
-    // Nothing is to be done for it when it runs again: no exceptions to put back, no marks. One test.
+    // Nothing is to be done when it runs again: no exceptions to put back, no marks. One test.
     bool comes_back_plain() const noexcept {
         return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
     }
-    // Where its frames are if it has any; for all but its owner a guess.
+    // Where its frames are, if it has any; a guess for any thread but its owner.
     void* stack_hint() const noexcept {
         return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr;
     }
 
-    // trace.h, Order: how often it has begun to run since it was first traced. The machine that runs it writes it.
+    // trace.h, Order: how often it has begun to run since it was first traced. Written by the machine that runs it.
     std::uint32_t turn() const noexcept {
         const auto raw = reinterpret_cast<std::uintptr_t>(group.load(std::memory_order_relaxed));
         return raw & 1 ? static_cast<std::uint32_t>(raw >> 1) : 0;
@@ -247,9 +249,9 @@ struct goroutine_list {
 // once, at its end: a size of 0 in the middle of an exchange could let a processor become idle beside the newcomer.
 class global_queue {
 public:
-    // Is it worth taking the lock? Exact under it.
+    // How many there are; exact under the lock.
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
-    // The same for step R3 of the wake protocol (wake.h), which must not be done before R1.
+    // The same for step R3 of the wake protocol (wake.h), which must not come before R1.
     std::size_t size_after_announcing() const noexcept { return size_.load(std::memory_order_seq_cst); }
 
     void push_back(goroutine* g) noexcept;
@@ -257,8 +259,8 @@ public:
     void push_back(goroutine* const* first, std::size_t count, goroutine* last) noexcept;
     void push_front(goroutine* g) noexcept;
     goroutine* pop_front() noexcept;
-    void pop_front(goroutine** out, std::size_t count) noexcept;              // there are so many
-    // g to the tail, and off comes the one that was the oldest before; null: there was none.
+    void pop_front(goroutine** out, std::size_t count) noexcept;              // the queue has at least so many
+    // Puts g at the tail and takes off the goroutine that was the oldest before; null: there was none.
     goroutine* exchange(goroutine* g) noexcept;
 
 private:
@@ -290,46 +292,16 @@ private:
     std::size_t uncut_ = 0;
 };
 
-// What the monitor (monitor.cpp, hand_off.cpp) has seen of a processor.
-struct monitor_notes {
-    std::uint32_t tick = 0;
-    std::int64_t tick_since_ns = 0;
-    // Since when the global queue has not been empty, and the processor has taken nothing from there.
-    std::uint64_t global_hits = 0;
-    std::int64_t global_since_ns = 0;
-    std::uint32_t run_next = 0;
-    std::uint64_t takings = 0;
-    // Since when there has been no sign that the machine came to the scheduler: the goroutine that runs is the same.
-    machine* owner = nullptr;
-    std::uint64_t progress = 0;
-    std::int64_t stuck_since_ns = 0;
-    std::int64_t turn_began_ns = 0;             // the same; since when it has had this processor
-    // the same, what the goroutine had used before it was preempted subtracted
-    std::int64_t slice_began_ns = 0;
-    std::uint32_t blocking_tick = 0;
-    // It was seen in a call that then ended by itself, so many times since one had to be taken; until when the monitor
-    // does not look for such calls.
-    bool seen_in_call = false;
-    std::uint8_t short_calls = 0;
-    std::int64_t trusted_until_ns = 0;
-    // First look at a machine that is stuck: its CPU time, and how often it had slept by then.
-    bool sampled = false;
-    bool spins = false;                         // resumed, and when it was stopped it waited in a loop
-    std::int64_t sampled_ns = 0;
-    std::int64_t sampled_cpu_ns = 0;
-    std::uint64_t sampled_sleeps = 0;
-};
-
-// Of a processor that nothing is known about: its wakes are made at once.
+// turn_ns of a processor about which nothing is known: its wakes are made at once.
 inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
 // ---- processor ------------------------------------------------------------------------------------------------------
 
-// What has become of the slice that runs on a processor.
+// How far the slice is that runs on a processor.
 enum class slice_state : std::uint8_t {
     goes_on,
     over,               // the goroutines that ran here have had their ten milliseconds
-    run_next_had_turn,  // and run_next has had the turn that was promised to it
+    run_next_had_turn,  // over, and run_next has had its last turn in it
     preempted_turn,     // it is the turn of a preempted goroutine (preempt.h)
 };
 
@@ -342,7 +314,7 @@ struct alignas(platform::false_sharing_range) processor {
     owned<bool> looks_at_push{true};
     // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
     owned<std::uint32_t> turn_ns{unknown_turn_ns};
-    // owner: the count of switches at which find_local() looks at timers and turns
+    // owner: find_local() looks at timers and turns when the count of switches has come to this
     std::uint64_t next_look = 0;
     std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
     std::int64_t turns_since_ns = 0;            // and when that was
@@ -406,23 +378,12 @@ struct alignas(platform::false_sharing_range) processor {
     void look_at_push(bool because_of_turns) noexcept;  // turns.h
 };
 
-// By p's owner: it runs another one.
+// By p's owner, which begins to run another goroutine.
 inline void advance_tick(processor* p) noexcept {
     p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 // ---- machine --------------------------------------------------------------------------------------------------------
-
-// What the monitor has seen of a machine from which it took the processor.
-struct stray_notes {
-    machine* next = nullptr;                    // the monitor's list of them
-    bool listed = false;
-    std::int64_t next_look_ns = 0;
-    std::int64_t wait_ns = 0;                   // between two looks, growing
-    std::int64_t since_ns = 0;                  // begin of the time over which it is judged
-    std::int64_t cpu_ns = 0;
-    std::uint64_t sleeps = 0;
-};
 
 // What a thread that stands still in the handler of the preemption signal is to do.
 struct resume_order {
@@ -435,7 +396,7 @@ struct resume_order {
     };
 };
 
-// Where its goroutine stands (sample.h).
+// The stack of its goroutine, for a report (sample.h).
 struct machine_sample {
     enum progress : std::uint32_t { none, asked, taking, taken };
     platform::atomic<std::uint32_t> state{none};     // the asker, which has stopped the world; then the machine itself
@@ -444,7 +405,7 @@ struct machine_sample {
     void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
 };
 
-// What a goroutine wants to be called on its thread's own stack (thread_stack.h).
+// The function that a goroutine wants called on its thread's own stack (thread_stack.h).
 struct thread_call {
     void (*entry)(void*) = nullptr;
     void* argument = nullptr;
@@ -454,9 +415,9 @@ struct thread_call {
 struct machine_handshake {
     // the machine itself, or a taker; both under the processor's retake lock
     platform::atomic<processor*> p{nullptr};
-    // 1: a taker has p, or is trying; under the processor's retake lock.
+    // 1: a taker has p, or is trying to take it; under the processor's retake lock. 2 (steered_taken of steering.h):
+    // set by the machine itself, from 0 and back to it by compare-and-swap.
     platform::atomic<std::uint32_t> taken{0};
-                                                // 2: steering.h; itself, from 0 and back to it by compare-and-swap
     platform::atomic<std::uint32_t> in_runtime{1};   // the machine itself only
 };
 
@@ -503,50 +464,52 @@ struct machine_sleeping {
     machine** same_cpu_link = nullptr;
 };
 
-// Without a processor although its goroutine runs: shared with the monitor by the protocols of hand_off.h and
-// preempt.h.
+// For the time when it has no processor although its goroutine runs. Shared with the monitor by the protocols of
+// hand_off.h and preempt.h.
 struct machine_detached {
     // set by the taker under the retake lock; cleared under the scheduler lock
     platform::atomic<bool> stray{false};
     platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
-    // the monitor: would have been preempted but for its no_preempt scope, or makes one short call after another;
-    // itself
+    // set by the monitor, cleared by itself: its goroutine would have been preempted but for its no_preempt scope, or
+    // makes one short call after another
     platform::atomic<bool> preempt_later{false};
-    // itself, in the handler; the monitor: so many of its turns are short (preempt.h, Spin locks)
+    // itself, in the handler; the monitor reads: how many of its next turns are short (preempt.h, Spin locks)
     owned<std::uint32_t> spins;
-    std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that this was found of
-    // itself, in the handler: times in a row that it was not to be stopped where it was
+    std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that was stopped in such a loop
+    // itself, in the handler: how often in a row it was asked where it must not be stopped
     owned<std::uint32_t> rejects;
     platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
-    // 0 set by the monitor when it asks, 1 by the handler when it has stopped or will not
+    // 0: set by the monitor when it asks. 1: set by the handler when it has stopped, or will not
     platform::atomic<std::uint32_t> answered{1};
     // itself, before it is queued as preempted: it may hold a lock that others want
     bool stopped_in_library = false;
-    // Itself, in the handler, when it goes on: from here the monitor measures. Published by the processor's owner.
+    // Itself, in the handler, when it goes on: the monitor measures from here. Published with the processor, by its
+    // owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
     owned<std::uint64_t> resumed_sleeps;
     std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
-    // the taker: to which its processor was only lent (hand_off.cpp); null: taken for good
+    // the taker: the processor, if it was only lent (hand_off.cpp); null: it was taken for good
     owned<processor*> borrower;
-    std::int64_t stray_cpu_ns = 0;              // the same: its CPU time when it lost its processor
-    // scheduler lock: what it has computed without a processor and not yet paid by missing turns
+    std::int64_t stray_cpu_ns = 0;              // the taker: its CPU time when it lost its processor
+    // scheduler lock: CPU time that it has used without a processor, and not yet paid for by missing turns
     std::int64_t debt_ns = 0;
-    // scheduler lock: another preempted one has had its turn (preempted.cpp)
+    // scheduler lock: another preempted machine has had its turn first (preempted.cpp)
     bool passed_over = false;
     stray_notes notes;                          // monitor
 };
 
-// Its goroutine's run() has returned (retire.cpp, freeze.h, frozen.h), or its thread ends.
+// For the end: the run() of its goroutine has returned (retire.cpp, freeze.h, frozen.h), or its thread ends.
 struct machine_at_end {
     // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
     platform::atomic<bool> condemned{false};
     platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
-    // itself, in freeze.cpp's handler: it was found in a handler of the program's; asked again, it may have left it
+    // itself, in freeze.cpp's handler: it was interrupted in a handler of the program's, which it may have left when it
+    // is asked again
     platform::atomic<bool> in_handler{false};
     platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
-    // the same: since when each look found it asleep in the kernel; 0: it was running
+    // the same: since when every look has found it asleep in the kernel; 0: it was running
     owned<std::int64_t> asleep_since_ns;
     // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool lowered = false;
@@ -563,7 +526,7 @@ struct machine_identity {
     stack::sanitizer_stack own_stack;           // constant
 };
 
-// A thread that runs goroutines, in parts by what they are for and which threads share them.
+// A thread that runs goroutines. Its parts say what they are for, and which threads share them.
 struct alignas(platform::false_sharing_range) machine : machine_handshake,
                                                          machine_running,
                                                          machine_sleeping,
@@ -573,7 +536,7 @@ struct alignas(platform::false_sharing_range) machine : machine_handshake,
     [[no_unique_address]] stack::fake_stack fake;  // itself
     // itself; the chunk that it points to is looked at under the trace's lock (trace.h)
     tracing::ring trace;
-    machine_sample sample;                      // last: nothing else of it is touched with this
+    machine_sample sample;                      // last: large, and touched with nothing else
 };
 
 struct machine_list {  // linked by idle_next
@@ -586,8 +549,8 @@ struct machine_list {  // linked by idle_next
     machine* pop_front() noexcept;
 };
 
-// The machines that sleep, last in first out: all of them, and those that went to sleep on one CPU (or on one of those
-// whose numbers agree modulo cpus).
+// The machines that sleep, last in first out: one list of all, and one list for each CPU of those that went to sleep
+// there (CPUs whose numbers agree modulo `cpus` share one).
 struct idle_machine_list {
     static constexpr unsigned cpus = 64;
     machine* newest = nullptr;
@@ -618,11 +581,11 @@ struct scheduler {
     platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
     platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; a
                                                      // thread that brings work from outside then calls it
-    // some became strays by being thawed; the monitor lists them and clears it
+    // set where strays came to be by being thawed; the monitor lists them and clears it
     platform::atomic<bool> strays_unlisted{false};
     // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
     platform::atomic<const void*> slow_place{nullptr};
-    // work was brought from outside while all were stuck; the monitor clears it
+    // set where work was brought from outside while all processors were stuck; the monitor clears it
     platform::atomic<bool> urgent{false};
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
@@ -659,8 +622,8 @@ struct scheduler {
     std::uint32_t ended_machines DUNLIN_GUARDED_BY(lock) = 0;  // records whose thread is gone
     std::int32_t locked_machines_waiting DUNLIN_GUARDED_BY(lock) = 0;  // wired to a goroutine that is elsewhere
     idle_machine_list idle_machines DUNLIN_GUARDED_BY(lock);
-    // Processors given up at the beginning of a call, for the first that comes (machine.h, offer_processor), and how
-    // many machines have been woken for them and have not yet looked: at least as many.
+    // Processors given up at the beginning of a call, for the first that comes (machine.h, offer_processor). And how
+    // many machines have been woken for them and have not looked yet: at least as many.
     processor* offered DUNLIN_GUARDED_BY(lock) = nullptr;  // linked by idle_next
     owned<std::uint32_t> offered_count;         // lock; others have a look
     owned<std::uint32_t> takers_coming;         // lock; others have a look
@@ -673,10 +636,11 @@ struct scheduler {
     time_counters time;
     bool main_exited DUNLIN_GUARDED_BY(lock) = false;  // main ended by exit_goroutine()
     bool inside_run DUNLIN_GUARDED_BY(lock) = false;  // a thread waits inside run()
-    bool main_returned DUNLIN_GUARDED_BY(lock) = false;  // and will not wait much longer
-    // Only a foreign thread spoke against it; the monitor looks again.
+    // main has returned: the thread inside run() will not wait much longer
+    bool main_returned DUNLIN_GUARDED_BY(lock) = false;
+    // Only a thread of the program's spoke against a deadlock; the monitor looks again.
     bool deadlock_suspected DUNLIN_GUARDED_BY(lock) = false;
-    bool main_was_started = false;              // run()'s own lock: the first main goroutine has number 1
+    bool main_was_started = false;              // the lock of run(): the first main goroutine has number 1
     platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
 
     // The machine that sleeps with the timers (find_work.cpp).
@@ -686,7 +650,7 @@ struct scheduler {
     platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor looks
                                                      // whether it happens
 
-    // For threads without the lock: is it worth taking it?
+    // For threads without the lock: is it worth taking?
     std::size_t global_size() const noexcept DUNLIN_NOT_ANALYSED { return global.size(); }
     std::size_t global_size_after_announcing() const noexcept DUNLIN_NOT_ANALYSED {
         return global.size_after_announcing();

@@ -1,7 +1,7 @@
 // blocking.cpp - see blocking.h.
 //
-// Problem    A call may take 100 ns or a second, and which is not known before. Handing the processor on costs 5 to 10
-//            us and a thread's wake-up; keeping it costs the others the whole time of the call.
+// Problem    A call may take 100 ns or a second, and it is not known beforehand which. Handing the processor on costs 5
+//            to 10 us and a thread's wake-up; keeping it costs the others the whole time of the call.
 // Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick)
 //                    and leaves the runtime with its processor, which the monitor takes when it lasts (hand_off.cpp).
 //                    That is all a short call costs: a few stores.
@@ -26,9 +26,10 @@
 #include "platform/clock.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/yield.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/wake.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -65,7 +66,8 @@ void learn_from_monitor(platform::atomic<unsigned char>& score) noexcept {
     if (score.load(std::memory_order_relaxed) <= none_has_lasted) learn(score, true);
 }
 
-// Of a call that began before the trace, the end alone is noted: the trace has its goroutine as one that is in a call.
+// Of a call that began before the trace, only the end is noted: the trace's list of goroutines at its beginning has
+// this one in a call.
 [[gnu::noinline, gnu::cold]] void note_if_traced(machine* m, tracing::kind what, const goroutine* self) noexcept {
     if (tracing::on()) tracing::note(m, what, self);
 }
@@ -110,7 +112,8 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
 void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& entry) noexcept {
     machine* m = current_machine();
     if (m == nullptr) return;
-    // Before it queues for a processor, which may take long: others are in this place meanwhile.
+    // Learnt before the goroutine queues for a processor, which may take long: others make calls at this place
+    // meanwhile.
     if (DUNLIN_UNLIKELY(entry.began_ns != 0)) {
         if (entry.began_ns == blocking_entry::steered) {
             if (steering* s = steered()) s->end_call();

@@ -16,8 +16,8 @@ struct blocking_entry {
     wait_reason reason_before = wait_reason::none;
 };
 
-// The beginning and the end of a call. `score` remembers how long calls of this place take. Any thread; nothing on
-// plain ones.
+// The beginning and the end of a call. `score` remembers how long calls at this place take. Any thread; a plain one
+// does nothing here.
 blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept;
 void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& entry) noexcept;
 

@@ -2,12 +2,11 @@
 
 #include <cstddef>
 
+#include "sched/data/descriptors.h"
 #include "sched/data/types.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/machines/machine.h"
 
-// Records of more than one kind of access or with private parts are still read from outside: their layout is the
-// compiler's.
+// Records with private parts are read from outside as well: the compiler knows their layout.
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
 namespace {

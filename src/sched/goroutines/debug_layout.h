@@ -1,9 +1,8 @@
-// debug_layout.h - where a tool that looks from outside finds the goroutines: a debugger, on a live process or on a
-// core.
+// debug_layout.h - where a debugger finds the goroutines, of a live process or of a core file.
 //
 // Problem    An optimised or stripped program has no debug information of this library, and a core file no code that
-//            runs. But which goroutines there are, and where the registers of those that do not run are kept, is a
-//            matter of some fifty numbers.
+//            runs. But some fifty numbers say which goroutines there are, and where the registers of those that do
+//            not run are kept.
 // Data       A table of them in read-only memory: each has a name, and is an offset, a size, a bit or an address. A
 //            tool asks by name, so a new entry disturbs none that does not know it. `version` is raised when the
 //            meaning of one changes.

@@ -7,12 +7,12 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// g's extra part, made when needed, before g starts. Throws std::bad_alloc. What runs changes its own inside the
-// runtime only: dumps look at it.
+// g's extra part, which is made if there is none, before g starts. Throws std::bad_alloc. A running goroutine changes
+// its own inside the runtime only, since dumps look at it.
 goroutine_extra& extra_of(goroutine* g);
-// The current goroutine's. Throws std::bad_alloc.
+// Makes the extra part of the current goroutine. Throws std::bad_alloc.
 void make_extra_of_current();
-// In reverse order of construction, until none is left: their destructors may make others. Outside the runtime.
+// Destroys them in reverse order of construction, until none is left: destructors may make others. Outside the runtime.
 void destroy_local_values(local_values& list) noexcept;
 // Throws std::bad_alloc. Nothing on a plain thread.
 void name_current_goroutine(std::string_view name);

@@ -58,9 +58,9 @@
 #include "sched/data/bells.h"
 #include "sched/data/hooks.h"
 #include "sched/data/steering.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/switch.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
@@ -75,7 +75,7 @@ namespace {
 // The public headers refuse callables that want more at compile time.
 constexpr std::align_val_t heap_frame_align{64};
 
-// A stack of the size that the program asked for is bound at once, so that go() can say that there is no memory for it.
+// Binds a stack of the size that the program asked for, at once, so that go() can say that there is no memory for it.
 void bind_own_stack(goroutine* g, std::size_t bytes) {
     const unsigned size_class = stack::class_for(bytes);
     if (size_class == stack::no_class) {
@@ -102,7 +102,7 @@ void inherit_labels(goroutine* g) {
     if (parent->extra->task != 0) extra_of(g).task = parent->extra->task;
 }
 
-// The rarer half of make_goroutine(); on an exception the caller gives g back.
+// The rarer half of make_goroutine(). After an exception the caller gives g back.
 void make_parts(goroutine* g, std::size_t bytes, std::size_t align, std::size_t stack_bytes) {
     if (bytes > inline_frame_bytes || align > 16) {
         *reinterpret_cast<void**>(g->inline_frame) = ::operator new(bytes, heap_frame_align);
@@ -122,13 +122,13 @@ void free_parts(goroutine* g) noexcept {
     }
 }
 
-// The descriptor of one that has ended goes back to the pool, by p's owner inside the runtime.
+// The descriptor of a goroutine that has ended goes back to the pool. By p's owner, inside the runtime.
 [[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
     put_descriptor(p, g);
 }
 
-// The machine, entered, if this thread is one that runs a goroutine; else null.
+// Enters the runtime if this thread runs a goroutine, and returns its machine; else null.
 [[gnu::always_inline]] inline machine* enter_if_machine() noexcept {
     machine* m = current_machine();
     return m != nullptr ? enter(m) : nullptr;
@@ -232,7 +232,7 @@ namespace {
     m->current.store(nullptr, std::memory_order_relaxed);
     if (own) {
         m->next = next;
-        m->next_stack = mine;  // given back by the scheduler's stack: this one is not in use any more then
+        m->next_stack = mine;  // given back on the scheduler's stack, when this one is no longer in use
     } else {
         // The list is private to this processor until after the jump; what put_stack() spills are others.
         put_stack(processor_of(m), mine);
@@ -256,7 +256,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
     commit_departure(m);
     goroutine* g = m->next;
     stack::slot* mine = m->next_stack;
-    const bool own = g == nullptr;  // switched to by its context: the stack was bound at go()
+    const bool own = g == nullptr;  // entered through the goroutine's own context: its stack was bound at go()
     if (own) {
         g = m->current.load(std::memory_order_relaxed);
         mine = g->stack;
@@ -283,7 +283,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
         }
         goroutine* next = choose_next(m, processor_of(m));
         if (own || next == nullptr || next->stack != nullptr) {
-            // A stack of a size that was the default once goes the way of those with a size of their own.
+            // A stack whose size is no longer the default is treated as a stack of the goroutine's own size.
             const bool odd = mine->size_class != the_scheduler.default_stack_class.load(std::memory_order_relaxed);
             leave_for_good(m, next, mine, own || odd);
         }
@@ -334,7 +334,7 @@ void ready(goroutine* g) noexcept {
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
     const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
     if (outside) m = enter(m);
-    // its run() has returned
+    // its run() has returned: it stays where it is
     if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {
         if (outside) leave(m);
         return;
@@ -344,8 +344,8 @@ void ready(goroutine* g) noexcept {
     if (outside) leave(m);
 }
 
-// Callers may have no processor, and then nothing keeps the end of run() away but the lock, under which it freezes
-// (retire.cpp): they find a goroutine frozen, or their push is before it.
+// Callers may have no processor. Then nothing but the lock keeps out the end of run(), which freezes goroutines under
+// it (retire.cpp): a caller finds a goroutine frozen, or its push came before.
 void ready_all(goroutine_list& list, tracing::cause why) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
@@ -388,8 +388,8 @@ namespace {
     if (g->flags & goroutine::main) hooks.main_ended(g);
 }
 
-// The function has returned or was unwound. The last use of g here is the exchange of `join`: from then on it belongs
-// to the joiner.
+// The function has returned, or was unwound. The exchange of `join` is the last use of g: from then on it belongs to
+// the joiner.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
     processor* p = processor_of(m);
     p->counts.ended.add();
@@ -450,7 +450,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
     self->waits_at = where;
     transition<goroutine_state::running, goroutine_state::waiting>(self->state);
-    // Scope guards in the child ask std::uncaught_exceptions(): it must not see those of the waiter.
+    // Scope guards in the child ask std::uncaught_exceptions(), which must not count the exceptions of the waiter.
     stack::exception_state ours;
     if (DUNLIN_UNLIKELY(!m->exceptions->empty())) ours = std::exchange(*m->exceptions, {});
     const int our_errno = *m->error_number;

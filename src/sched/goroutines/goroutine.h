@@ -1,5 +1,5 @@
-// goroutine.h - the acts of a goroutine's life. The text of each is at its definition, in the order of a life, in
-// goroutine.cpp; what spawn and join do in the common case stands here, inlined (docs/decisions/025-fork-join.md).
+// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life; what spawn
+// and join do in the common case is inlined here (docs/decisions/025-fork-join.md).
 #pragma once
 
 #include "sched/data/types.h"
@@ -13,8 +13,8 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The goroutine that this thread runs, or null. The pointer is good until the goroutine ends; the machine is not good
-// for a moment.
+// The goroutine that this thread runs, or null. The pointer is good until that goroutine ends; its machine may be
+// another one at any moment.
 inline goroutine* current_goroutine() noexcept {
     machine* m = current_machine();
     return m ? m->current.load(std::memory_order_relaxed) : nullptr;
@@ -23,7 +23,7 @@ inline goroutine* current_goroutine() noexcept {
 // Spawn, first half: a descriptor with room for a callable of `bytes`. Throws std::bad_alloc, std::invalid_argument.
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where);
 // The same for the common case, inlined: a machine, no options, no labels, a callable that fits into the descriptor.
-// Null: not so, or a list is empty.
+// Null: another case, or the processor's magazine or batch of numbers is empty.
 [[gnu::always_inline]] inline goroutine* make_plain_goroutine(machine* m, creation_place where) noexcept {
     m = enter(m);
     processor* p = processor_of(m);
@@ -40,15 +40,15 @@ goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stac
     g->flags = 0;
     return g;
 }
-// Undoes it: the callable could not be constructed.
+// Undoes make_goroutine(): the callable could not be constructed.
 void discard_goroutine(goroutine* g) noexcept;
 // The same for many that were started and never began, linked by `link`: their callables are not destroyed.
 void discard_unbegun(goroutine_list& list) noexcept;
 // Spawn, second half: g becomes runnable. Any thread.
 inline void start_goroutine(goroutine* g) noexcept;
-void start_goroutine_outside(goroutine* g) noexcept;  // its half for plain threads
+void start_goroutine_outside(goroutine* g) noexcept;  // the part for plain threads
 
-// Both halves by a machine that is inside the runtime already: a detached goroutine whose frame is one pointer. False:
+// Both halves at once, by a machine that is inside the runtime: a detached goroutine whose frame is one pointer. False:
 // no memory for it.
 bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
 // The second half by such a machine, for a goroutine that was made with its entry.
@@ -76,13 +76,10 @@ inline void prepare_to_park(goroutine* self, wait_reason reason, const std::sour
 // no lock; on return it is outside.
 void park(machine* m) noexcept;
 
-// Running -> runnable: at the tail of the local queue, at times of the global one (yield.cpp).
-void yield() noexcept;
-
 // Runs `child`, which the caller has taken off its run queue, on the current goroutine's stack. The caller is inside
 // the runtime; so it is on return, perhaps on another machine, which is returned.
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept;
-// Is there room below for a child that expects a stack of its own?
+// Is there room on this stack for a child that expects a stack of its own?
 [[gnu::always_inline]] inline bool room_for_child(const goroutine* self) noexcept {
     if (self->flags & goroutine::locked) return false;  // its thread runs nothing else
     // A child may expect a default stack. It gets three quarters of one, or it runs on its own.
@@ -91,13 +88,12 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     return left >= stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed)) / 4 * 3;
 }
 
-// From the scheduler's stack to that of g, which has a context and is running already. Returns when its thread comes
-// back to the scheduler's stack.
-void switch_to_goroutine(machine* m, goroutine* g) noexcept;
-
 // `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the
 // machine it runs on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
+// The same for one that is not queued yet: it goes to the global queue, because the world stops or its thread is to
+// end.
+machine* requeue(machine* m, goroutine* self) noexcept;
 
 // Ends the current goroutine: destructors run, then it is dead.
 [[noreturn]] void exit_goroutine();
@@ -105,11 +101,11 @@ machine* leave_queued(machine* m, goroutine* self) noexcept;
 // The descriptor of an ended joinable goroutine goes back to the pool. Any thread.
 void release_goroutine(goroutine* g) noexcept;
 
-// The same by its own end, which finds that its holder has let it go (park/join.cpp).
+// The same by the goroutine's own end, which finds that the holder has let it go (park/join.cpp).
 void put_back_inside_runtime(goroutine* g) noexcept;
 
-// ready() by a machine that is inside the runtime and has claimed g's waiter there: g is not frozen since, because the
-// end of run() first stops the world, and so waits until this machine comes out.
+// ready() by a machine that is inside the runtime and has claimed g's waiter there. g cannot have been frozen since:
+// the end of run() stops the world first, and so waits until this machine leaves the runtime.
 inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     assert_inside(m);
     transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
@@ -122,17 +118,13 @@ inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
         return;
     }
     m = enter(m);
-    // Inside the runtime, where the world does not stop: the end of run() finds a goroutine that is dead, or one that
-    // is in a queue.
+    // Inside the runtime the world does not stop: the end of run() finds a goroutine that is dead, or one that is in a
+    // queue.
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     processor* p = processor_of(m);
     p->counts.created.add();
     push_run_next(p, g);
     leave(m);
 }
-
-// All of the list, in order, as start_goroutine() for each; but what one step has published is announced once (S2 and
-// S3 of wake.h).
-void start_goroutines(goroutine_list& list) noexcept;
 
 }  // namespace dunlin::sched

@@ -7,10 +7,10 @@
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -39,13 +39,13 @@ bool ask_for_it_back(machine* m) noexcept {
     call_monitor_for_lost();
     m->leaving = nullptr;
     *m->exceptions = {};
-    // Not the last switch of one that has ended: its frames stay, timers and other goroutines point to them.
+    // Not the last switch of a goroutine that has ended: its frames stay, since timers and other goroutines point to
+    // them.
     stack::before_switch(self->fake, m->own_stack);
     stack::jump_context(&m->scheduler_context);
 }
 
-// The goroutine is lost; the machine is as good as new, and must not be frozen any more. Under the lock, which it gives
-// back.
+// The goroutine is lost; its machine is as new, and must not be frozen any more. Under the lock, which this releases.
 [[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -53,7 +53,7 @@ bool ask_for_it_back(machine* m) noexcept {
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
     m->stray.store(false, std::memory_order_relaxed);
-    // as good as new it is not: os_thread.cpp, rule 4; frozen.cpp
+    // except where its thread was changed: os_thread.cpp, rule 4; frozen.cpp
     if (m->locked_g != nullptr || m->lowered) m->must_end = true;
     m->locked_g = nullptr;
     // start_world() asks, under this lock, whether to give it its processor back
@@ -62,9 +62,9 @@ bool ask_for_it_back(machine* m) noexcept {
     abandon(m, self);
 }
 
-// Under the lock. No more threads can be had, and goroutines wait for one although processors are idle: a goroutine
-// that comes back from a call gives its thread to one of them. Else it would go from call to call and they would never
-// run.
+// Under the lock. True: no more threads can be made, and goroutines wait for one although processors are idle. Then a
+// goroutine that comes back from a call gives its thread to one of them; otherwise it would go from call to call and
+// they would never run.
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -84,7 +84,8 @@ bool others_lack_a_thread() noexcept {
     }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     for (;;) {
-        // The taker may be about to give up (T3), or waits for us to come out: it holds the lock until it knows.
+        // The taker may be about to give up (T3), or may wait for this machine to come out: it holds the lock until it
+        // knows.
         bool have_it;
         {
             unstoppable_section section;

@@ -1,4 +1,5 @@
-// machine_main.cpp - the machine's own stack: what a thread does between the goroutines that it runs.
+#include "sched/goroutines/machine_main.h"
+
 #include "platform/cpu.h"
 #include "platform/thread.h"
 #include "sched/goroutines/os_thread.h"
@@ -11,8 +12,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// It may still be on its way out of another machine. That one needs nothing from us to get there but, with more threads
-// than CPUs, ours.
+// g may still be leaving another machine. That machine needs nothing from this thread to finish, except for the CPU
+// where there are more threads than CPUs.
 void wait_until_saved(const goroutine* g) noexcept {
     for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
         if (i < 100) {

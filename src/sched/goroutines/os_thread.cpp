@@ -27,7 +27,7 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// Gives m's processor to a machine if there is anything to run, else to the idle list.
+// Gives m's processor to another machine if there is anything to run, else to the idle list.
 void give_processor_away(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = release_processor(m);
@@ -44,7 +44,7 @@ void give_processor_away(machine* m) noexcept {
     // R2 and R3 of wake.h, for a machine that cannot come back itself.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
-    // And a machine has to sleep for the timers.
+    // Some machine has to sleep for the timers, too.
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 
@@ -79,7 +79,7 @@ void unlock_os_thread() noexcept {
 
 goroutine* wait_for_locked(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    // What the goroutine chose on its way out cannot run here.
+    // The goroutine that the wired one chose on its way out cannot run here.
     if (goroutine* chosen = m->next) {
         m->next = nullptr;
         put_run_next(processor_of(m), chosen);
@@ -101,10 +101,10 @@ goroutine* wait_for_locked(machine* m) noexcept {
 void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     machine* its = g->extra->locked_to;
-    // It may still be on its way to sleep; its wake word keeps the message.
+    // The wired machine may still be on its way to sleep: its wake word keeps the message.
     processor* p = release_processor(m);
     s.lock.lock();
-    // may be "minus one" until it has gone to sleep: then it is running, which is the truth
+    // may be -1 until that machine has gone to sleep: then it runs, which is the truth
     --s.locked_machines_waiting;
     s.lock.unlock();
     its->handed_p = p;

@@ -14,16 +14,14 @@
 #include <new>
 
 #include "platform/memory.h"
+#include "sched/data/descriptors.h"
 #include "sched/goroutines/debug_layout.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/pool.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/starved.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
-
-constinit descriptor_chunks the_descriptors;
 
 namespace {
 
@@ -32,19 +30,18 @@ namespace {
 [[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
 
 constexpr std::size_t chunk_bytes = descriptor_chunks::chunk_bytes;
-constexpr std::size_t descriptors_per_chunk = chunk_bytes / sizeof(goroutine);
 constexpr std::size_t stacks_moved = 16;
 constexpr std::uint32_t stacks_kept = 64;
 
 platform::ranked_lock<platform::lock_rank::store> store_lock;                   // guards the next four
 goroutine* store = nullptr;                        // full magazines
 goroutine* loose = nullptr;                        // single descriptors, from plain threads
-std::size_t cut_from_last_chunk = descriptors_per_chunk;
+std::size_t cut_from_last_chunk = descriptors_in_a_chunk;
 descriptor_chunks& chunks = the_descriptors;
 
 // Under store_lock. One more descriptor, or null.
 goroutine* cut_descriptor() noexcept {
-    if (cut_from_last_chunk == descriptors_per_chunk) {
+    if (cut_from_last_chunk == descriptors_in_a_chunk) {
         const std::size_t n = chunks.count.load(std::memory_order_relaxed);
         if (n == descriptor_chunks::max) return nullptr;
         std::byte* memory = platform::reserve(chunk_bytes, chunk_bytes);
@@ -135,9 +132,6 @@ DUNLIN_NOT_ANALYSED void for_each_free_descriptor(
     for (goroutine* first = store; first != nullptr; first = next_magazine(first)) each(first);
     each(loose);
 }
-
-const descriptor_chunks& all_descriptors() noexcept { return the_descriptors; }
-std::size_t descriptors_in_a_chunk() noexcept { return descriptors_per_chunk; }
 
 goroutine* take_descriptor_from_store(processor* p) noexcept {
     std::uint32_t got;

@@ -18,6 +18,9 @@ void put_descriptor_into_store(goroutine* g) noexcept;
 // All of a list, linked by `link`, which is empty then.
 void put_descriptors_into_store(goroutine_list& list) noexcept;
 std::uint64_t take_id_batch(processor* p) noexcept;
+// Calls f(goroutine, with) for each descriptor that is free. For reports, while nothing at all changes. Takes no lock:
+// of a list that a thread was about to change, it may leave some out.
+void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept;
 
 // g, the first of the list that becomes p's magazine, or is it.
 [[gnu::always_inline]] inline goroutine* pop_descriptor(processor* p, goroutine* g) noexcept {

@@ -1,8 +1,5 @@
-// start_many.cpp - goroutines that are started together: one publication for up to 64 of them, and one question whether
-// a machine is to be woken.
-//
-// They come into the queue in their order and the last into run_next, as if started one after the other: a goroutine
-// that joins them takes the youngest first. While pushes are looked at (turns.h) each is pushed for itself.
+#include "sched/goroutines/start_many.h"
+
 #include "platform/membarrier.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"

@@ -16,7 +16,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return {s->low(), static_cast<std::size_t>(s->end() - s->low()), stack::fiber_of(s->end())};
 }
 
-// The first act after every switch: commits the departure of the goroutine that was here before.
+// The first step after every switch: commits the departure of the goroutine that was here before.
 [[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
     if (goroutine* left = m->leaving) {
         m->leaving = nullptr;
@@ -55,7 +55,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     stack::slot* s;
     const bool wired = self->flags & goroutine::locked;
     if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
-        const stack::sanitizer_stack view = tool_view(next->stack);  // before the take-over: then it is the other's
+        // before the take-over: after it the stack is in use
+        const stack::sanitizer_stack view = tool_view(next->stack);
         to = take_over(m, next);
         stack::before_switch(self->fake, view);
     } else if (next != nullptr && next->stack == nullptr && !wired && (s = take_stack(processor_of(m))) != nullptr) {
@@ -83,17 +84,12 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return m;
 }
 
-// What the caller, which is about to leave, should run. Null: nothing here.
+// The goroutine that the caller, which is about to leave, should switch to. Null: there is none here.
 [[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
     goroutine* next = find_local(m, p);
     if (next != nullptr || the_scheduler.global_size() == 0) return next;
     if (DUNLIN_UNLIKELY(find_work_is_due(p))) return nullptr;
     return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
 }
-
-
-// self goes to the global queue and its machine to its own stack: the world stops, or the thread is to end. Returns
-// when self runs again.
-machine* requeue(machine* m, goroutine* self) noexcept;
 
 }  // namespace dunlin::sched

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/machine_main.h"
 #include "stack/context.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -33,7 +34,7 @@ void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
     m->call = {entry, argument};
     stack::before_switch(self->fake, m->own_stack);
     stack::switch_context(&self->context, &m->scheduler_context);
-    // The same thread: nothing that could move the goroutine has run.
+    // Still the same thread: nothing has run that could move the goroutine.
     stack::after_switch(self->fake);
 }
 

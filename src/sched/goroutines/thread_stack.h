@@ -19,16 +19,16 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// entry(argument) on the thread's own stack; entry lets no exception out. On a plain thread, which is on its own stack:
-// here. The caller is in blocking().
+// Calls entry(argument) on the thread's own stack; entry lets no exception out. A plain thread is on its own stack
+// already: there it is an ordinary call. The caller is in blocking().
 void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept;
 
-// machine_main()'s part.
+// The part of machine_main(): makes the call that the goroutine has left in m.
 void make_thread_call(machine* m) noexcept;
 
 // The machine whose thread is in such a call; null: this thread is not.
 machine* lent_machine() noexcept;
-// In the child of a fork(): the thread stays a plain one.
+// In the child of a fork(): the thread stays a plain one when the call returns.
 void forget_lent_machine() noexcept;
 // The machine of this thread, whatever it is doing.
 machine* own_machine() noexcept;

@@ -1,41 +1,42 @@
-// yield.cpp - a goroutine lets others run and stays runnable.
+#include "sched/goroutines/yield.h"
+
 #include "platform/membarrier.h"
 #include "platform/thread.h"
-#include "sched/data/trace.h"
 #include "sched/goroutines/switch.h"
+#include "sched/machines/trace.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// Where a goroutine that yields goes. Go: to the tail of the global queue. With a queue of its own, a processor would
-// take the scheduler lock for each yield, and with several all would fight for it (77 ns a yield at P = 2). So most
-// yields go to the tail of the local queue, which is as fair among those in it, and every eighth goes to the global
-// queue and lets that one's oldest run, so that those there have their turns too. The global queue's own guarantee
-// (every 61st tick) is find_local()'s.
+// A goroutine that yields goes to the tail of the local queue, and every eighth time to the tail of the global one. Go
+// takes the global queue always. A processor would then take the scheduler lock for each yield, and several would fight
+// for it (77 ns a yield at P = 2). The local queue is as fair among those in it; and every eighth yield lets the oldest
+// of the global queue run, so that those have their turns too. The guarantee of the global queue (every 61st tick) is
+// find_local()'s.
 constexpr std::uint64_t yields_per_exchange = 8;
 
-// There is no other goroutine here. (Work on other processors is theirs, or an idle machine's.)
+// No other goroutine is runnable here. (Work on other processors is theirs, or an idle machine's.)
 [[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    advance_tick(p);
     leave(m);
 }
 
-// Self to the tail of the global queue; the goroutine at its head runs. Null: other processors have taken all, self
-// included.
+// Puts self at the tail of the global queue and returns the goroutine at its head, to run. Null: other processors have
+// taken all of them, self included.
 [[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     goroutine* oldest = s.global.exchange(self);
     s.lock.unlock();
     p->counts.global_hits.add();
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    advance_tick(p);
     return oldest != nullptr ? oldest : take_global(p);
 }
 
-// Queues self and chooses the goroutine that runs instead (null: there is none any more, another processor took it
-// first). False: there was none, self is running still.
+// Queues self and chooses the goroutine that runs instead (null: there is none left, another processor was quicker).
+// False: there was none, and self still runs.
 [[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
@@ -64,7 +65,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return false;
 }
 
-// It is queued, and others wait for it to have left.
+// self is queued already, and another machine may be waiting until it has left.
 [[gnu::noinline, gnu::cold]] void note_yield(machine* m, const goroutine* self) noexcept {
     if (tracing::on()) tracing::note(m, tracing::kind::yield, self);
 }

@@ -1,12 +1,15 @@
 // deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to
 // sleep.
 //
-// It holds when, under the scheduler lock: every machine is on the idle list (none runs, none is being made, none
-// sleeps for timers, none is without a processor in user code), nothing is queued, no timer is armed, no waiter is
-// registered for a descriptor, there is a goroutine, and every thread of the process is ours or the one that waits in
-// run(), and those that wait for memory for a stack would get none. Machines with goroutines of a run() that has
-// returned do not count: whatever those do, their next call of the runtime loses them, so they ready nothing of this
-// run(). But one of those that is in on_thread_stack() is as a thread of the program's.
+// It holds when all of this is true, under the scheduler lock:
+//   - every machine is on the idle list: none runs, none is being made, none sleeps for timers, and none is without a
+//     processor in user code;
+//   - nothing is queued, no timer is armed, and no waiter is registered for a descriptor;
+//   - there is a goroutine; and those that wait for memory for a stack would get none;
+//   - every thread of the process is the runtime's, or the one that waits in run().
+// Machines with goroutines of a run() that has returned do not count: such a goroutine is lost at its next call of the
+// runtime, so it readies nothing of this run(). Unless it is in on_thread_stack(): then it may do what a thread of the
+// program may do.
 #include "sched/machines/deadlock.h"
 
 #include "platform/thread.h"
@@ -42,19 +45,19 @@ void check_for_deadlock() noexcept {
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
     if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 &&
         !s.events->anybody_waits()) {
-        // it sleeps for a timer that was stopped meanwhile; it comes here when it finds nothing else
+        // the sleeper may wait for a timer that was stopped meanwhile: it comes here when it finds nothing else
         s.events->interrupt();
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
     if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
     if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
-        s.deadlock_suspected = true;  // what it has in hand will be queued in a moment
+        s.deadlock_suspected = true;  // a machine has goroutines in hand, and will queue them in a moment
         return;
     }
     if (live_goroutines() == 0 && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
-        s.deadlock_suspected = true;  // until those threads have ended: we are not told
+        s.deadlock_suspected = true;  // the ends of these threads are not announced
         return;
     }
     // A goroutine in on_thread_stack() uses the library as a plain thread does, and may still ready another one,

@@ -9,11 +9,11 @@ namespace dunlin::inline v0_1::sched {
 // The earliest deadline of all processors; 0: none.
 std::int64_t earliest_deadline() noexcept;
 
-// To be called after an event with this deadline was added: the machine that sleeps for the events must not sleep past
-// it. Inside or outside the runtime.
+// Called after an event with this deadline was added: sees to it that no machine sleeps past it. Inside or outside the
+// runtime.
 void timer_added(std::int64_t when_ns) noexcept;
 
-// To be called by a plain thread that has become the first to wait for a descriptor: a machine must sleep in the
+// Called by a plain thread that has become the first to wait for a descriptor: sees to it that a machine sleeps in the
 // poller.
 void waiter_added() noexcept;
 

@@ -1,7 +1,7 @@
 #include "sched/machines/handshake.h"
 
-#include "sched/data/trace.h"
 #include "platform/simulated.h"
+#include "sched/machines/trace.h"
 
 namespace dunlin::inline v0_1::sched {
 

@@ -35,7 +35,7 @@ void forget_thread(machine* m) noexcept {
 }
 
 void has_come(machine* m) noexcept {
-    // Relaxed: no request depends on the count (on yet_to_look one may), only how many there are.
+    // Relaxed: how many come is all that counts; no request depends on it (one may depend on yet_to_look).
     if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -61,15 +61,16 @@ void thread_main(void* raw) noexcept {
     hooks.machine_thread(true);
     m->comes = true;
     machine_main(m);
-    // Only after its goroutine ended wired to it. The record may already serve another thread; what the program runs at
-    // thread exit is a plain thread's business.
+    // Reached only after a goroutine ended wired to this thread. The record may already serve another thread; what the
+    // program runs at the exit of this one runs as on a plain thread.
     set_current_machine(nullptr);
     hooks.machine_thread(false);
 }
 
 constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m"};
 
-// The record of a machine whose thread has ended (wired: os_thread.cpp), on the list of all already; null: none.
+// The record of a machine whose thread has ended (wired: os_thread.cpp); it is on the list of all already. Null: there
+// is none.
 machine* take_ended_record() noexcept {
     scheduler& s = the_scheduler;
     std::scoped_lock guard(s.lock);
@@ -88,7 +89,7 @@ machine* take_ended_record() noexcept {
     return nullptr;
 }
 
-// Under no lock. Returns 0 or an error number: no thread or no memory.
+// The caller holds no lock. Returns 0 or an error number: no thread or no memory.
 int make_machine() noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -123,7 +124,7 @@ int make_machine() noexcept {
     s.lock.lock();
     s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
     if (m != nullptr) {
-        m->ended = true;  // the record waits for the next one
+        m->ended = true;  // the record waits for its next thread
         ++s.ended_machines;
     }
     check_for_deadlock();  // the others may have gone to sleep meanwhile
@@ -145,9 +146,9 @@ void report_no_thread(int error) noexcept {
         << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
-// Under the lock. Where the kernel starts a thread that is woken: on the CPU where it slept, nearly always; although
-// that one is busy and another is not, where the CPUs are few. So `here` is for a waker that is about to sleep,
-// `elsewhere` for one that goes on.
+// Under the lock. The kernel starts a woken thread nearly always on the CPU where it slept; where CPUs are few even if
+// that one is busy and another is not. So `here` is for a waker that is about to sleep, `elsewhere` for one that goes
+// on.
 machine* choose_idle_machine(const idle_machine_list& idle, wake_place place) noexcept {
     constexpr int looks = 4;
     if (place == wake_place::anywhere) return idle.newest;
@@ -262,20 +263,21 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
         wake_if_idle();
         return;
     }
-    // The processor is idle until the new thread has it, and any machine may take it meanwhile: the thread maker may
-    // have to wait for the allocator, and the goroutine that it then waits for must be able to get a processor.
+    // The processor is idle until the new thread has it, and any machine may take it meanwhile. It must be so: the
+    // thread maker may have to wait for the allocator, and the goroutine that holds the allocator's lock must be able
+    // to get a processor.
     s.lock.lock();
     put_idle_processor(p, spinning);
     drain_to_global(p);
     s.lock.unlock();
     want_spare_machine();
-    // a thread that only waits for timers
+    // the thread that only waits for timers can take it at once
     if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();
 }
 
 namespace {
 
-// With the scheduler lock, which it gives back.
+// Entered with the scheduler lock, which it releases.
 void sleep_on_the_idle_list(scheduler& s, machine* m) noexcept DUNLIN_RELEASES(s.lock) {
     s.lock.assert_held();
     has_come(m);
@@ -295,8 +297,8 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     processor* p = nullptr;
     s.lock.lock_in_a_crowd();
     for (;;) {
-        // Something was put aside for lack of a thread after this one had looked. Under the same lock as the list: a
-        // thread that puts one aside from now on finds this machine there.
+        // A processor may have been put aside for lack of a thread after this machine's search. Looked at under the
+        // lock of the idle list: a thread that puts one aside from now on finds this machine on the list.
         if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) &&
             !s.stopping.load(std::memory_order_relaxed))
             p = take_idle_processor();
@@ -304,13 +306,13 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
         sleep_on_the_idle_list(s, m);
         if (!std::exchange(m->comes_for_offer, false)) {
             p = std::exchange(m->handed_p, nullptr);
-            if (p == nullptr) return;  // to end (must_end)
+            if (p == nullptr) return;  // woken to end (must_end)
             m->spinning = m->handed_spinning;
             return give(p, m);
         }
         s.lock.lock_in_a_crowd();
         s.takers_coming = s.takers_coming - 1;
-        p = take_offered(&s.offered);  // null: a goroutine has caught it
+        p = take_offered(&s.offered);  // null: a goroutine has caught it (catch_offered)
     }
     s.lock.unlock();
     has_come(m);

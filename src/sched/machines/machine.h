@@ -11,27 +11,29 @@ namespace dunlin::inline v0_1::sched {
 // `elsewhere`: its waker goes on.
 enum class wake_place : std::uint8_t { anywhere, here, elsewhere };
 
-// A machine for `p`: an idle one, else a preempted one, else p goes to the idle list and a thread is made, which will
-// look for it. `spinning`: the caller has already counted it. Never allocates, never waits.
+// Gives `p` to a machine: an idle one, else a preempted one. If there is neither, p goes to the idle list and a thread
+// is made, which will look for it. `spinning`: the caller has already counted the machine as spinning. Never allocates,
+// never waits.
 void start_machine(processor* p, bool spinning, wake_place place) noexcept;
 
-// The same for one that is given up at the beginning of a call. An idle machine is woken for it. The first to come gets
-// it: that machine, or a goroutine that comes back from its own call meanwhile (catch_offered). The woken one may have
-// to wait for a CPU behind a hundred of those: without this each of them would find no processor, queue, sleep and be
-// woken again.
+// The same for a processor that is given up at the beginning of a call. An idle machine is woken for it, but whichever
+// comes first gets it: that machine, or a goroutine that returns from its own call meanwhile (catch_offered). The woken
+// thread may have to wait for a CPU behind a hundred such goroutines; without an offer each of them would find no
+// processor, queue, sleep and be woken again.
 void offer_processor(processor* p) noexcept;
-// Under the lock, for a goroutine that came back without a processor. Not twice before a goroutine of its queue has had
-// a turn: otherwise two goroutines that call all the time would hand it to each other. Null: there is none.
+// Under the lock, for a goroutine that came back from a call without a processor: an offered one. Null: there is none.
+// The same processor is not caught twice before a goroutine of its queue has had a turn; otherwise two goroutines that
+// make calls all the time would hand it to each other.
 processor* catch_offered() noexcept;
 
 // Puts this machine, which has no processor, to sleep until another thread hands it one, or tells it to end (must_end).
 void sleep_until_handed_a_processor(machine* m) noexcept;
 
-// The same with an idle machine only; false if there is none.
+// start_machine() with an idle machine only; false if there is none.
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 
-// Makes a machine without a processor, which looks for one. If no thread can be had: false, and a report where a
-// goroutine needs it. The thread maker only.
+// By the thread maker: makes a machine without a processor, which looks for one. False: no thread can be had; that is
+// reported if a goroutine needs it.
 bool make_spare_machine(bool somebody_needs_it = true) noexcept;
 
 // m's thread ends; the record serves another one later. Under the scheduler lock.

@@ -9,8 +9,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// With as many processors as CPUs the kernel leaves a CPU idle for a millisecond now and then, and starts a thread
-// where it slept although another runs there.
+// With as many processors as CPUs, the kernel starts a woken thread where it slept even if another one runs there, and
+// leaves another CPU idle for up to a millisecond.
 bool cpus_are_scarce(const scheduler& s) noexcept {
     return s.max_procs.load(std::memory_order_relaxed) >= s.cpus.load(std::memory_order_relaxed);
 }
@@ -56,7 +56,7 @@ machine* take_next_in_turn(int cpu) noexcept {
 void resume(machine* m, processor* p) noexcept {
     p->slice_used_ns = m->slice_used_ns;
     p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
-    p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    advance_tick(p);
     m->handed_p = p;
     // Release publishes handed_p and what the processor's last owner did; pairs with the acquire in sleep_preempted().
     m->resume_word.store(resume_order::with_processor, std::memory_order_release);
@@ -74,7 +74,7 @@ const machine* resume_one_with(processor* p, int cpu) noexcept {
 bool give_turn_to_preempted(machine* m) noexcept {
     machine* next = take_next_in_turn(platform::current_cpu());
     if (next == nullptr) return false;
-    wake_if_idle();  // m does not come for its run_next now (wake.h, left out)
+    wake_if_idle();  // m does not come to its run_next now (wake.h, left out)
     resume(next, release_processor(m));
     return true;
 }

@@ -20,11 +20,11 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
-#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor_time.h"
 #include "sched/machines/starved.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
@@ -58,9 +58,9 @@ bool computes_on(const machine* m) noexcept {
     return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr;
 }
 
-// Under the lock. A machine whose processor is beyond max_procs now, and that was in user code when the world stopped,
-// gets an idle one, or is a stray: the monitor asks it to stop, as it does after taking a processor, so that no more
-// goroutines compute than there are processors.
+// Under the lock. A machine that was in user code when the world stopped, and whose processor is now beyond max_procs,
+// gets an idle processor. If there is none it is a stray: the monitor asks it to stop, as it does after taking a
+// processor, so that no more goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -90,7 +90,7 @@ processor* take_idle_processor(const processor* preferred) noexcept {
     processor* p = *link;
     *link = p->idle_next;
     p->idle_next = nullptr;
-    p->state.store(processor_state::running, std::memory_order_relaxed);
+    transition(p->state, processor_state::running);
     end_idle(p);
     s.idle_and_spinning.fetch_sub(one_idle, std::memory_order_seq_cst);
     settle_free_clock();
@@ -103,11 +103,11 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
     if (DUNLIN_UNLIKELY(s.starved.size != 0 || retired(p))) give_stacks_to_arena(p, 0);  // S1 of starved.h
     std::uint32_t change = was_spinning ? 0u - one_spinning : 0u;
     if (s.stopping.load(std::memory_order_relaxed)) {
-        p->state.store(processor_state::stopped, std::memory_order_relaxed);
+        transition(p->state, processor_state::stopped);
     } else if (retired(p)) {
-        p->state.store(processor_state::dead, std::memory_order_relaxed);
+        transition(p->state, processor_state::dead);
     } else {
-        p->state.store(processor_state::idle, std::memory_order_relaxed);
+        transition(p->state, processor_state::idle);
         p->idle_next = s.idle_processors;
         s.idle_processors = p;
         begin_idle(p);
@@ -141,18 +141,18 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
     s.lock.unlock();
     wake_monitor_if_asleep();
-    // A machine that sleeps for timers has no processor and finds none when it wakes. Those with one:
+    // A machine that sleeps for timers has no processor and finds none when it wakes. Now the running ones:
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         while (p->state.load(std::memory_order_acquire) == processor_state::running) {
-            // So that a machine that looks for work there looks at `stopping`.
+            // A machine that looks for work there then looks at `stopping` as well.
             p->events_due.store(true, std::memory_order_relaxed);
             p->retake.lock();
             machine* m = p->owner.load(std::memory_order_relaxed);
             if (m != nullptr && take_locked(p, true)) {
                 p->stopped_from = m;
-                p->state.store(processor_state::stopped, std::memory_order_release);
+                transition(p->state, processor_state::stopped, std::memory_order_release);
             }
             p->retake.unlock();
             if (p->state.load(std::memory_order_relaxed) == processor_state::running) {
@@ -186,17 +186,17 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         if (retired(p)) {
             drain_to_global(p);
             give_stacks_to_arena(p, 0);
-            p->state.store(processor_state::dead, std::memory_order_relaxed);
+            transition(p->state, processor_state::dead);
             continue;  // for its machine see place_machine_of_retired()
         }
         p->stopped_from = nullptr;
         if (computes_on(m)) {
             p->retake.lock();
-            p->state.store(processor_state::running, std::memory_order_relaxed);
+            transition(p->state, processor_state::running);
             give_back_locked(p, m);
             p->retake.unlock();
         } else if (has_local_work(p)) {
-            p->state.store(processor_state::running, std::memory_order_relaxed);
+            transition(p->state, processor_state::running);
             p->idle_next = with_work;
             with_work = p;
         } else {
@@ -214,7 +214,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         p->idle_next = nullptr;
         start_machine(p, false, wake_place::anywhere);
     }
-    // What waits in the global queue, or on the timers of a processor that has died.
+    // For goroutines in the global queue, and for timers of a processor that has died.
     retire_barrier();
     if (s.global_size() != 0) wake_if_idle();
     timer_added(platform::now_ns());

@@ -5,17 +5,17 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Under the scheduler lock: `preferred` if it is idle, else the most recently idled processor, or null. Now in state
-// running, without an owner. A caller that got one gives the lock back, starts a machine if it means to, and only then
-// calls wake_monitor_if_asleep().
+// Under the scheduler lock: `preferred` if it is idle, else the processor that became idle last; null if none is idle.
+// Its state is running now, and it has no owner. The caller releases the lock, starts a machine if it means to, and
+// only then calls wake_monitor_if_asleep().
 processor* take_idle_processor(const processor* preferred = nullptr) noexcept;
 
-// Under the scheduler lock: p has no owner. To the idle list; to the stopper while the world stops; away when it is
-// beyond max_procs. `was_spinning`: its machine stops spinning in the same step (R1 of wake.h).
+// Under the scheduler lock: p, which has no owner, goes to the idle list; to the stopper while the world stops; away if
+// it is beyond max_procs. `was_spinning`: its machine stops spinning in the same step (R1 of wake.h).
 void put_idle_processor(processor* p, bool was_spinning) noexcept;
 
-// Grows or shrinks; 1 <= n <= max_procs_limit. Stops the world for it. What the processors that go away hold is moved,
-// order kept, to the head of the global queue. Throws std::bad_alloc.
+// Changes the number of processors; 1 <= n <= max_procs_limit. Stops the world for it. What processors beyond n hold
+// goes to the head of the global queue, order kept. Throws std::bad_alloc.
 void set_max_procs(std::uint32_t n);
 
 // True when p is beyond max_procs and its machine must give it up.

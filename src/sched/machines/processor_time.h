@@ -12,18 +12,19 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// All of these under the scheduler lock. p comes to the idle list, or leaves it:
+// All of these under the scheduler lock. p enters the idle list, or leaves it:
 void begin_idle(processor* p) noexcept;
 void end_idle(processor* p) noexcept;
-// Until now: how long p has been idle; the sum of the times that all have existed, and have stood with the world.
+// Up to now: how long p has been idle; the sum of the times for which processors have existed, and of the times for
+// which they stood with the world.
 std::int64_t idle_time_ns(const processor* p, std::int64_t now) noexcept;
 std::int64_t all_time_ns(std::int64_t now) noexcept;
 std::int64_t stopped_time_ns(std::int64_t now) noexcept;
 // max_procs is about to be changed, while the world is stopped.
 void note_time_of_procs(std::int64_t now) noexcept;
 
-// These three by the thread that stops the world, which holds its lock: it wants that, everything stands, it lets all
-// go on (the last one under the scheduler lock, too).
+// These three by the thread that stops the world and holds its lock: when it wants the stop, when everything stands,
+// and when all go on (this last one under the scheduler lock, too).
 void note_stop_wanted() noexcept;
 void note_stopped() noexcept;
 void note_started() noexcept;

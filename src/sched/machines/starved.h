@@ -16,22 +16,22 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// g was to run and there is no memory for its stack: it waits until one is free. Said once on stderr.
+// There is no memory for the stack of g, which was about to run: g waits until one is free. Said once on stderr.
 void starve(goroutine* g) noexcept;
 
 inline bool anybody_starves() noexcept { return the_scheduler.starved_size.load(std::memory_order_relaxed) != 0; }
 
-// A stack has become free, or memory may have: one of those may try again. False: there is none.
+// A stack has become free, or memory may have: one starved goroutine may try again. False: there is none.
 bool feed_starved() noexcept;
 
-// p's owner, or under the scheduler lock where p has none: all that it keeps but `keep`, the last that came, go to the
-// arena. False: it has no more than those.
+// By p's owner, or under the scheduler lock where p has none: gives p's stacks to the arena, except for the `keep`
+// youngest. False: p has no more than those.
 bool give_stacks_to_arena(processor* p, std::uint32_t keep) noexcept;
 
 // Under the scheduler lock: p is about to be idle.
 void leave_stacks_to_starved(processor* p) noexcept;
 
-// Whether one could be had now, from the kernel too.
+// Whether memory for a stack could be had now, from the kernel too.
 bool memory_for_a_stack() noexcept;
 
 }  // namespace dunlin::sched

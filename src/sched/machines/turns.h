@@ -4,13 +4,13 @@
 // Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks.
 //            Where turns are short (ping-pong, request and reply, a lock handed over) that is sooner than a thread
 //            could be woken, and everything stays in one cache. Where they are long, another processor should have it
-//            at once. What a goroutine does next is not known; what it and those beside it did lately is.
+//            at once. What a goroutine will do next is not known; what it and its neighbours did lately is.
 // Data       turn_ns, of a processor: the mean length of a turn, from one visit of the scheduler to the next. A longer
 //            mean counts at once; a shorter one takes wake_cost_ns off for each turn, so a mistake is paid back: after
 //            a turn of 100 us, forty wakes are made that may be needless, which cost their wakers as much.
-//            lingers, of a goroutine: so many of its next wakes are made at once, because it went on after it had
-//            readied another: one for each wake_cost_ns of that time. One less for each time that it parks, or readies
-//            the next, at once.
+//            lingers, of a goroutine: how many of its next wakes are made at once. A goroutine that goes on after it
+//            has readied another gets one for each wake_cost_ns of that time. It loses one each time that it parks, or
+//            readies the next, at once.
 //            Goroutines that do little between two operations on channels count with an eighth of their time
 //            (talk_step_ns).
 // Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None
@@ -21,8 +21,8 @@
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 
-#include "sched/data/trace.h"
 #include "sched/data/types.h"
+#include "sched/machines/trace.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -32,15 +32,15 @@ inline constexpr std::uint32_t short_turn_ns = 5'000;
 // channel's memory for longer than they compute. Their turns count for a part of their length.
 inline constexpr std::int64_t talk_step_ns = 400;
 inline constexpr std::int64_t talk_factor = 8;
-// So long may goroutines wait for a processor that keeps up, while another is free.
+// How long goroutines may wait for a processor that keeps up, while another is free.
 inline constexpr std::uint32_t owed_wait_ns = 20'000;
 // What a wake costs its waker.
 inline constexpr std::uint32_t wake_cost_ns = 2'500;
-// More than that is not remembered.
+// Longer turns count as this long.
 inline constexpr std::uint32_t longest_turn_ns = 1'000'000;
 inline constexpr std::uint32_t most_lingers = 255;
 inline constexpr std::uint64_t turns_between_looks = 64;
-// Of these looks, every so many-th also has a wait measured (waits.h).
+// One look in so many turns also has a wait measured (waits.h).
 inline constexpr std::uint64_t turns_between_stamps = 256;
 
 inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
@@ -49,33 +49,34 @@ inline std::uint64_t turns_of(const processor* p) noexcept {
     return p->counts.switches.get() + p->counts.in_place_joins.get();
 }
 
-// There is another processor that could be woken. Where not, nothing is measured.
+// Is there another processor that could be woken? If not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
-// Any thread: nothing is known of p's turns.
+// Any thread: from here on nothing is known of p's turns.
 void forget_turns(processor* p) noexcept;
 // p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since
 // the last look.
 void note_turns(processor* p, const machine* m) noexcept;
-// The same, if there have been enough of them.
+// The same, if there have been enough turns.
 inline void look_at_turns(processor* p, const machine* m) noexcept {
     if (turns_matter() && (!has_short_turns(p) || turns_of(p) - p->turns_from >= turns_between_looks)) note_turns(p, m);
 }
-// p's owner, when a turn begins after it had nothing to run, or after another owner: what was before it is no turn.
+// By p's owner, when a turn begins after p had nothing to run, or after p changed hands: the time before is no turn.
 void begin_turns(processor* p) noexcept;
-// p's owner: g, which has begun a turn there, has marks (types.h): its wait is measured, what it readies is looked at.
+// By p's owner, when g, which has marks (types.h), begins a turn on p: its wait is measured, or what it readies is
+// looked at.
 [[gnu::cold]] void note_marks(processor* p, goroutine* g) noexcept;
-// p's owner: self (null: none), which runs there, readies another. For how many of these its wait is to be measured; 0:
-// not this one's.
+// By p's owner, when self (null: no goroutine), which runs on p, readies another: how many readied goroutines the wait
+// of this one stands for; 0: this one is not measured.
 std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
 // Any thread: a goroutine on p has been running for `ns`.
 inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
-    if (!turns_matter()) return;  // nothing would take it back
+    if (!turns_matter()) return;  // nothing would bring the mean down again
     if (p->turn_ns < ns) p->turn_ns = ns;
     p->look_at_push(true);
 }
 
-// By a thief that has taken victim for a moment: what runs there goes on though it has readied another before
-// `since_ns`, a wake that was owed. When it leaves, or readies the next, it is known for how long.
+// By a thief that has taken victim for a moment. What runs there readied another goroutine before `since_ns` and went
+// on, and that wake was owed. For how long, is known when it leaves or readies the next.
 inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexcept {
     if (!turns_matter() || victim->readied_ns != 0) return;
     victim->readied_ns = since_ns;

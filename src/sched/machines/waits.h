@@ -1,16 +1,16 @@
 // waits.h - how long goroutines that could run wait while a processor has nothing to run: W1 of wake.h, measured.
 //
 // Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it
-//            when it becomes runnable, and the machine that runs it notes the difference. Stamped are those that become
-//            runnable in a long turn (turns.h), those that plain threads, the poller and timers bring, and of those
-//            that become runnable in short turns one at each look; it counts for all of them since the last one.
+//            when it becomes runnable, and the machine that runs it notes the difference. A goroutine is stamped if it
+//            becomes runnable in a long turn (turns.h), or if a plain thread, the poller or a timer readies it. Of
+//            those that become runnable in short turns, one is stamped at each look, and counts for all since the last.
 //            waits_since_ns, of a goroutine that is runnable, holds two clocks of 32 bits each, in units of 128 ns.
 //            The upper one is free_clock, if the goroutine is stamped. The lower one is the monotonic clock, if it is
 //            measured: while runtime::set_wait_histograms() is on, one in eight is (trace.h, Latency). No goroutine
 //            waits for the four minutes after which the clocks wrap.
 // Protocol   change of idle_and_spinning     settle: is the clock's state the word's? If not, CAS it, and look again.
-//            Each machine that changes the word settles afterwards, so the last one to change it sees the last state,
-//            and the clock is wrong for the time between only.
+//            Each machine that changes the word settles afterwards. So the last one to change it sees the last state,
+//            and the clock is wrong only between a change and its settling.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ inline void settle_free_clock() noexcept {
 }
 std::int64_t free_time_ns() noexcept;
 
-// g becomes runnable and stands for `weight` of them. Before it is published.
+// Before g is published as runnable: stamps it. It stands for `weight` goroutines.
 void stamp_slow(goroutine* g, std::uint64_t weight) noexcept;
 inline void stamp(goroutine* g, std::uint64_t weight) noexcept {
     if (turns_matter()) stamp_slow(g, weight);
@@ -36,11 +36,11 @@ inline void stamp(goroutine* g, std::uint64_t weight) noexcept {
 void note_wait(processor* p, goroutine* g) noexcept;
 
 inline constexpr std::uint32_t one_in_measured = 8;
-// g becomes runnable and is measured. Before it is published.
+// Before g is published as runnable: begins its measurement.
 void begin_latency(goroutine* g) noexcept;
 // A measured goroutine is about to run on p; before note_wait().
 void note_latency(processor* p, goroutine* g) noexcept;
-// p's owner: what is measured finds p's queue as it is.
+// By p's owner: notes how long p's queue is when a measured goroutine enters it.
 void note_queue_length(processor* p) noexcept;
 
 }  // namespace dunlin::sched

@@ -35,7 +35,7 @@ void wake_one_for_run_next(const processor* p) noexcept {
 }
 
 void owe_wake_slow(processor* p) noexcept {
-    // Read mostly: while everything goes well both flags stay as they are.
+    // Mostly reads: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
         wake_one_for_run_next(p);

@@ -43,11 +43,11 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
-#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/thread_maker.h"
 #include "sched/preempt/preempt.h"
@@ -60,14 +60,14 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
-// Less than the longest rounds: a call that lasts is noticed in the next of those, or in the second of shorter ones.
+// Less than the longest round: a call that lasts is noticed in the next long round, or in the second short one.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
-constexpr std::int64_t thread_made_ns = 150'000;     // by then there is another thread, mostly
+constexpr std::int64_t thread_made_ns = 150'000;     // by then, another thread has mostly been made
 constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
 // inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
 constexpr std::int64_t runtime_patience_ns = 10 * ms;
 constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
-constexpr std::int64_t ask_again_ns = ms / 2;        // if it was where it must not be stopped
+constexpr std::int64_t ask_again_ns = ms / 2;        // after an attempt at a place where it must not be stopped
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
 
 machine* strays = nullptr;  // linked by notes.next
@@ -94,7 +94,7 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
 
 // ---- taking and handing on ------------------------------------------------------------------------------------------
 
-// p has no machine and is ours.
+// p has no machine, and is the caller's.
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size() != 0;
@@ -102,7 +102,7 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (const machine* m = resume_one_with(p, free_cpu)) {
-            // or the end of its turn would be the next round's
+            // else its short turn would not end before the next round
             if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
             return;
         }
@@ -125,11 +125,11 @@ bool can_hand_on(const outlook& o) noexcept {
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
-// The same for the processor of a thread that sleeps in a call. Where no more threads can be made it is taken
-// nevertheless: the thread comes back without one, queues its goroutine and runs another (lost_processor.cpp).
+// The same for the processor of a thread that sleeps in a call. Where no more threads can be made, the processor is
+// taken all the same: the thread comes back without it, queues its goroutine and runs another (lost_processor.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
-// `used_ns` of its slice are to be counted when its turn comes again.
+// Takes p from m. `used_ns`: how much of its slice the goroutine has used; it is counted when its turn comes again.
 bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) noexcept {
     const bool lends = how == tracing::taking::lent, computes = lends || how == tracing::taking::from_hog;
     p->retake.lock();
@@ -138,7 +138,7 @@ bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) n
         m->slice_used_ns = used_ns;
         m->borrower = lends ? p : nullptr;
         m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-        // Before the lock is free: enter_slow() clears it after it has had the lock. Release: a thread that sees it
+        // Before the unlock: enter_slow() clears `stray` once it has had this lock. Release: a thread that sees `stray`
         // (queue_preempted) sees that m->p is null.
         m->stray.store(true, std::memory_order_release);
     }
@@ -155,7 +155,8 @@ std::uint64_t progress_of(const processor* p) noexcept {
         + p->counts.parks.get();
 }
 
-// True: its goroutine was resumed in the midst of a computation, so it is known to be one that computes.
+// Notes what this look has found, for the next ones to compare with. True: the goroutine was resumed in the middle of a
+// computation, so it is known to be one that computes.
 bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t now) noexcept {
     monitor_notes& n = p->notes;
     if (n.owner != m) {
@@ -199,7 +200,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
         if (!o.somebody_waits) return;
-        // Each call is short, but they have no end: the next end of one is where it gives way (end_blocking()).
+        // The goroutine makes one short call after another: it gives way at the end of the next one (end_blocking()).
         const std::int64_t turn = o.urgent || timer_is_due(p, o.now_ns) ? short_slice_ns : slice_ns;
         if (o.now_ns - n.turn_began_ns >= turn) m->preempt_later.store(true, std::memory_order_relaxed);
         o.look_again_at(o.now_ns + blocking_grace_ns);
@@ -211,7 +212,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
-    const void* place = m->blocking_place;  // afterwards the thread may be in another call
+    const void* place = m->blocking_place;  // read now: after the take the thread may be in another call
     if (!take(p, m, 0, tracing::taking::from_call)) return;
     the_scheduler.slow_place.store(place, std::memory_order_relaxed);
     the_scheduler.hand_offs.from_blocking.add();
@@ -251,7 +252,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->preempt_later.store(true, std::memory_order_relaxed);
         return;
     }
-    // Its own time, not that during which the kernel ran others.
+    // CPU time: without the time during which the kernel ran other threads.
     const std::int64_t computed = platform::thread_cpu_ns(m->tid) - n.sampled_cpu_ns;
     if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
     if (!can_hand_on(o)) return;
@@ -259,7 +260,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     const bool stoppable =
         !lends && preemption_mode == preemption::signal && computed >= std::min(computing_ns, slice / 2) &&
             platform::thread_sleeps(m->tid) == n.sampled_sleeps;
-    const bool early = !n.spins && age < slice_ns;  // the rest of its slice is due to it
+    const bool early = !n.spins && age < slice_ns;  // it is owed the rest of its slice
     if (lends) m->resumed_sleeps = n.sampled_sleeps;
     if (!take(p, m, early ? age : 0, lends ? tracing::taking::lent : tracing::taking::from_hog)) return;
     p->lender = lends ? m : nullptr;
@@ -280,7 +281,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
-        // A hint, so relaxed: the acquire in wait_until_stopped() has published both; if that has waited in vain, one
+        // Relaxed: a hint. The acquire in wait_until_stopped() has published both, unless that waited in vain; then one
         // of them may be old.
         if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
     }
@@ -291,9 +292,9 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     }
 }
 
-// All is well with it, but is it in a call at this moment that may last? Calls as long as a round are always new ones
-// when we look. One whose calls are short, though each is met, is looked at more rarely: under strace every call
-// sleeps, and each look is three more.
+// The machine makes progress, but its goroutine may have just begun a call that lasts: then the next look is soon. A
+// call that lasts as long as a round is a new one at each look. A goroutine that was in a short call at several looks
+// in a row is trusted for longer, up to a limit: under strace every call sleeps, and each look costs three more.
 void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noexcept {
     if (std::exchange(n.seen_in_call, false)) {
         n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
@@ -319,7 +320,7 @@ void look_at(processor* p, outlook& o) noexcept {
         if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(n, m, o);
     }
     const goroutine* g = m->current.load(std::memory_order_acquire);
-    if (g == nullptr) return;  // it searches
+    if (g == nullptr) return;  // the machine searches
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) return look_at_blocking(p, m, o);
     if (!o.somebody_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;
     if (!platform::thread_is_running(m->tid)) return look_at_sleeping(p, m, o);
@@ -347,7 +348,7 @@ void tell_whose_turn(outlook& o) noexcept {
     if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
-        // Only a processor that runs one goroutine after the other: not one that has not moved, and not one that was
+        // Only a processor that runs one goroutine after the other: not one that makes no progress, nor one that was
         // just given to a preempted goroutine.
         if (p->state.load(std::memory_order_relaxed) != processor_state::running ||
             progress_of(p) == p->notes.progress) {
@@ -361,9 +362,9 @@ void tell_whose_turn(outlook& o) noexcept {
     }
 }
 
-// A chain of goroutines that ready each other, or run each other in place, keeps its processor's tick where it is: it
-// is one slice, and when that has lasted ten milliseconds the others in the queue have their turn (find_local). So it
-// has when what is in the global queue has waited for as long: 61 ticks may be 61 slices.
+// A chain of goroutines that ready each other, or run each other in place, does not advance its processor's tick: the
+// whole chain is one slice. When that has lasted ten milliseconds, the others in the queue have their turn
+// (find_local). The same holds when goroutines have waited in the global queue for as long: 61 ticks may be 61 slices.
 void look_at_slice(processor* p, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
@@ -397,7 +398,7 @@ void look_at_processors(outlook& o) noexcept {
     }
     o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
-    // A thread comes with an idle processor, unless there is none and no more can be made.
+    // An idle processor gets a machine soon, unless no machine is idle and no thread can be made.
     const bool idle_one_comes = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0 &&
         !(spare_is_owed() && s.idle_machine_count == 0);
     o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
@@ -413,7 +414,8 @@ void look_at_processors(outlook& o) noexcept {
         }
         look_at_slice(p, o);
         look_at(p, o);
-        // Not one that has been resumed in the midst of a computation: it is as stuck as it was.
+        // Notes begun in this round mean progress. A goroutine that was resumed in the middle of a computation has an
+        // older slice, and does not count: its processor is as stuck as before.
         if (p->notes.slice_began_ns == o.now_ns) all_stuck = false;
     }
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
@@ -457,7 +459,7 @@ void look_at_stray(machine* m, outlook& o) noexcept {
     const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
     const std::int64_t computed = cpu - n.cpu_ns;
     const bool first = n.since_ns == 0;
-    if (!first && computed < (o.now_ns - n.since_ns) / 20) {  // it sleeps
+    if (!first && computed < (o.now_ns - n.since_ns) / 20) {  // the thread sleeps
         n.cpu_ns = cpu;
         n.since_ns = o.now_ns;
         n.sleeps = 0;
@@ -486,7 +488,7 @@ void look_at_stray(machine* m, outlook& o) noexcept {
 
 std::int64_t stopping_since_ns = 0;
 
-// The thread that has stopped the world may wait for a lock of a goroutine that stands still.
+// The thread that has stopped the world may wait for a lock that a stopped goroutine holds.
 void look_at_stopped_world(std::int64_t now) noexcept {
     if (!the_scheduler.stopping.load(std::memory_order_relaxed)) {
         stopping_since_ns = 0;

@@ -30,9 +30,9 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
+#include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
 #include "sched/data/steering.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/deadlock.h"
 #include "sched/machines/event_notice.h"
@@ -70,24 +70,24 @@ platform::atomic<std::int64_t> long_wait_ns{1000 * ms};
 platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other: the reporter
-// finds out, for which it stops the world. It is asked when they are not those for which it was asked last: a circle is
-// closed by a wait that was not there before.
+// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other. Whether they do,
+// the reporter finds out; it stops the world for that. So it is asked only when there are other such goroutines than at
+// the last time: a new wait is what closes a circle.
 struct long_waits {
     std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
-    // nothing has been executed since a look at whose waits there was nothing new
+    // nothing has been executed since a look that found no new wait
     bool settled = false;
     std::int64_t last_ns = 0;
     std::uint32_t ticks = 0;                 // of all processors, at the last look
-    std::uint64_t reported = 0;              // which ones, at the last report
+    std::uint64_t reported = 0;              // which waits were long at the last report
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
 };
 
-// What was not needed for a second is given back, a part of it at a time.
+// Memory and threads that were not needed for a second are given back, a part of them at a time.
 struct upkeep {
     std::int64_t next_trim_ns = 0;
-    std::int64_t next_thread_end_ns = 0;  // 0: there are no more threads than shall stay
+    std::int64_t next_thread_end_ns = 0;  // 0: there are no spare threads to end
     bool trimming = false;
     std::int64_t next_leftover_ns = 0;    // of a run() that has returned; 0: there are none
     std::int64_t leftover_wait_ns = 0;
@@ -99,7 +99,7 @@ struct upkeep {
         if (trimming || stack::stacks.anything_warm()) next = earlier(next, next_trim_ns);
         return next;
     }
-    // Of two times, 0 meaning never.
+    // The earlier of two times; 0 is never.
     static constexpr std::int64_t earlier(std::int64_t a, std::int64_t b) noexcept {
         return a == 0 || (b != 0 && b < a) ? b : a;
     }
@@ -110,10 +110,10 @@ struct rounds {
     unsigned without_effect = 0;
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
-    std::uint64_t polls = 0;  // so many there had been in the last round
-    // when that last changed, or that of the monitor's last poll that need not be followed by another
+    std::uint64_t polls = 0;  // how many polls there had been by the last round
+    // when `polls` changed last, or when the monitor polled last and found no need to poll again
     std::int64_t polled_ns = 0;
-    std::uint32_t ticks = 0;     // of all processors, when that was looked at
+    std::uint32_t ticks = 0;     // of all processors, when `polls` was looked at
     std::int64_t next_trace_ns = 0;
     upkeep keep;
 };
@@ -159,9 +159,9 @@ bool ticks_go_on(rounds& r) noexcept {
     return std::exchange(r.ticks, ticks) != ticks;
 }
 
-// With every processor busy no machine polls. With an idle one it can still be that no machine sleeps in the poller.
-// The idle machine sleeps elsewhere if it went to sleep before there was a waiter. And the machine that slept in the
-// poller has left with something in hand (find_work.cpp), which may keep it busy.
+// While every processor is busy no machine sleeps in the poller. While one is idle that can happen too: the idle
+// machine sleeps elsewhere if it went to sleep before there was a waiter, or the machine that slept in the poller has
+// left with events in hand (find_work.cpp), which may keep it busy.
 void look_at_poller(rounds& r, outlook& o) noexcept {
     scheduler& s = the_scheduler;
     if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
@@ -176,28 +176,29 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
         return;
     }
     if (somebody_idle) return wake_if_idle();
-    // Processors that come by the scheduler poll by themselves before long (find_local); those that do not need it in
-    // each round, and so do chains of goroutines that ready each other or run each other in place, whose tick stands
-    // still.
+    // Processors that come to the scheduler poll by themselves before long (find_local), so the monitor need not poll
+    // for them in each round. Neither for chains of goroutines that ready each other or run each other in place,
+    // although their tick stands still.
     const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
-    // The monitor alone readies goroutines without being counted as awake: check_for_deadlock() looks at this after it
-    // has found no machine awake.
+    // Only the monitor readies goroutines without being counted as awake: check_for_deadlock() looks at this flag after
+    // it has found no machine awake.
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
-    r.polls = s.polls.load(std::memory_order_relaxed);  // ours is none of theirs
+    r.polls = s.polls.load(std::memory_order_relaxed);  // the monitor's own poll does not count
     if (delivered == 0 || by_themselves) r.polled_ns = o.now_ns;
     if (delivered == 0 || (by_themselves && !all_stuck)) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
-    // They were woken from outside (hand_off.cpp): a goroutine that has computed for a millisecond makes room.
+    // These goroutines were woken from outside (hand_off.cpp): a goroutine that has computed for a millisecond makes
+    // room for them.
     if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
 }
 
-// The goroutines whose wake was left to us: if one is still in run_next since the last round, or nothing was taken from
-// a queue, the processor does not get around to them.
+// Makes the wakes that were left to the monitor. A goroutine that is still in run_next since the last round, or a queue
+// from which nothing was taken, says that the processor does not get around to them.
 void pay_owed_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
@@ -238,8 +239,8 @@ void trim_stacks(upkeep& k, outlook& o) noexcept {
     if (k.trimming) o.look_again_at(k.next_trim_ns);
 }
 
-// Goroutines of a run() that has returned: those that stand still may hold what main waits for, the others are asked to
-// stop. While all processors are idle that is looked after less and less often.
+// Goroutines of a run() that has returned: those that stand still may hold what main waits for, and the others are
+// asked to stop. While all processors are idle the looks become rarer.
 void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = look_at_frozen(o.now_ns);
     if (!freeze_again()) {
@@ -257,14 +258,14 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// May it be one of those that wait for each other?
+// Can a wait for this reason be part of a circle?
 bool may_be_in_a_circle(wait_reason reason) noexcept {
     return reason == wait_reason::mutex_lock || reason == wait_reason::task_join ||
         reason == wait_reason::wait_group_wait ||
            reason == wait_reason::task_group_wait;
 }
 
-// It executes, or is about to: it may begin a wait, with no other tick before.
+// The goroutine executes, or is about to: it may begin a wait before any processor's tick changes.
 bool may_begin_to_wait(const goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_relaxed);
     if (state == goroutine_state::running) {
@@ -273,8 +274,8 @@ bool may_begin_to_wait(const goroutine& g) noexcept {
     return state == goroutine_state::runnable || state == goroutine_state::preempted;
 }
 
-// A look costs 2 ns for each goroutine there ever was at once. When nothing is executed any more, and each wait has
-// been looked at when it was long, looks are rare; without a waiter there is none.
+// A look costs 2 ns for each descriptor ever made. Looks are rare once nothing is executed any more and each long wait
+// has been looked at; while nothing waits there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
     const std::uint32_t ticks = ticks_of_all();
@@ -284,7 +285,7 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     }
     if (w.next_ns == 0 || now < w.next_ns) return;
     const bool executed = std::exchange(w.ticks, ticks) != ticks;
-    std::uint64_t which = 0;  // of those that have waited for long, in any order
+    std::uint64_t which = 0;  // a sum over the long waits, in any order
     std::size_t young = 0, old = 0;
     bool unsettled = false;
     for_each_descriptor([&](const goroutine& g) {
@@ -317,7 +318,8 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     w.next_ns = !w.settled ? now + long_ns : old != 0 ? now + report_pauses * long_ns : 0;
 }
 
-// True: all are asleep, and only threads that are not ours may change that. Their end is no event that reaches us.
+// True: all goroutines are asleep, and only threads outside the runtime may change that. The end of such a thread is
+// not announced, so the monitor looks again later.
 bool look_for_deadlock() noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -327,7 +329,7 @@ bool look_for_deadlock() noexcept {
     return suspected;
 }
 
-// Or until `deadline_ns` (0: none). True: a processor is busy.
+// Sleeps until a processor is busy, or until `deadline_ns` (0: none). True: a processor is busy.
 bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
@@ -347,7 +349,7 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     return in_time;
 }
 
-// Half of them at a time; a few stay.
+// Ends half of the spare threads at a time; a few stay.
 void end_spare_threads(upkeep& k, std::int64_t now) noexcept {
     const std::uint32_t idle = the_scheduler.idle_machine_count;
     const std::uint32_t stay = the_scheduler.max_procs.load(std::memory_order_relaxed) + spare_threads;
@@ -361,7 +363,7 @@ void end_spare_threads(upkeep& k, std::int64_t now) noexcept {
     }
 }
 
-// When to look again.
+// When the next round begins.
 std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) noexcept {
     if (o.effect || o.stuck) {
         r.without_effect = 0;
@@ -370,8 +372,8 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
         r.period_ns *= 2;
     }
     const std::int64_t now = platform::now_ns();
-    // Among hogs there is no hurry: the ends of their slices, timers, and work from outside end this sleep by
-    // themselves.
+    // Where only goroutines that compute are left there is no hurry: the ends of their slices, timers, and work from
+    // outside end this sleep by themselves.
     const bool in_no_hurry = o.only_hogs && !the_scheduler.monitor_attentive.load(std::memory_order_relaxed);
     std::int64_t wake_at = now + (in_no_hurry ? hogs_only_ns : r.period_ns);
     // A processor that is stuck does not look at its timers.
@@ -382,7 +384,7 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     return wake_at;
 }
 
-// No thread could be made for the machine that was to sleep until the earliest deadline.
+// No machine sleeps until the earliest deadline, because no thread could be made for it.
 bool nobody_sleeps_for_timers() noexcept {
     return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0;
 }

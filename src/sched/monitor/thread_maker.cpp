@@ -23,7 +23,7 @@ constexpr std::uint32_t enough_spares = 2;
 constexpr std::uint32_t most_at_once = 16;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 
-// How many goroutines wait for a thread, or for their turn; a hint.
+// How many goroutines wait for a thread or for their turn; a hint.
 std::size_t waiting_goroutines() noexcept {
     const scheduler& s = the_scheduler;
     std::size_t waiting = s.global_size();
@@ -32,8 +32,8 @@ std::size_t waiting_goroutines() noexcept {
     return waiting;
 }
 
-// One machine for the requester, and more where many goroutines wait: at most as many again as there are, while each of
-// them would find a goroutine. False: there is no thread for the requester.
+// Makes one machine for the requester, and more where many goroutines wait: at most as many as there are already, and
+// only while each of them would find a goroutine. False: there is no thread for the requester.
 bool make_enough() noexcept {
     if (!make_spare_machine()) return false;
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
@@ -45,8 +45,8 @@ bool make_enough() noexcept {
     return true;
 }
 
-// After failures for a second in which nothing was executed anywhere although goroutines wait: says, once, what holds
-// the threads.
+// When no thread could be made for a second, and nothing was executed anywhere although goroutines wait: says, once,
+// what holds the threads.
 class standstill {
 public:
     void look(std::int64_t now_ns) noexcept {
@@ -95,10 +95,10 @@ private:
 
 void maker_main(void*) {
     maker_words& k = maker_bell;
-    platform::use_short_turns();  // those that it makes have them too
+    platform::use_short_turns();  // inherited by the threads that it makes
     standstill stands;
     for (;;) {
-        // It may go on for seconds, and threads are wanted meanwhile.
+        // The owner may need seconds, and threads are wanted meanwhile.
         for (bool looks = owner_goes_on(); k.wanted.load(std::memory_order_acquire) == 0; looks = owner_goes_on()) {
             if (looks) {
                 platform::futex_wait_until(k.wanted, 0, platform::now_ns() + 1'000'000);
@@ -106,16 +106,16 @@ void maker_main(void*) {
                 platform::futex_wait(k.wanted, 0);
             }
         }
-        // Before the machine is made: a later requester may put its processor aside after the new machine has looked.
-        // Acquires what each request released, of those too that found an earlier one; and seq_cst: before the counts
-        // below are read.
+        // Cleared before the machine is made: a later requester may put its processor aside after the new machine has
+        // looked. Acquires what every request has released, also those that found an earlier request. Seq_cst: before
+        // the counts below are read.
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
         if (wishes & wish::lost_forgotten) the_scheduler.events->forget_lost();
         if (wishes & wish::printed) k.print.load(std::memory_order_relaxed)();
         if (wishes & wish::owner_let_go) let_owner_go();
         if (!(wishes & wish::a_thread)) continue;
         if (the_scheduler.idle_machine_count >= enough_spares) {
-            // Some have become idle meanwhile. One of them may have looked for work before that was there.
+            // Some machines have become idle meanwhile. One of them may have looked for work before there was any.
             submit_barrier();
             if (work_anywhere()) wake_if_idle();
             continue;

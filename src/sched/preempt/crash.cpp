@@ -28,8 +28,8 @@ namespace {
 
 constexpr std::int64_t report_patience_ns = 10'000'000'000;
 
-// The reporter: a goroutine's address, which may go to another thread in the what() of its exception; a thread's number
-// where there is none.
+// The reporter: the address of its goroutine, which may change threads inside the what() of its exception; the number
+// of the thread where there is no goroutine.
 platform::atomic<std::uintptr_t> reporter{0};
 platform::atomic<pid_t> ending{0};  // the reporter's thread, which is about to end the process by exit()
 
@@ -46,7 +46,7 @@ void print_exception(platform::text_writer& out) noexcept {
     }
     const platform::demangled_text readable = platform::demangled(type->name());
     out << (readable ? readable.get() : type->name());
-    out.flush();  // what() is the program's: it may do anything
+    out.flush();  // what() is the program's code: it may do anything
     try {
         throw;
     } catch (const std::exception& e) {
@@ -88,7 +88,7 @@ void print_where(platform::text_writer& out, creation_place where) noexcept {
 }
 
 void claim_report() noexcept {
-    // Not to be stopped half-way.
+    // The reporter must not be stopped in the middle of the report.
     if (machine* m = current_machine()) m->unstoppable = m->unstoppable + 1;
     platform::end_lock_checks();
     std::uintptr_t none = 0;
@@ -110,11 +110,11 @@ void tell_of_death() noexcept {
 void let_reports_finish() noexcept {
     const std::uintptr_t who = reporter.load(std::memory_order_acquire);
     if (who == 0) return;
-    // A handler of the program's ends the process by exit(), and comes here twice: from its thread_locals, and as a
-    // plain thread from atexit().
+    // A handler of the program may end the process by exit(), and then calls this twice: from the destructors of its
+    // thread_locals, and as a plain thread from atexit().
     if (who == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
     if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
-    // Unless the report itself hangs: what() may do anything.
+    // Not for ever: the report itself may hang, since what() may do anything.
     platform::atomic<std::uint32_t> never{0};
     const std::int64_t until = platform::now_ns() + report_patience_ns;
     while (platform::now_ns() < until) platform::futex_wait_until(never, 0, until);
@@ -163,7 +163,8 @@ void report_illegal_transition(const goroutine* g, goroutine_state expected, gor
 
 namespace dunlin::inline v0_1::stack {
 
-// No frame of the goroutine wants the exception; its stack is as it was when it was thrown (stack/invoke.cpp).
+// No frame of the goroutine catches the exception. The stack is as it was when the exception was thrown
+// (stack/invoke.cpp).
 extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
     using namespace dunlin::sched;
     if (steering* s = steered()) {
@@ -188,8 +189,8 @@ extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
         out.flush();
         print_trace(out, capture_trace(1));
     }
-    // A handler of the program's may want its say: logging, a core file. The default one would only repeat what stands
-    // above.
+    // A terminate handler of the program may log, or write a core file of its own. The default handler would only
+    // repeat what stands above.
     const std::terminate_handler handler = std::get_terminate();
     if (handler != nullptr && handler != __gnu_cxx::__verbose_terminate_handler && handler != std::abort) handler();
     tell_of_death();

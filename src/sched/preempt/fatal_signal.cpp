@@ -1,5 +1,6 @@
-// fatal_signal.cpp - the handlers of the signals that end a process, see crash.h. Everything here runs on the alternate
-// stack of signals and allocates nothing itself (demangling does; the worst that can come of it is a shorter report).
+// fatal_signal.cpp - the handlers of the signals that end a process, see fatal_signal.h. Everything here runs on the
+// alternate stack of signals and allocates nothing itself (demangling does; the worst that can come of it is a shorter
+// report).
 //
 // Death      The handler sets the default action, blocks the signal, sends it to its own thread once more with what the
 //            kernel had said about it, and returns: what was interrupted is resumed with the signal pending, and dies
@@ -16,6 +17,7 @@
 #include <utility>
 #include <unistd.h>
 
+#include "sched/preempt/fatal_signal.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
@@ -56,10 +58,11 @@ watched_signal& watched(int signal) noexcept {
     return all_watched[0];
 }
 
-// The one report's: where a fault of the walk goes on. Its thread only.
+// Of the reporter's thread only: where to go on after a fault of the walk.
 sigjmp_buf* escape = nullptr;
 
-// In the child of a fork(): the goroutine that called it, which the child has become; null: a plain thread did.
+// In the child of a fork(): the goroutine that called fork(), which the child's thread was running; null: a plain
+// thread called it.
 const goroutine* forked_from = nullptr;
 
 // ---- what is said ---------------------------------------------------------------------------------------------------
@@ -102,7 +105,7 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
     }
 }
 
-// Of what `context` was interrupted in, as far as it can be walked.
+// The stack of what was interrupted at `context`, as far as it can be walked.
 [[gnu::noinline]] void print_stack(platform::text_writer& out, void* context, bool hide_runtime) noexcept {
     out.flush();
     stack::deep_trace frames;
@@ -162,7 +165,7 @@ void report_signal(const watched_signal& w, const goroutine* g, const siginfo_t*
 
 // ---- what is done ---------------------------------------------------------------------------------------------------
 
-// When the handler returns. See Death.
+// Sees to it that the process dies when the handler returns (Death).
 void die(int signal, const siginfo_t* info) noexcept {
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
@@ -178,7 +181,7 @@ void die(int signal, const siginfo_t* info) noexcept {
     platform::send_signal(static_cast<pid_t>(thread), signal);
 }
 
-// False: SA_RESETHAND has left it the default action.
+// False: there is none any more, because SA_RESETHAND has reset it to the default action.
 bool call_earlier_handler(watched_signal& w, siginfo_t* info, void* context) noexcept {
     if (w.before.sa_flags & SA_RESETHAND) {
         if (w.used_up.exchange(true)) return false;
@@ -192,7 +195,7 @@ bool call_earlier_handler(watched_signal& w, siginfo_t* info, void* context) noe
     return true;
 }
 
-// Is it something that a goroutine, or the runtime, has done itself? On the thread's own stack too.
+// Did a goroutine, or the runtime, cause this signal? On the thread's own stack too.
 bool is_ours(const machine* m, const siginfo_t* info) noexcept {
     if (m == nullptr) return forked_from != nullptr && info->si_code > 0;
     return info->si_code > 0 || (info->si_code == SI_TKILL && info->si_pid == getpid());
@@ -236,7 +239,8 @@ void install_crash_handlers() noexcept {
         sigemptyset(&ours.sa_mask);
         if (w.had_handler()) {
             if (!w.of_memory) continue;
-            // The kernel gives it what it has asked for; SA_RESETHAND would take ours away.
+            // The kernel blocks the signals that the earlier handler has asked for. Its SA_RESETHAND is not passed on:
+            // that would take away our handler.
             ours.sa_mask = w.before.sa_mask;
             ours.sa_flags = SA_SIGINFO | (w.before.sa_flags & (SA_ONSTACK | SA_NODEFER | SA_RESTART));
         }

@@ -5,20 +5,19 @@
 //            malloc's, stdio's, the loader's.
 // Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
 //            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
-//            Where it may stop (safe_place.h) it never returns, mostly (frozen.h). Elsewhere it returns, and the thread
-//            is asked again a millisecond later.
+//            Where it may stop (safe_place.h) the handler mostly never returns (frozen.h). Elsewhere it returns, and
+//            the thread is asked again a millisecond later.
 //            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the
 //            monitor goes on asking after run() has returned, and catches it when it comes out. One that is in
 //            on_thread_stack() gets none: it may hold any lock of this library, as a plain thread may, and goes on
 //            (thread_stack.h).
-// Patience   20 ms; and until each has had a millisecond of CPU time since it was asked: on a busy machine it may be
-//            longer before a thread runs at all, and only when it runs can it stop, or be where it must not. One that
-//            has had both without stopping is left to the monitor.
+// Patience   20 ms, and a millisecond of CPU time for each thread since it was asked: on a busy computer it may take
+//            longer before a thread runs at all, and a thread can only stop while it runs. A thread that has had both
+//            without stopping is left to the monitor.
 // Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a
-//            sanitizer's handler, or a crash reporter's, holds locks that the exit of the process wants, and what it
-//            writes is the only word of why the program died. The end of run() waits for it, as for a report of our own
-//            (crash.h):
-//            ten seconds at most, asleep or not, from when a signal has found it there.
+//            sanitizer's handler, or a crash reporter's, holds locks that the exit of the process wants, and only its
+//            report says why the program died. The end of run() waits for it, as for a report of our own (crash.h): ten
+//            seconds at most, asleep or not, from when a signal has found it there.
 // Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
 //            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
 //            frozen at all.
@@ -49,8 +48,8 @@ namespace {
 
 constexpr std::int64_t ask_again_ns = 200'000;
 constexpr std::int64_t grace_ns = 1'000'000;
-// A sanitizer makes a thread many times slower, is in a library of its own most of the time or keeps signals back, and
-// tells of every access after the exit.
+// A sanitizer makes a thread many times slower, runs mostly in a library of its own or delays signals, and reports
+// every access after the exit.
 constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
 constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
 constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
@@ -75,9 +74,9 @@ void on_signal(int signal, siginfo_t* info, void* context) {
         if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;
     }
-    // Inside the runtime it loses itself in enter_slow(), or may hold one of our locks.
+    // Inside the runtime: the machine loses its goroutine in enter_slow(), or may hold a lock of the runtime.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
-    // it is about to begin what is called on its thread's stack, or has just ended it
+    // the call on the thread's own stack is about to begin, or has just ended
     if (m->lent.load(std::memory_order_relaxed)) return;
     const bool in_handler = stack::interrupts_a_handler(context);
     m->in_handler.store(in_handler, std::memory_order_relaxed);
@@ -105,8 +104,8 @@ void ask(machine* m) noexcept {
     platform::send_signal(m->tid, preemption_signal);
 }
 
-// It will stop soon, as far as is known. Not if it has been asleep in the kernel for a while; a moment's sleep (a
-// contended lock, a page fault) does not count: it comes out and runs.
+// The machine is likely to stop soon. Not if it has been asleep in the kernel for a while; a moment's sleep (a
+// contended lock, a page fault) does not count, since the thread then comes out and runs.
 bool may_stop_soon(const machine* m, bool patient) noexcept {
     if (m->asleep_since_ns != 0) return platform::now_ns() - m->asleep_since_ns < settled_ns;
     return patient || platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < chance_ns;
@@ -134,7 +133,7 @@ void stop_condemned_machines() noexcept {
     for (bool any = true; any && platform::now_ns() < grace;) {
         any = false;
         for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-            // Those that an earlier end of a run() has asked in vain are not waited for again.
+            // Machines that the end of an earlier run() has asked in vain are not waited for again.
             if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
             if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) any = true;
         }

@@ -8,12 +8,13 @@ namespace dunlin::inline v0_1::sched {
 // Once, at the start: the signal handler.
 void install_freeze_handler() noexcept;
 
-// Stops the condemned machines. Most come to the runtime by themselves within microseconds (their goroutines were
-// ending) and are as good as new; after a millisecond the others are asked to freeze. Returns when all are stopped, or
-// block in the kernel, or have had some milliseconds and a CPU without stopping: those the monitor keeps after.
+// Stops the condemned machines. Most of them come to the runtime within microseconds, because their goroutines were
+// about to end, and can be used again. After a millisecond the others are asked to freeze. Returns when each machine
+// has stopped, or blocks in the kernel, or has had some milliseconds and a CPU without stopping; the monitor goes on
+// asking those.
 void stop_condemned_machines() noexcept;
 
-// Asks those again that could not be frozen where they were. From the monitor. True: there are such.
+// By the monitor: asks again the machines that could not be frozen where they were. True: there are such machines.
 bool freeze_again() noexcept;
 
 }  // namespace dunlin::sched

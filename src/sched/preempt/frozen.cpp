@@ -22,11 +22,12 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t frozen_kept = 16;
 constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
-constexpr std::int64_t sure_after_ns = 100 * ms;  // a lock that is only contended has changed its owner by then
-constexpr std::int64_t sure_of_unnamed_ns = 1000 * ms;  // the thread that is waited for may be any, and at work
-constexpr unsigned most_looks = 64;  // at goroutines that may wait, 10 us each
+constexpr std::int64_t sure_after_ns = 100 * ms;  // by then a lock that is only contended has changed its owner
+// any thread may be the one that is waited for, and it may be at work
+constexpr std::int64_t sure_of_unnamed_ns = 1000 * ms;
+constexpr unsigned most_looks = 64;  // in one round, at goroutines that may wait; each look takes 10 us
 constexpr std::int64_t let_go_ns = 2000 * ms;
-constexpr std::int64_t let_unnamed_go_ns = 100 * ms;  // of CPU time: there may be fifteen others that it can be
+constexpr std::int64_t let_unnamed_go_ns = 100 * ms;  // of CPU time for each candidate; there may be fifteen others
 constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether others want the owner's CPU
 
 // Found by the monitor, read by the thread maker.
@@ -34,7 +35,7 @@ struct suspicion {
     machine* owner = nullptr;
     const void* lock = nullptr;
     pid_t waiter = 0;
-    const char* unnamed = nullptr;  // platform::lock_wait; then the owner is one of those that may be it
+    const char* unnamed = nullptr;  // platform::lock_wait; the owner is then one of several candidates
     std::int64_t since_ns = 0;
 
     bool same(const suspicion& other) const noexcept { return owner == other.owner && same_wait(other); }
@@ -48,17 +49,17 @@ struct watch {
     std::int64_t next_ns = 0;
     std::int64_t wait_ns = first_look_ns;
     suspicion suspect;
-    const machine* next = nullptr;  // there are more than most_looks: where to look on; null: from the beginning
+    const machine* next = nullptr;  // where the next round goes on looking; null: at the beginning
 };
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by its wish
-std::uint32_t turns_of_wait = 0;        // monitor: that its wait has taken
+std::uint32_t turns_of_wait = 0;        // monitor: how many candidates have had a turn in this wait
 platform::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
 machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what another thread waits
                                         // for; its thread does not end
 suspicion gone_on;                      // thread maker: the suspicion whose owner goes on
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
-// thread maker: what the owner had used when it was let go; -1: it is known whether others want its CPU
+// thread maker: the CPU time of the owner when it was let go; -1: it is known whether others want its CPU
 std::int64_t owner_cpu_ns = 0;
 
 void order(machine* m, std::uint32_t what) noexcept {
@@ -66,7 +67,7 @@ void order(machine* m, std::uint32_t what) noexcept {
     platform::futex_wake(m->resume_word);
 }
 
-// Under the lock. False: it is not on the list any more.
+// Under the lock. False: m is not on the list any more.
 bool take_off_list(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -82,8 +83,8 @@ bool take_off_list(machine* m) noexcept {
     return found;
 }
 
-// Where it is not named each may be it. They have their turns from the youngest on: those that had one in this wait are
-// the youngest by now, `turns` of them.
+// Where nothing names the holder, any frozen machine may be it. They have their turns from the youngest on. Those that
+// had a turn in this wait were frozen again, so they are the youngest now: `turns` of them.
 machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -113,7 +114,7 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     suspicion found = look_at(process, now_ns);
     if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
     watch& w = the_watch;
-    // The last suspect first: no other one may come between two looks at it.
+    // The last suspect first: no other suspect may come between two looks at it.
     if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);
     unsigned looks = 0;
     const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
@@ -158,9 +159,9 @@ bool still_holds(const suspicion& found) noexcept {
     return found.unnamed != nullptr ? wait.unnamed == found.unnamed : wait.may_be_held_by(found.owner->tid);
 }
 
-// Where other threads want its CPU too the owner needs its share, or it never gets as far as the unlock. Where it has
-// the CPU to itself the kernel may have the waiter wake on another one that is idle, too late; not if only leftover
-// time is used here, which counts as idle.
+// Where other threads want the owner's CPU, it needs its share, or it never gets as far as the unlock. Where it has the
+// CPU to itself, the kernel may wake the waiter on another idle CPU, too late; not if the owner uses leftover time
+// only, which counts as idle.
 void lower_if_alone(std::int64_t now_ns) noexcept {
     const std::int64_t since_ns = now_ns - (gone_on_until_ns - let_go_ns);
     if (owner_cpu_ns < 0 || since_ns < alone_after_ns) return;
@@ -224,7 +225,7 @@ void end_frozen_thread(machine* m) noexcept {
     m->leaving = nullptr;
     m->call = {};  // it was stopped on its way to it
     m->lent.store(false, std::memory_order_relaxed);  // the same
-    // As a new one: the record serves another thread.
+    // The record is as new: it will serve another thread.
     m->preempt_asked.store(false, std::memory_order_relaxed);
     m->preempt_later.store(false, std::memory_order_relaxed);
     m->rejects = 0;
@@ -308,7 +309,7 @@ bool owner_goes_on() noexcept {
     if (gone_on.owner->condemned) gone_on.owner->freeze_asked.store(true, std::memory_order_release);
     s.lock.unlock();
     letting_go.store(false, std::memory_order_release);
-    call_monitor_for_lost();  // it asks the owner to stop
+    call_monitor_for_lost();  // the monitor asks the owner to stop again
     return false;
 }
 

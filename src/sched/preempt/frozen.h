@@ -3,10 +3,10 @@
 //
 // Problem    Each such thread would stay for the life of the process; and what its goroutine holds stays locked, a
 //            std::mutex that main wants next among it.
-// Threads    The youngest `frozen_kept` stay as they are. The others end, by the system call alone: no destructor of a
-//            thread_local runs, since its object may be half-changed, and a mutex that the goroutine held stays locked;
-//            so the last holder for which another thread was seen to wait stays too. Under a sanitizer, which keeps
-//            books on threads, all stay.
+// Threads    The youngest `frozen_kept` threads stay as they are. The others end by the bare system call: no destructor
+//            of a thread_local runs, since its object may be half-changed, and a mutex that the goroutine held stays
+//            locked. So the last holder that another thread was seen to wait for stays too. Under a sanitizer, which
+//            keeps records of threads, all stay.
 // Locks      The monitor looks, first after 5 ms, then less and less often, whether the main thread, the thread that
 //            was last inside run(), or one that runs a goroutine sleeps for a mutex or a read-write lock of glibc's
 //            whose owner (or writer) is one of those kept. If it still does a tenth of a second later, the thread maker
@@ -29,7 +29,7 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// m, condemned, stands still or will not get past its handler. Under the scheduler lock.
+// Under the scheduler lock. m, which is condemned, stands still or will not get past its handler.
 void keep_frozen(machine* m) noexcept;
 
 // In the signal handler, on m's thread: freezes it. Returns if it need not stop, or is let go.
@@ -40,9 +40,9 @@ void freeze_here(machine* m) noexcept;
 // The monitor's look. Returns when to look again; 0: when a thread has been frozen since.
 std::int64_t look_at_frozen(std::int64_t now_ns) noexcept;
 
-// What the monitor has found, by the thread maker.
+// By the thread maker: lets go the owner that the monitor has found.
 void let_owner_go() noexcept;
-// The same: true while it goes on, for up to two seconds, and is to be looked after each millisecond.
+// By the thread maker: true while that owner goes on, for two seconds at most. To be called each millisecond.
 bool owner_goes_on() noexcept;
 
 }  // namespace dunlin::sched

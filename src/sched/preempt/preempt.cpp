@@ -7,10 +7,10 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
-#include "sched/data/trace.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/wake.h"
 #include "sched/preempt/frozen.h"
 #include "sched/preempt/safe_place.h"
@@ -25,8 +25,8 @@ int preemption_signal = SIGURG;
 
 constexpr std::uint32_t short_turns_of_spinners = 8;
 
-// Once is enough to be found; to be forgotten takes as many turns that end elsewhere, because the holder of a spin lock
-// is met in all places. What the thread's last goroutine did says nothing about this one.
+// One such stop is enough. It takes as many turns that end elsewhere to be taken off again, because the holder of a
+// spin lock is met in all places. What the thread's last goroutine did says nothing about this one.
 void note_spinning(machine* m, const goroutine* g, bool spins) noexcept {
     const std::uint32_t before = m->spinner == g->id ? std::uint32_t{m->spins} : 0;
     m->spinner = g->id;
@@ -39,13 +39,13 @@ constexpr std::uint32_t rejects_max = 10;
 constexpr std::int64_t debt_max_ns = 10 * slice_ns;
 constexpr std::int64_t stop_patience_ns = 300'000;
 
-// May the thread stop here? In the handler.
+// In the handler: may the thread stop here?
 bool is_stoppable(machine* m, void* context) noexcept {
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
     if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
-    // It would stand there when its run() ends (freeze.cpp, Handlers).
+    // Stopped in a handler of the program, it would still stand there when its run() ends (freeze.cpp, Handlers).
     if (stack::interrupts_a_handler(context)) return false;
     const std::uintptr_t pc = stack::interrupted_pc(context);
     m->stopped_in_library = !may_stop_at(pc);
@@ -58,8 +58,8 @@ bool is_stoppable(machine* m, void* context) noexcept {
     return true;
 }
 
-// Queues the machine as preempted; false if it need not stop: it has a processor again. The state is that of the
-// goroutine.
+// Queues the machine as preempted; false: it need not stop, because it has a processor again. The state that changes is
+// the goroutine's.
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -79,7 +79,7 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
-            // The rest of its slice is due as soon as the goroutines have run that it was stopped for.
+            // It gets the rest of its slice as soon as the goroutines have run for which it was stopped.
             s.preempted_since_ns = 0;
             s.preempted.push_front(m);
         } else {
@@ -95,13 +95,13 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     return false;
 }
 
-// The monitor may wait for it. Release pairs with the acquire in wait_until_stopped(): what is handed on next comes
-// after what this thread did last.
+// The monitor may wait for the answer. Release pairs with the acquire in wait_until_stopped(): the processor's next
+// machine comes after what this thread did last.
 void answer(machine* m) noexcept {
     if (m->answered.exchange(1, std::memory_order_release) == 0) platform::futex_wake(m->answered);
 }
 
-// Until it is this goroutine's turn.
+// Sleeps until it is this goroutine's turn.
 void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     std::uint32_t how;
     while ((how = m->resume_word.load(std::memory_order_acquire)) == resume_order::stay || how == resume_order::look) {
@@ -109,14 +109,14 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
             platform::futex_wait(m->resume_word, resume_order::stay);
         } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire,
             std::memory_order_relaxed)) {
-            // First the word, then the look: the next request's word is not taken for this one's.
+            // The word is reset before the look: the next request then sets it again, and is not taken for this one.
             sample_if_asked_again(m, context);
         }
     }
-    sample_if_asked_again(m, context);  // it goes on before it has seen that it was asked
+    sample_if_asked_again(m, context);  // asked just now, and let go before it saw that
     if (how == resume_order::end_thread) end_frozen_thread(m);
-    // Not transition(): the end of run() may freeze it in the same moment (freeze_descriptor), and then it stays
-    // frozen.
+    // Not transition(): the end of run() may freeze the goroutine at the same moment (freeze_descriptor), and then it
+    // stays frozen.
     goroutine_state expected = goroutine_state::preempted;
     g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel,
         std::memory_order_relaxed);
@@ -168,9 +168,9 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     }
     m->rejects = 0;
     goroutine* g = m->current.load(std::memory_order_relaxed);
-    // From here to the end as if inside the runtime: a thread that gives us a processor finds `taken` as it is and
-    // leaves it to us. The fence is for the compiler: it keeps the store before the lock. No taker asks for in_runtime
-    // of a machine without a processor.
+    // From here to the end the thread is as if inside the runtime: a giver of a processor leaves `taken` as it is, for
+    // this thread to clear. The fence is for the compiler: it keeps the store before the lock. A machine without a
+    // processor has no taker that would look at in_runtime.
     m->in_runtime.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool stop = queue_preempted(m, g);

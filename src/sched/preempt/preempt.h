@@ -27,9 +27,9 @@
 //            and the thread that stopped it may wait for a lock (a dump allocates). If that lasts, all go on too, and
 //            none is stopped meanwhile.
 // Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has turns of 0.2 ms from then on, until it
-//            has been stopped elsewhere `short_turns_of_spinners` times: what it waits for is mostly done by one that
-//            has no processor, perhaps one that is stopped, and with a FIFO lock by just one of them. Not less: at 0.05
-//            ms nearly all of the time goes into preemptions.
+//            has been stopped elsewhere `short_turns_of_spinners` times. The goroutine that it waits for mostly has no
+//            processor, and may itself be stopped; with a FIFO lock it is one certain goroutine. Turns are not shorter
+//            still: at 0.05 ms nearly all of the time would go into preemptions.
 // Rescuer    All that rests on the monitor, so the monitor must never wait for a goroutine that stands still, nor for a
 //            thread that waits for one: it takes few locks, each held for moments by threads that cannot be stopped
 //            meanwhile and wait for nothing (docs/locks.md), it allocates nothing, and leaves to the thread maker
@@ -56,8 +56,8 @@ namespace dunlin::inline v0_1::sched {
 
 // How far it goes. DUNLIN_PREEMPTION=signal (both steps), take (the first), off.
 enum class preemption : std::uint8_t { off, take, signal };
-// DUNLIN_PREEMPTION=anywhere, a setting for tests: libraries are no places where goroutines are spared. Whatever locks
-// there are outside the runtime are then held by goroutines that stand still, as often as not.
+// DUNLIN_PREEMPTION=anywhere, a setting for tests: goroutines are stopped inside libraries, too. So goroutines that
+// stand still often hold whatever locks there are outside the runtime.
 DUNLIN_HIDDEN extern bool preempt_anywhere;  // constant after the start
 DUNLIN_HIDDEN extern preemption preemption_mode;  // constant after the start
 DUNLIN_HIDDEN extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
@@ -65,25 +65,26 @@ DUNLIN_HIDDEN extern int preemption_signal;       // constant after the start; D
 // Step 2, by the monitor: sends the signal. m is a stray.
 void ask_to_stop(machine* m) noexcept;
 
-// Waits, a moment at most, until it stands still or has said that it cannot. So its CPU is free when the next one is
-// woken, which the kernel otherwise puts behind another thread on another CPU; and no more goroutines than processors
-// compute.
+// Waits, for a moment at most, until m stands still or has answered that it cannot. Then its CPU is free when the next
+// machine is woken; otherwise the kernel would put that one behind another thread on another CPU. And no more
+// goroutines compute than there are processors.
 void wait_until_stopped(machine* m) noexcept;
 
-// The calling thread computes for a goroutine outside the runtime: step 2 may stop it. For platform::set_stoppable().
+// Whether step 2 may stop the calling thread: it computes for a goroutine, outside the runtime. For
+// platform::set_stoppable().
 bool may_be_stopped_here() noexcept;
 
-// In the handler: the thread is stopped while g runs on it, and g waited in a loop, or did not.
+// In the handler, where the thread is stopped while it runs g. `spins`: g waited in a loop.
 void note_spinning(machine* m, const goroutine* g, bool spins) noexcept;
 
 // Step 2, in the handler. False: the signal was not ours.
 bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
 
-// All go on without processors. The monitor.
+// By the monitor: all preempted goroutines go on, without processors.
 void thaw_preempted() noexcept;
 
-// The end of run(): those that stand where they may stay are left there for good, the others go on, condemned. Under
-// the scheduler lock.
+// At the end of run(), under the scheduler lock: preempted machines that stand where they may stay are left there for
+// good; the others go on, condemned.
 void abandon_preempted() noexcept;
 
 }  // namespace dunlin::sched

@@ -12,16 +12,16 @@
 //   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
 // Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
 #include "platform/futex.h"
+#include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
-#include "sched/goroutines/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/freeze.h"
-#include "sched/preempt/lifetime.h"
 #include "sched/preempt/preempt.h"
+#include "sched/preempt/retire.h"
 #include "sched/queues/global_queue.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -30,8 +30,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// Each region that LeakSanitizer is told of makes it read /proc/self/maps again (0.1 ms): not for each goroutine in a
-// crowd.
+// LeakSanitizer reads /proc/self/maps again for each region that it is told of (0.1 ms), so it is told of the first two
+// thousand goroutines only.
 void keep_for_leak_check(goroutine& g) noexcept {
     static int kept = 0;
     if (++kept > 2000) return;
@@ -60,13 +60,13 @@ void condemn_machines() noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        // Those on the scheduler's stack have nothing to lose and serve the next run().
+        // Machines on the scheduler's stack run no goroutine, and serve the next run().
         const goroutine* g = m->current.load(std::memory_order_relaxed);
         if (m->condemned || g == nullptr || hooks.outlives_run(g)) continue;
         m->condemned = true;
         ++s.condemned_machines;
     }
-    // Those that wait in enter_slow() for the world to start need wait no longer.
+    // Machines that wait in enter_slow() for the world to start need not wait any longer.
     s.world_word.fetch_add(1, std::memory_order_release);
     platform::futex_wake(s.world_word, 1 << 30);
 }
@@ -117,16 +117,16 @@ void retire_world() noexcept {
     s.global.push_back(staying);  // start_world() wakes a machine for them
     s.lock.unlock();
     stop_condemned_machines();
-    // After that: forget_all() asks which goroutines are frozen. In a goroutine that calls exit() its machine is
-    // condemned as well: what enters the runtime there would be lost.
+    // Only now: forget_all() asks which goroutines are frozen. A goroutine that calls exit() has a condemned machine
+    // too: what enters the runtime on it would be lost, so for these calls the thread is a plain one.
     machine* self = current_machine();
     set_current_machine(nullptr);
     discard_unbegun(unbegun);
     s.events->forget_all();
     set_current_machine(self);
     start_world();
-    // A goroutine that called exit(): its thread goes on with static destructors, which may use us, as any plain thread
-    // may.
+    // A goroutine called exit(): its thread goes on with static destructors, which may use the library as any plain
+    // thread may.
     if (current_machine() != nullptr) set_current_machine(nullptr);
 }
 

@@ -50,10 +50,10 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
     return 0;
 }
 
-// the smallest there is: what lies on the page of an instruction that runs can be read
+// the smallest page size there is: the page of an instruction that runs can be read
 constexpr std::uintptr_t page = 4096;
 constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a loop around it is met
-// of libc's sched_yield(), at most: a number, the call, a look at what it returned
+// the longest body of libc's sched_yield(): a number, the call, a look at what it returned
 constexpr std::uintptr_t yield_bytes = 32;
 }  // namespace
 

@@ -13,11 +13,11 @@ void note_unsafe_places() noexcept;
 
 bool may_stop_at(std::uintptr_t pc) noexcept;
 
-// The code at `pc` waits in a loop: a spin lock's, with the CPU's hint for that beside it, or sched_yield(). A guess
-// from the instructions; a wrong one costs a shorter turn.
+// True if the code at `pc` seems to wait in a loop: for a spin lock, with the CPU's hint for that nearby, or in
+// sched_yield(). A guess from the instructions; a wrong one costs a shorter turn.
 bool spins_at(std::uintptr_t pc) noexcept;
 
-// In a library that unwinds: it may hold a lock of its own. False if it is linked statically.
+// True if `pc` is in a library that unwinds stacks: it may hold a lock of its own. False if that is linked statically.
 bool is_in_unwinder(std::uintptr_t pc) noexcept;
 
 }  // namespace dunlin::sched

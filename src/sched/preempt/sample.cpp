@@ -12,6 +12,7 @@
 #include "platform/thread.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/crash.h"
+#include "sched/preempt/fatal_signal.h"
 #include "sched/preempt/preempt.h"
 #include "sched/preempt/safe_place.h"
 #include "stack/signal_frame.h"
@@ -37,7 +38,7 @@ const machine* machine_of(const goroutine& g) noexcept {
     return m;
 }
 
-// On its own thread, or by the asker, which withdraws what has not begun.
+// By the machine that has answered, or by the asker for a request that it withdraws.
 void one_less_pending() noexcept {
     if (pending.fetch_sub(1, std::memory_order_release) == 1) platform::futex_wake(pending);
 }
@@ -51,7 +52,7 @@ void withdraw(machine* m) noexcept {
     m->resume_word.compare_exchange_strong(expected, resume_order::stay, std::memory_order_relaxed);
 }
 
-// False: it cannot be told.
+// Asks m. False: m cannot be asked.
 bool call(machine* m, bool preempted) noexcept {
     if (preempted) {
         std::uint32_t expected = resume_order::stay;
@@ -171,11 +172,11 @@ const void* asleep_at(const goroutine& g) noexcept {
 }
 
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
-    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a call that it has
-    // ended is made again.
+    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a system call that
+    // the signal has ended is made again in either case.
     if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
     stack::repeat_interrupted_call(context);
-    // Inside the runtime it may hold a lock of ours.
+    // Inside the runtime the thread may hold one of its locks.
     const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;
     answer(m, context, !inside);
     return true;

@@ -32,8 +32,8 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// While it lives there are the frames of goroutines that compute or are preempted. The world is stopped all the while
-// (or no goroutine runs any more), and there is one at a time.
+// While it lives, of() has the frames of goroutines that compute or are preempted. The world is stopped meanwhile (or
+// no goroutine runs any more), and one such object exists at a time.
 class samples {
 public:
     samples() noexcept;  // asks, and waits 4 ms at most
@@ -41,25 +41,26 @@ public:
     samples(const samples&) = delete;
     samples& operator=(const samples&) = delete;
 
-    // Empty: g is neither, or the caller, inside the runtime (where goroutines wait that have called it since the world
-    // stopped), asleep in the kernel, inside blocking() or no_preempt, or its thread has not answered in time.
+    // Empty if g neither computes nor is preempted; or is the caller, inside the runtime (where goroutines wait that
+    // have called it since the world stopped), asleep in the kernel, inside blocking() or no_preempt; or if its thread
+    // has not answered in time.
     stack::trace of(const goroutine& g) const noexcept;
 };
 
-// Where in libc, or in whatever calls the kernel, g's thread sleeps, if it does and is not inside the runtime; else
-// null. 10 us.
+// Where g's thread sleeps in a system call: the address in libc or in whatever else made it. Null: it does not sleep,
+// or is inside the runtime. 10 us.
 const void* asleep_at(const goroutine& g) noexcept;
 
-// On m's own thread, in the handler of the signal; and while it sleeps in there, preempted. False: the signal was not
-// one of ours.
+// On m's own thread: in the handler of the signal, and while it sleeps there, preempted. False: the signal was not one
+// of ours.
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept;
 void sample_if_asked_again(machine* m, const void* context) noexcept;
 
-// In a handler, above the frame of the signal, where all signals are blocked: the frames of what it has interrupted on
-// the thread of m, the innermost at least. Takes no lock.
+// In a handler where all signals are blocked: the frames of what the signal has interrupted on m's thread, the
+// innermost at least. Takes no lock.
 void unwind_interrupted(machine* m, const void* context, stack::trace& into) noexcept;
 
-// In the handler of a fault. Does not return if it is one of looking at m's own stack.
+// In the handler of a fault. Does not return if m's look at its own stack has faulted.
 void end_sample_that_faults(machine* m) noexcept;
 
 }  // namespace dunlin::sched

@@ -64,8 +64,8 @@ bool global_queue::make_room_in_front() noexcept {
     return true;
 }
 
-// A thread that blocks while no other is ready brings its processor's whole queue, so this must not depend on how many
-// are here.
+// The whole queue of a processor comes here when its thread blocks and no other is ready, so the cost must not depend
+// on how many are in the global queue.
 void global_queue::push_front(goroutine* g) noexcept {
     if (begin_ == 0 && !make_room_in_front()) return rebuild_behind(g);
     first_->items[--begin_] = g;
@@ -73,7 +73,7 @@ void global_queue::push_front(goroutine* g) noexcept {
     publish_size();
 }
 
-// No memory: the contents are taken out and put in again behind it.
+// There is no memory for a block: all goroutines are taken out and put in again behind g.
 void global_queue::rebuild_behind(goroutine* g) noexcept {
     goroutine_list all;
     all.push_back(g);

@@ -21,8 +21,8 @@ public:
     }
 
 private:
-    // A step that is coprime to the count meets every position before it meets one twice. A few gcds at most: coprimes
-    // are dense.
+    // A step that is coprime to the count visits every position once before it visits one again. Coprimes are dense, so
+    // few gcds are computed.
     static constexpr std::uint32_t coprime(std::uint32_t count, std::uint32_t random) noexcept {
         std::uint32_t step = random % count + 1;
         while (std::gcd(step, count) != 1) step = step % count + 1;

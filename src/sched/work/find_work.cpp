@@ -32,12 +32,12 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
-#include "sched/data/trace.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/preempted.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/starved.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
@@ -58,9 +58,9 @@ constexpr std::int64_t watch_ns = 20'000;
 
 namespace {
 
-// The goroutine in run_next of a victim that does not get around to it. Its machine is likely to park in a moment and
-// run it with a warm cache, so it has three microseconds. Then the handshake of handshake.h, which succeeds when the
-// machine is in user code.
+// Takes the goroutine in run_next of a victim that does not get around to it. The victim's machine is likely to park in
+// a moment and to run it with a warm cache, so the thief waits three microseconds first. Then it takes the victim by
+// the handshake of handshake.h, which succeeds while that machine is in user code.
 goroutine* steal_run_next(processor* victim) noexcept {
     if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
     const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
@@ -98,7 +98,7 @@ goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept
     const std::uint32_t n = queue_is_owed(victim) ? 0 : victim->queue.take_half(half);
     if (n != 0) {
         count_steal(p, victim, n);
-        // The last one stolen is run, the others are published here.
+        // The thief runs the last one; the others are published in its own queue.
         if (n > 1) p->queue.push_all(half, n - 1);
         return half[n - 1];
     }
@@ -112,7 +112,7 @@ goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept
     return g;
 }
 
-// Timers of others: theirs may be busy for long.
+// Fires due timers of another processor, whose machine may be busy for long.
 bool collect_from(machine* m, processor* victim) noexcept {
     const std::int64_t deadline = the_scheduler.events->next_deadline(victim);
     if (deadline == 0) return false;
@@ -141,9 +141,9 @@ goroutine* steal(machine* m, processor* p) noexcept {
 
 // ---- spinning -------------------------------------------------------------------------------------------------------
 
-// Half of the busy processors' number may search at a time; the others would only burn CPU. And half of the CPUs': with
-// more processors than CPUs a searcher takes the CPU of a machine that has the work (skynet at P = 64 on two busy CPUs:
-// up to 7 s of CPU for 0.2 s of work).
+// The number of searching machines is at most half of the number of busy processors; more would only burn CPU. It is
+// also at most half of the number of CPUs: with more processors than CPUs a searcher takes the CPU of a machine that
+// has the work (skynet with 64 processors on two busy CPUs took up to 7 s of CPU for 0.2 s of work).
 bool may_spin(machine* m) noexcept {
     if (m->spinning) return true;
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
@@ -169,9 +169,9 @@ void stop_spinning(machine* m) noexcept {
     wake_if_idle();
 }
 
-// Is there a goroutine in another's run_next that has not moved since the last look? Its owner writes that cache line
-// all the time, so it is looked at rarely; and one that moves would be gone before the three microseconds that a thief
-// gives it are over.
+// Is there a goroutine in another processor's run_next that has not moved since the last look? That cache line is
+// written all the time by its owner, so looks are rare. A goroutine that moves would be gone before the thief's three
+// microseconds are over.
 constexpr unsigned look_at_run_next_every = 16;
 bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_before) noexcept {
     std::uint32_t puts = 0;
@@ -185,8 +185,8 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
     return std::exchange(puts_before, puts) == puts && any;
 }
 
-// Is there something in the others' queues that was there at the last look? What a goroutine has pushed before it parks
-// is gone by now.
+// Is there something in the queues of others that was there at the last look? What a goroutine pushes just before it
+// parks is gone by the next look.
 bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_before) noexcept {
     std::uint64_t takings = 0;
     bool any = false;
@@ -203,8 +203,8 @@ bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
     if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread with the work waits for our CPU
-    // No other processor runs: what may come now comes from outside, rarely within microseconds, and from a descriptor
-    // it would not be seen here.
+    // No other processor runs: work can come from outside only, which is rarely within microseconds; and a ready
+    // descriptor would not be noticed here.
     if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed))
         + 1 >= s.max_procs.load(std::memory_order_relaxed)) {
         return false;
@@ -226,8 +226,8 @@ bool watch_for_work(const processor* p) noexcept {
 
 // ---- retiring -------------------------------------------------------------------------------------------------------
 
-// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: it was the last
-// one.
+// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: all processors
+// are idle now.
 goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -245,8 +245,8 @@ goroutine* retire(machine* m, bool& all_idle) noexcept {
     return nullptr;
 }
 
-// A goroutine that was stopped for none has computed on since its processor was lent (hand_off.cpp): it has that back.
-// True: m has none any more.
+// Gives the processor back to the machine that lent it (hand_off.cpp), if that has computed on since. True: m has no
+// processor any more.
 bool return_to_lender(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = processor_of(m);
@@ -272,8 +272,8 @@ bool return_to_lender(machine* m) noexcept {
     return may;
 }
 
-// After R3 has found something; or, without a search, with something in hand: then the caller wakes the monitor, after
-// it has delivered that.
+// Takes an idle processor: after R3 has found something, or (`to_search` false) to deliver events that m has in hand.
+// In that case the caller wakes the monitor, after it has delivered them.
 bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -298,8 +298,8 @@ bool search_again(machine* m) noexcept {
     do {
         retire_barrier();                                    // R2
         if (work_anywhere()) {                               // R3
-            // The machines that have joined since (J1) are served as well: from here on one searches, or no processor
-            // is idle.
+            // Machines that have joined since (J1) are served as well: from here on this machine searches, or no
+            // processor is idle.
             retirers.store(0, std::memory_order_seq_cst);
             return come_back(m);
         }
@@ -332,14 +332,14 @@ bool sleep_for_events(machine* m) noexcept {
     event_batch found;
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
-    // The reading, and what is read for it, are a tenth of a wake-up: without a deadline only if the coarse clock has
-    // stood still.
+    // Reading the clock, and the loads for it, cost a tenth of a wake-up: without a deadline it is read only if the
+    // coarse clock has stood still.
     const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns()
         : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
-    // A machine that searched and finds wakes another (F2 of wake.h). One that comes back with events or a due deadline
-    // has not searched, and wakes another machine only if there are several: a second thread for each event would cost
-    // more than the event.
+    // A machine that searched and found work wakes another (F2 of wake.h). A machine that comes back with events or a
+    // due deadline has not searched, and wakes another only if there are several goroutines: a second thread for each
+    // event would cost more than the event.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
     if (DUNLIN_UNLIKELY(tracing::on()) && back) {
@@ -355,7 +355,7 @@ bool sleep_for_events(machine* m) noexcept {
     return back;
 }
 
-// Step 5. The claim is a hint: two that poll at once get different events.
+// Step 5. The claim is only a hint: two machines that poll at once get different events.
 bool poll_here() noexcept {
     scheduler& s = the_scheduler;
     if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return false;
@@ -372,13 +372,13 @@ bool poll_here() noexcept {
 // ---- the search -----------------------------------------------------------------------------------------------------
 
 void look_for_a_processor(machine* m) noexcept {
-    // Before anything is looked at. Acquires what was released by the requests that the thread maker has left to us:
+    // Before the first look. Acquires what was released by the requests that the thread maker has left to this machine:
     // the maker reads this count by a read-modify-write.
     the_scheduler.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
-    // The barrier is an interrupt on every CPU. It is left out if no processor is idle: a machine that puts one aside
-    // from now on looks for work itself (R2 and R3) or asks for another machine. A processor that was put aside before
-    // this machine was asked for is seen here: asking releases, the thread maker acquires. It is also left out if work
-    // is seen without it.
+    // The barrier is an interrupt on every CPU. It is not needed if no processor is idle: a machine that puts one aside
+    // from now on looks for work itself (R2 and R3) or asks for another machine, and one that was put aside before this
+    // machine was asked for is seen here (asking releases, the thread maker acquires). Nor is it needed if work is seen
+    // without it.
     if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
         if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
         if (work_anywhere() && come_back(m)) return has_come(m);
@@ -441,7 +441,7 @@ goroutine* find_work(machine* m) noexcept {
         if (g) {
             stop_spinning(m);
             if (turns_matter()) begin_turns(processor_of(m));
-            // wake.h, left out
+            // wake.h, left out: this machine does not come to its run_next at once
             if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();
             return g;
         }

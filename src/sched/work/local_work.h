@@ -5,39 +5,40 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Run by goroutines on their way out, must not block.
+// The next goroutine of p, or null. Called by a goroutine that is about to leave; must not block.
 goroutine* find_local(machine* m, processor* p) noexcept;
-// One batch from the global queue, the first of which is returned.
+// Takes a batch from the global queue: returns the first, and queues the others on p.
 goroutine* take_global(processor* p) noexcept;
-// Readies what is due here. True: the world stops.
+// Fires what is due on p. True: the world stops.
 bool look_around(processor* p) noexcept;
 inline constexpr std::uint32_t look_at_events_every = 16;  // a power of two
-// Running children in place goes around find_local(): a goroutine that does nothing else would starve all others. True,
-// now and then: it is another one's turn, park instead. For the global queue that is the end of the slice and not the
-// 61st tick: each turn of a goroutine from there parks the whole chain of goroutines that wait for each other on this
-// stack, and if what comes is another branch of the same tree, its children overflow into the global queue, and so on,
-// until most of the tree waits at once (a tree of 10^8 took gigabytes).
+// Running children in place bypasses find_local(), so a goroutine that does nothing else would starve all others. True,
+// now and then: park instead, because it is the turn of another goroutine. The global queue has its turn at the end of
+// the slice only, not at every 61st tick: each turn of a goroutine from there parks the whole chain of goroutines that
+// wait for each other on this stack. If that goroutine is another branch of the same tree, its children overflow into
+// the global queue, and so on, until most of the tree waits at once (a tree of 10^8 took gigabytes).
 [[gnu::always_inline]] inline bool must_look_around(processor* p) noexcept {
     if (p->slice.load(std::memory_order_relaxed) != slice_state::goes_on) return true;
     const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 ||
         p->events_due.load(std::memory_order_relaxed);
     return DUNLIN_UNLIKELY(look) && look_around(p);
 }
-// Has nothing but its local queue to look at now, so a goroutine that yields may just take turns with the oldest there.
-// Counts it as a tick.
+// True: p has nothing but its local queue to look at now, so a goroutine that yields may just change places with the
+// oldest there. Counts a tick.
 bool may_rotate(processor* p) noexcept;
 // Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nothing.
 inline bool turn_of_preempted(const processor* p) noexcept {
     return p->slice.load(std::memory_order_relaxed) == slice_state::preempted_turn;
 }
-// What only find_work() does, on the machine's own stack, is due: find_local() finds nothing although there may be a
-// runnable goroutine.
+// Something is due that only find_work() does, on the machine's own stack: find_local() finds nothing although there
+// may be a runnable goroutine.
 inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 
-// Readies what is due on p. False: the world stops, and the caller shall find no work. `chooses`: the caller is about
-// to choose what to run.
+// Fires what is due on p. False: the world stops, and the caller must find no work. `chooses`: the caller is about to
+// choose what to run.
 bool look_at_events(processor* p, bool chooses) noexcept;
-// Readies what is due in `from`, on m, which is about to choose what to run. Returns how many.
+// Fires what is due on `from`, for m, which is about to choose what to run. Returns how many goroutines became
+// runnable.
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept;
 
 }  // namespace dunlin::sched

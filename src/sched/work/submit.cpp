@@ -4,7 +4,7 @@
 
 #include "platform/membarrier.h"
 #include "sched/data/current.h"
-#include "sched/data/trace.h"
+#include "sched/machines/trace.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
 #include "sched/queues/global_queue.h"
@@ -43,8 +43,8 @@ void push_local(processor* p, goroutine* g) noexcept {
 
 namespace {
 
-// One that parks at once leaves g to this processor, in run_next; one that goes on lets any processor have it. In
-// run_next a thief would wait for it, and then interrupt its owner.
+// `self` has readied g. If self is expected to park soon, g is left to this processor, in run_next. If it goes on, g
+// goes into the queue, for any processor: a thief would wait for a run_next, and then interrupt its owner.
 void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
     if (self == nullptr || self->marks.lingers() == 0) {
         goroutine* before = exchange_run_next(p, g);

@@ -10,9 +10,11 @@ namespace dunlin::inline v0_1::sched {
 // Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
 void push_local(processor* p, goroutine* g) noexcept;
 void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: run_next was full
-// What comes first where turns are long or a wait is to be measured (turns.h, waits.h). True: that was all.
+// What is done first where turns are long or a wait is to be measured (turns.h, waits.h). True: g has been put, and
+// nothing is left to do.
 bool push_with_a_look(processor* p, goroutine* g) noexcept;
-// Returns the former occupant. Release publishes *g to a thief that takes it by the handshake.
+// Puts g into p's run_next and returns the former occupant. Release publishes *g to a thief that takes it by the
+// handshake.
 [[gnu::always_inline]] inline goroutine* exchange_run_next(processor* p, goroutine* g) noexcept {
     assert_owner(p);
     goroutine* before = p->run_next.load(std::memory_order_relaxed);
@@ -27,7 +29,7 @@ inline void put_run_next(processor* p, goroutine* g) noexcept;
     if (DUNLIN_UNLIKELY(p->looks_at_push) && push_with_a_look(p, g)) return;
     put_run_next(p, g);
 }
-// The same for one that was runnable already.
+// The same for a goroutine that was runnable already.
 [[gnu::always_inline]] inline void put_run_next(processor* p, goroutine* g) noexcept {
     if (goroutine* before = exchange_run_next(p, g)) {
         push_out_of_run_next(p, before);

@@ -163,7 +163,7 @@ fn ring(b: &Bench) {
                 }
             }));
         }
-        let winners = tokio::sync::Mutex::new(winners); // only so that every batch may have it; nobody else wants it
+        let winners = tokio::sync::Mutex::new(winners); // only so that every batch may have it; nothing else wants it
         let time = ns_per_operation(hops, || async {
             start.send(hops).await.unwrap();
             expect("ring", winners.lock().await.recv().await.unwrap(), hops % LENGTH + 1);
@@ -206,7 +206,7 @@ fn skynet_channels(b: &Bench, capacity: usize) {
     b.add("peak-rss", status_bytes("VmHWM") / 1e6, "MB");
 }
 
-/// The sieve of the Go tour, whose generator ends after the last prime that is asked for, so that everybody ends.
+/// The sieve of the Go tour, whose generator ends after the last prime that is asked for, so that all end.
 fn numbers_from_2_to(last: u64) -> mpsc::Receiver<u64> {
     let (sender, receiver) = mpsc::channel(UNBUFFERED);
     tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Who gets the CPU while tasks compute without a call, and what an idle process uses of it. Twin: bench/hogs_bench.cpp.
 //!
 //! Tokio does not interrupt a task: one that awaits nothing keeps its worker. With as many of them as there are workers,
-//! nobody else runs until one ends, timers included, so the clock that ends a measurement is a plain thread's.
+//! no other task runs until one ends, timers included, so the clock that ends a measurement is a plain thread's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn work_unit(mut x: u64, factor: u64) -> u64 {
     x
 }
 
-/// One task's work. A cache line each, so that counting disturbs nobody.
+/// One task's work. A cache line each, so that counting disturbs no other.
 #[repr(align(64))]
 struct Worker {
     units: AtomicU64,

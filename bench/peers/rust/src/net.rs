@@ -144,7 +144,7 @@ fn write_byte(to: &OwnedFd) {
     }
 }
 
-/// A plain thread writes to a pipe that a task reads, everybody having slept.
+/// A plain thread writes to a pipe that a task reads, both having slept.
 fn pipe_wake(b: &Bench) {
     let (reading_end, writing_end) = open_pipe();
     let origin = Instant::now();

@@ -65,7 +65,7 @@ fn spawn_million(b: &Bench) {
     });
 }
 
-/// On the runtime that has no other thread: nothing is shared, and nobody steals.
+/// On the runtime that has no other thread: nothing is shared or stolen.
 fn spawn_million_current_thread(b: &Bench) {
     let runtime = Builder::new_current_thread().build().unwrap_or_else(|error| fail(error));
     let tasks = b.scaled(1_000_000);

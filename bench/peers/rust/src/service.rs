@@ -86,7 +86,7 @@ fn load_words<'a>(b: &Bench, words: &[&'a str]) -> Vec<&'a str> {
     words
 }
 
-/// A cache line each, so that counting disturbs nobody.
+/// A cache line each, so that counting disturbs no other.
 #[repr(align(64))]
 #[derive(Default)]
 struct Hog {

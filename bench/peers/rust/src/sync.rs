@@ -1,7 +1,7 @@
 //! Locks. Twin: bench/sync_bench.cpp.
 //!
 //! Tokio's own mutex, at which a task waits and its thread does not, as in Go. Tokio recommends std's or that of parking_lot,
-//! at which the thread waits, where nobody awaits anything under the lock: `mutex-std`, `mutex-parking-lot` and so on.
+//! at which the thread waits, where no task awaits anything under the lock: `mutex-std`, `mutex-parking-lot` and so on.
 
 use std::sync::Arc;
 

@@ -1,24 +1,24 @@
 // trace.h - what happens to goroutines, as events in rings: for a trace in a file, or for the flight recorder.
 //
-// Off        The hot paths have no test of their own for it: what is tested there already is made true while a trace
+// Off        Hot paths have no test of their own for it: a condition that they test anyway is made true while a trace
 //            runs. A push looks at looks_at_push, a goroutine that runs at its marks, a wait at waits_counter, an end
 //            at its flags. The exceptions, one test each: yield(), the beginning of blocking(), a poller's batch.
 // Rings      Each machine writes into a chunk of its own, without a lock: inside the runtime, in an
 //            unstoppable_section, or in the handler that has stopped a goroutine outside both, so never twice at once.
 //            Threads that are no machine's write into the ring `outside`, under the scheduler lock; the monitor into
 //            its own; the thread that starts a trace, which has stopped the world, into `control`. A full chunk goes
-//            into the list of full ones, under a lock, once in some 500 events. Who reads a chunk that is being written
-//            to reads no further than `used` (release, acquire).
-// Modes      file: a thread writes full chunks and gives them back; are all full, events are lost, and counted.
+//            into the list of full ones, under a lock, once in some 500 events. A reader of a chunk that is being
+//            written to reads no further than `used` (release, acquire).
+// Modes      file: a thread writes full chunks and gives them back; while all are full, events are lost, and counted.
 //            recorder: the oldest full chunk is used again.
 // Order      The clocks of two CPUs, and loads that pass the reading of the clock, may differ by some ten nanoseconds.
 //            So what a goroutine goes through is ordered by `turn`: raised each time it begins to run, and noted with
-//            each event of that turn, the one that ends the wait after it included. Of a wait and the wake that ends it
-//            either may be noted first: a goroutine can be found before it has left (goroutine.cpp, Leaving).
+//            each event of that turn, including the event that ends the wait after it. Of a wait and the wake that ends
+//            it either may be noted first: a goroutine can be found before it has left (goroutine.cpp, Leaving).
 // Old events A chunk is never given back to the system: an event that was begun before a trace ended goes into a chunk
 //            of that trace, which its machine keeps until it writes the next one (generation).
-// Latency    The same places, and no others, begin to measure how long goroutines are runnable (waits.h), beside events
-//            or without them, of one goroutine in eight: which, is drawn.
+// Latency    The same places, and no others, begin to measure how long goroutines are runnable (waits.h), with events
+//            or without them. One goroutine in eight is measured; it is drawn which.
 // Tests      tests/runtime/trace_test.cpp, tests/tools/trace_test.py, tests/runtime/wait_histograms_test.cpp
 #pragma once
 
@@ -99,7 +99,7 @@ static_assert(sizeof(chunk) == chunk::bytes);
 inline constexpr std::uint32_t outside_source = ~0u, monitor_source = ~0u - 1, control_source = ~0u - 2;
 inline constexpr std::size_t longest_text = 512;
 
-// What is wanted, in one word, so that where one is looked at the other costs nothing.
+// What is wanted, in one word: a place that tests for one of them tests for the other at no cost.
 inline constexpr std::uint8_t events_wanted = 1, latency_wanted = 2;
 DUNLIN_HIDDEN extern platform::atomic<std::uint8_t> wanted;
 inline bool looks() noexcept { return wanted.load(std::memory_order_relaxed) != 0; }
@@ -116,9 +116,9 @@ bool ticks_are_cycles() noexcept;
 void note_runnable(machine* m, goroutine* g) noexcept;
 // By any thread, under the scheduler lock.
 void note_runnable_outside(goroutine* g, cause why) noexcept;
-// g's machine has begun to run it: from note_marks(). Also when none runs: takes the mark away.
+// By note_marks(), when g's machine has begun to run it. While no trace runs it only takes the mark away.
 void note_run(processor* p, goroutine* g) noexcept;
-// The others: m's own thread. `p` where it has none any more.
+// The others, by m's own thread. `p`: where m has no processor any more.
 void note(machine* m, kind what, const goroutine* g, std::uint64_t arg = 0, std::uint8_t detail = 0) noexcept;
 void note_processor(machine* m, kind what, const processor* p, std::uint64_t arg = 0, std::uint32_t count = 0) noexcept;
 void note_text(machine* m, kind what, const goroutine* g, std::uint64_t arg, std::string_view text) noexcept;
@@ -127,7 +127,7 @@ void note_taken(const processor* p, const machine* from, taking how) noexcept;
 // Under the scheduler lock.
 void note_world(kind what) noexcept;
 
-// While it lives, what this machine makes runnable is because of that.
+// While it lives, goroutines that this machine makes runnable are noted with this cause.
 class because {
 public:
     because(machine* m, cause why) noexcept;

@@ -1,4 +1,4 @@
-#include "sched/data/trace.h"
+#include "sched/machines/trace.h"
 
 #include <algorithm>
 #include <bit>
@@ -13,8 +13,7 @@
 #include "platform/memory.h"
 #include "platform/thread.h"
 #include "sched/data/current.h"
-#include "sched/goroutines/descriptors.h"
-#include "sched/goroutines/goroutine.h"
+#include "sched/data/descriptors.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"

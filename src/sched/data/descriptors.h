@@ -17,25 +17,20 @@ struct descriptor_chunks {
     platform::atomic<goroutine*> at[max] = {};
 };
 
-DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // pool.cpp alone changes it
-const descriptor_chunks& all_descriptors() noexcept;
-std::size_t descriptors_in_a_chunk() noexcept;
+DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // goroutines/pool.cpp alone changes it
+inline constexpr std::size_t descriptors_in_a_chunk = descriptor_chunks::chunk_bytes / sizeof(goroutine);
 
 // Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped.
 template <class F>
 void for_each_descriptor(F f) {
-    const descriptor_chunks& chunks = all_descriptors();
+    const descriptor_chunks& chunks = the_descriptors;
     const std::size_t n = chunks.count.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < n; ++i) {
         goroutine* chunk = chunks.at[i].load(std::memory_order_relaxed);
-        const std::size_t used = i + 1 < n ? descriptors_in_a_chunk()
+        const std::size_t used = i + 1 < n ? descriptors_in_a_chunk
             : chunks.last_used.load(std::memory_order_acquire);
         for (std::size_t k = 0; k < used; ++k) f(chunk[k]);
     }
 }
-
-// f(goroutine) for those that are in no use and that nothing holds. For reports, while nothing at all changes; without
-// a lock: of a list that a thread was about to change some may be left out.
-void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept;
 
 }  // namespace dunlin::sched

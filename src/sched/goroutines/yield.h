@@ -1,0 +1,9 @@
+// yield.h - a goroutine lets others run and stays runnable.
+#pragma once
+
+namespace dunlin::inline v0_1::sched {
+
+// Running -> runnable: to the tail of the local queue, now and then of the global one. On a plain thread: the kernel's.
+void yield() noexcept;
+
+}  // namespace dunlin::sched
