@@ -19,7 +19,7 @@ namespace net = dunlin::net;
 using kind = sim::failure_kind;
 using sim::require;
 
-constexpr std::uint64_t seeds = 500;
+constexpr std::uint64_t seeds = support::sanitized ? 100 : 500;
 
 class sim_network : public support::runtime_test {
 protected:
