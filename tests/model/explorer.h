@@ -54,7 +54,9 @@ struct large_pages {
         madvise(memory, whole, MADV_HUGEPAGE);
         return static_cast<T*>(memory);
     }
-    void deallocate(T* memory, std::size_t n) { n * sizeof(T) < 2 << 20 ? ::operator delete(memory) : std::free(memory); }
+    void deallocate(T* memory, std::size_t n) {
+        n * sizeof(T) < 2 << 20 ? ::operator delete(memory) : std::free(memory);
+    }
     bool operator==(const large_pages&) const = default;
 };
 
@@ -108,8 +110,8 @@ private:
         std::uint64_t hash;
     };
 
-    // All moves first, then the look whether their states are known: the table is in no cache, and by then its lines are
-    // on the way.
+    // All moves first, then the look whether their states are known: the table is in no cache, and by then its lines
+    // are on the way.
     void expand(const state& from, std::uint32_t id, std::vector<state>& next) {
         reached_.clear();
         bool moved = false;
