@@ -46,6 +46,7 @@ struct settings {
     std::size_t buffer = 8;            // stores that a buffer holds
     bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
     bool whole = false;                // a whole program: see Time and Whole
+    bool punctual = false;             // of it: no thread is kept from its CPU for longer than others take for steps
 };
 
 class world final : public platform::simulation {
@@ -155,7 +156,7 @@ private:
     void schedule();
     bool can_run(const virtual_thread& t) const noexcept;
     void collect();
-    void collect_times(bool others_can);
+    void collect_times(bool others_can, bool one_is_kept);
     bool settle();
     std::string what_is_wrong() const;
     std::int64_t sleeps_until(const virtual_thread& t) const noexcept;
