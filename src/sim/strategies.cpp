@@ -115,7 +115,8 @@ unsigned delayed_order::pick_value(unsigned count) { return random_.below(4) == 
 // Small numbers of arrivals and of steps are as likely as large ones.
 void held_order::draw(hold& h) noexcept {
     h.arrival = 1 + random_.below(1u << random_.below(8));
-    h.after = random_.below(2) == 0;
+    h.after = random_.below(3) != 0;
+    h.further = h.after && random_.below(2) == 0 ? random_.below(1u << random_.below(6)) : 0;
     h.steps = 1 + random_.below(1u << (1 + random_.below(13)));
     h.keeps_buffer = random_.below(2) == 0;
 }
@@ -130,6 +131,7 @@ bool held_order::begin() {
     draw(holds_[0]);
     if (random_.below(2) == 0) draw(holds_[1]);
     was_there_ = {};
+    goes_further_ = {};
     left_ = 0;
     return true;
 }
@@ -147,14 +149,24 @@ bool held_order::is_place(const std::source_location& where) {
     return std::any_of(places_.begin(), places_.end(), [&](const source_range& p) { return p.has(where); });
 }
 
+void held_order::begin_hold(const hold& h, unsigned thread) noexcept {
+    if (left_ != 0) return;
+    left_ = h.steps;
+    held_ = thread;
+    keeps_buffer_ = h.keeps_buffer;
+}
+
 void held_order::arrives(unsigned thread, const operation& next) {
     const bool there = is_place(next.where), has_been = std::exchange(was_there_[thread], there);
+    if (hold& h = goes_further_[thread]; h.arrival != 0 && --h.arrival == 0) begin_hold(h, thread);
     for (hold& h : holds_) {
         if (h.arrival == 0 || !(h.after ? has_been : there) || --h.arrival != 0) continue;
-        if (left_ != 0) continue;
-        left_ = h.steps;
-        held_ = thread;
-        keeps_buffer_ = h.keeps_buffer;
+        if (h.further == 0) {
+            begin_hold(h, thread);
+        } else {
+            goes_further_[thread] = h;
+            goes_further_[thread].arrival = h.further;
+        }
     }
 }
 

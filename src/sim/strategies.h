@@ -10,7 +10,7 @@
 //                rather when something stands there. For long executions, where the others need many steps to come to
 //                harm by that
 //   held         random, and once or twice in an execution a thread that comes to given lines of the sources is kept
-//                there, just before or just after its operation: for some steps, or until no other thread can do
+//                there, just before its operation or some steps after it: for some steps, or until no other thread can do
 //                anything; in half of the executions with what stands in its buffer. ("Active testing": Sen, 2008.) To
 //                find what one step of a long program is for
 //   round_robin  each thread a step, in turn, and buffers at once
@@ -84,12 +84,14 @@ private:
     static constexpr unsigned most_holds = 2;
     struct hold {
         std::uint32_t arrival = 0;  // the how-manieth; 0: none is left
-        bool after = false;         // it is kept when it has done the operation
+        bool after = false;         // it is kept when it has done the operation,
+        std::uint32_t further = 0;  // and so many others: what stands in the lines may be done in functions
         std::uint32_t steps = 0;
         bool keeps_buffer = false;
     };
 
     void draw(hold& h) noexcept;
+    void begin_hold(const hold& h, unsigned thread) noexcept;
     bool is_place(const std::source_location& where);
 
     std::uint64_t seed_;
@@ -99,6 +101,7 @@ private:
     platform::random_source random_;
     std::array<hold, most_holds> holds_{};
     std::array<bool, max_threads> was_there_{};
+    std::array<hold, max_threads> goes_further_{};  // arrival: so many operations until it is kept
     std::uint32_t flush_weight_ = 16, stay_weight_ = 16, older_ = 2;
     std::uint32_t left_ = 0;    // of the hold, in steps
     unsigned held_ = 0;         // whom

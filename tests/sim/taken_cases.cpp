@@ -80,6 +80,42 @@ const add busy_again{"taken/busy_again", drawn(150), whole({.max_procs = 1, .pre
     g.wait();
 }})};
 
+// Calls that end just when the processor is taken from them; then it computes.
+const add comes_back{"taken/comes_back_at_once", drawn(300), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    sim::prepared();
+    own_value own;
+    for (int i = 0; i < 2; ++i) {
+        own.touch();
+        in_a_call(12 * ms);
+        own.touch();
+        sim::compute(30 * ms);
+    }
+}})};
+
+// A processor changes hands just when the monitor is about to take it: from a call for which it is handed on at once.
+const add changes_hands{"taken/as_it_changes_hands", drawn(300), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    const auto short_calls = [] {
+        for (int i = 0; i < 6; ++i) in_a_call(100 * us);
+    };
+    wait_group before;
+    for (int k = 0; k < 2; ++k) before.go(short_calls);  // these calls last, it is known from then on
+    before.wait();
+    sim::prepared();
+    wait_group g;
+    for (int k = 0; k < 2; ++k) {
+        g.go([] {
+            own_value own;
+            for (int i = 0; i < 3; ++i) {
+                own.touch();
+                sim::compute(12 * ms);
+                in_a_call(2 * ms);
+                own.touch();
+            }
+        });
+    }
+    g.wait();
+}})};
+
 // A thread that runs no goroutine but its own comes back from a call, and all is idle.
 const add wired{"taken/wired", drawn(150), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     sim::prepared();

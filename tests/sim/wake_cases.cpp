@@ -114,6 +114,24 @@ const add last_moment{"wake/last_moment", drawn(1'000), whole({.prepares_itself 
     g.wait();
 }})};
 
+// The same, and it retires while that one has seen that no processor is idle and has yet to put the other where it can
+// be found.
+const add meanwhile{"wake/retires_meanwhile", drawn(600), whole({.prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    g.go([&] {
+        began.fetch_add(1);
+        sim::compute(5 * us);
+    });
+    while (began.load() == 0) platform::pause();
+    g.go([&] { began.fetch_add(1); });
+    sim::compute(60 * ms);
+    sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
 // A plain thread starts goroutines, and wakes one, while the machines come and go.
 const add outside{"wake/from_outside", drawn(600), [](sim::scenario& s) {
     auto& c = s.make<chan<int>>("channel", 1);
