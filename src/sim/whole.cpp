@@ -118,7 +118,8 @@ void world::collect_times(bool others_can, bool one_is_kept) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
-        if ((others_can || one_is_kept) && may_be_quick && t.is == condition::ready && until - now_ns_ <= short_ns) {
+        const bool stays = settings_.punctual && t.computes;  // what computes is no quicker than others
+        if ((others_can || one_is_kept) && may_be_quick && !stays && t.is == condition::ready && until - now_ns_ <= short_ns) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }

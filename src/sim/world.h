@@ -112,6 +112,7 @@ public:
     thread_look look_at(int thread_id) noexcept override;
     unsigned count_threads() noexcept override;
     unsigned cpus() noexcept override { return 2; }
+    int looks(int set) noexcept override { return settings_.punctual ? set : 1; }
     int current_cpu() noexcept override { return static_cast<int>(current_ % cpus()); }
     void send_signal(int thread_id, int signal) noexcept override;
     [[noreturn]] void failed(std::string_view what) noexcept override;

@@ -57,6 +57,29 @@ const add comes{"world/comes_while_it_stands", drawn(300), whole({.prepares_itse
     for (int i = 0; i < 2; ++i) let_the_world_stand(40 * us);
 }}})};
 
+// A goroutine that calls the runtime again and again does not keep it from stopping: at its next call it waits where its
+// processor can be taken.
+std::vector<sim::options> fairly(std::vector<sim::options> runs) {
+    std::erase_if(runs, [](const sim::options& o) { return o.order == sim::order::pct; });
+    return runs;
+}
+const add calls{"world/calls_while_it_stops", fairly(punctually(60)), [](sim::scenario& s) {
+    auto& stopped = s.make<platform::atomic<bool>>("stopped", false);
+    whole({.prepares_itself = true, .main = [&stopped] {
+        sim::prepared();
+        let_plain_threads_begin();
+        chan<int> c(1'000);
+        for (int i = 0; i < 400 && !stopped.load(); ++i) c.try_send(1);
+    }, .plain_threads = {[&stopped] {
+        const std::int64_t begin = platform::now_ns();
+        sched::stop_world();
+        const std::int64_t took = platform::now_ns() - begin;
+        sched::start_world();
+        stopped.store(true);
+        sim::require(took < 2 * ms, "the world does not stop while a goroutine calls the runtime");
+    }}})(s);
+}};
+
 // A timer becomes due while it stands: the machine that has slept for it finds no processor, and sleeps elsewhere.
 const add timers{"world/timer_while_it_stands", punctually(200), [](sim::scenario& s) {
     auto& began = s.make<platform::atomic<std::int64_t>>("when the world has gone on", 0);
