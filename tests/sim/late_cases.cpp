@@ -33,6 +33,28 @@ const add added{"late/timer_is_added", punctually(150), whole({.prepares_itself 
     sim::require(fired.load() != 0 && fired.load() < due + late, "a timer is late while a processor is idle");
 }})};
 
+// A plain thread arms a timer while the only machine lies down for one that is far away. It has slept for a nearer one
+// just before.
+const add lies_down{"late/timer_as_one_lies_down", punctually(400), [](sim::scenario& s) {
+    auto& done = s.make<chan<int>>("channel", 1);
+    whole({.max_procs = 1, .prepares_itself = true, .main = [&done] {
+        go([] { sleep_for(std::chrono::hours(1)); });
+        sleep_for(std::chrono::microseconds(10));
+        sim::prepared();
+        let_plain_threads_begin();
+        done.recv();
+    }, .plain_threads = {[&done] {
+        const sched::scheduler& all = sched::the_scheduler;
+        for (int i = 0; i < 2'000 && all.poller_claimed.load() == 0; ++i) platform::pause();
+        const std::int64_t due = platform::now_ns() + 50 * us;
+        timer t = after_func(std::chrono::microseconds(50), [due, &done] {
+            sim::require(platform::now_ns() < due + late, "a timer is late while a processor is idle");
+            done.send(1);
+        });
+        sim::sleep_in_kernel(20 * ms);
+    }}})(s);
+}};
+
 // Two sleep; the machine that wakes for the first one computes on with it.
 const add next{"late/next_sleeper", punctually(150), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
     let_monitor_look_rarely();

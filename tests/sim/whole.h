@@ -34,12 +34,16 @@ void let_plain_threads_begin();
 void linger();
 
 // What stands in memory, which no thread need see under `cxx`: for what is required, not for what a program does.
-template <class T>
-T in_memory(const platform::atomic<T>& a) {
+template <class Look>
+auto as_it_stands(Look look) {
     platform::access_checker* const before = std::exchange(platform::checker_of_thread, nullptr);
-    const T value = a.load(std::memory_order_relaxed);
+    const auto value = look();
     platform::checker_of_thread = before;
     return value;
+}
+template <class T>
+T in_memory(const platform::atomic<T>& a) {
+    return as_it_stands([&] { return a.load(std::memory_order_relaxed); });
 }
 
 // What a goroutine has on its stack: wherever it goes on, it finds what it has left.
