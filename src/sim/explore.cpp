@@ -98,6 +98,7 @@ std::unique_ptr<strategy> strategy_of(const options& o) {
     case order::random: return std::make_unique<random_order>(o.seed);
     case order::pct: return std::make_unique<pct_order>(o.seed, o.depth);
     case order::delayed: return std::make_unique<delayed_order>(o.seed);
+    case order::held: return std::make_unique<held_order>(o.seed, o.places);
     case order::round_robin: return std::make_unique<round_robin_order>();
     case order::exhaustive: break;
     }

@@ -103,7 +103,7 @@ private:
     world::quiet_check when_quiet_;
 };
 
-enum class order : std::uint8_t { random, pct, round_robin, exhaustive, delayed };
+enum class order : std::uint8_t { random, pct, round_robin, exhaustive, delayed, held };
 
 struct options {
     enum order order = order::exhaustive;
@@ -111,10 +111,12 @@ struct options {
     std::uint64_t seed = 1;
     std::size_t executions = 1'000'000;  // at most
     unsigned depth = 3;                  // pct
+    std::vector<source_range> places = {};  // held
     unsigned detours = ~0u;          // exhaustive: at most; all, if not given
     std::size_t max_steps = 5'000;
     bool times_out = true;               // sleeps with a deadline may end by it although others could go on
     bool whole = false;                  // a whole program: see above
+    bool punctual = false;               // of a whole program: time jumps only where no thread can go on
     bool tells = true;                   // how it fails: shortened, as a story
 };
 

@@ -25,7 +25,8 @@ bool is_fence_for_compilers(std::memory_order order) noexcept {
 }
 
 // Of a whole program.
-constexpr std::int64_t pause_costs_ns = 500, shortest_pause_ns = 1'000, longest_pause_ns = 1'000'000;
+constexpr std::int64_t pause_costs_ns = 500, shortest_pause_ns = 1'000, longest_pause_ns = 1'000'000,
+                       longest_punctual_pause_ns = 5'000;
 
 std::uintptr_t number_of(const void* at) noexcept { return reinterpret_cast<std::uintptr_t>(at); }
 
@@ -231,7 +232,8 @@ void world::pause() noexcept {
     t.timed_out = false;
     step({action::wait, false, false, false, no_place, std::source_location::current()});
     // What it waits for comes with time, it seems.
-    t.pause_ns = t.timed_out ? std::min(2 * t.pause_ns + shortest_pause_ns, longest_pause_ns) : 0;
+    const std::int64_t longest_ns = settings_.punctual ? longest_punctual_pause_ns : longest_pause_ns;
+    t.pause_ns = t.timed_out ? std::min(2 * t.pause_ns + shortest_pause_ns, longest_ns) : 0;
     me().paused_at = ~std::uint64_t{0};
 }
 

@@ -110,6 +110,88 @@ std::size_t delayed_order::pick(const std::vector<transition>& possible, unsigne
 
 unsigned delayed_order::pick_value(unsigned count) { return random_.below(4) == 0 ? random_.below(count) : 0; }
 
+// ---- held ----------------------------------------------------------------------------------------------------------
+
+// Small numbers of arrivals and of steps are as likely as large ones.
+void held_order::draw(hold& h) noexcept {
+    h.arrival = 1 + random_.below(1u << random_.below(8));
+    h.after = random_.below(3) != 0;
+    h.further = h.after && random_.below(2) == 0 ? random_.below(1u << random_.below(6)) : 0;
+    h.steps = 1 + random_.below(1u << (1 + random_.below(13)));
+    h.keeps_buffer = random_.below(2) == 0;
+}
+
+bool held_order::begin() {
+    random_ = source_of(seed_, execution_++);
+    static constexpr std::uint32_t weights[] = {1, 4, 16}, staying[] = {16, 64, 256, 2048}, older[] = {2, 4, 16};
+    flush_weight_ = weights[random_.below(3)];
+    stay_weight_ = staying[random_.below(4)];
+    older_ = older[random_.below(3)];
+    holds_ = {};
+    draw(holds_[0]);
+    if (random_.below(2) == 0) draw(holds_[1]);
+    was_there_ = {};
+    goes_further_ = {};
+    left_ = 0;
+    return true;
+}
+
+bool held_order::is_place(const std::source_location& where) {
+    const char* const file = where.file_name();
+    const auto is_it = [file](const auto& f) { return f.first == file; };
+    auto known = std::find_if(files_.begin(), files_.end(), is_it);
+    if (known == files_.end()) {
+        const auto in_it = [file](const source_range& p) { return std::string_view(file).ends_with(p.file); };
+        const bool any = std::any_of(places_.begin(), places_.end(), in_it);
+        known = files_.insert(files_.end(), {file, any});
+    }
+    if (!known->second) return false;
+    return std::any_of(places_.begin(), places_.end(), [&](const source_range& p) { return p.has(where); });
+}
+
+void held_order::begin_hold(const hold& h, unsigned thread) noexcept {
+    if (left_ != 0) return;
+    left_ = h.steps;
+    held_ = thread;
+    keeps_buffer_ = h.keeps_buffer;
+}
+
+void held_order::arrives(unsigned thread, const operation& next) {
+    const bool there = is_place(next.where), has_been = std::exchange(was_there_[thread], there);
+    if (hold& h = goes_further_[thread]; h.arrival != 0 && --h.arrival == 0) begin_hold(h, thread);
+    for (hold& h : holds_) {
+        if (h.arrival == 0 || !(h.after ? has_been : there) || --h.arrival != 0) continue;
+        if (h.further == 0) {
+            begin_hold(h, thread);
+        } else {
+            goes_further_[thread] = h;
+            goes_further_[thread].arrival = h.further;
+        }
+    }
+}
+
+std::size_t held_order::pick(const std::vector<transition>& possible, unsigned last) {
+    if (left_ != 0) --left_;
+    const auto weight = [&](const choice& c) {
+        if (keeps_back(c)) return 0u;
+        if (c.kind == step_kind::flush) return flush_weight_;
+        if (c.kind == step_kind::time_out) return 4u;
+        return c.which == last ? stay_weight_ : 16u;
+    };
+    std::uint32_t sum = 0;
+    for (const transition& t : possible) sum += weight(t.what);
+    if (sum == 0) {
+        left_ = 0;  // no other thread can go on
+        return random_.below(static_cast<std::uint32_t>(possible.size()));
+    }
+    std::uint32_t at = random_.below(sum);
+    std::size_t i = 0;
+    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
+    return i;
+}
+
+unsigned held_order::pick_value(unsigned count) { return random_.below(older_) == 0 ? random_.below(count) : 0; }
+
 // ---- pct -----------------------------------------------------------------------------------------------------------
 
 void pct_order::draw_priorities() noexcept {

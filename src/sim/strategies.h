@@ -9,6 +9,10 @@
 //   delayed      random, and now and then a thread is kept from its CPU for some time, with what stands in its buffer:
 //                rather when something stands there. For long executions, where the others need many steps to come to
 //                harm by that
+//   held         random, and once or twice in an execution a thread that comes to given lines of the sources is kept
+//                there, just before its operation or some steps after it: for some steps, or until no other thread can do
+//                anything; in half of the executions with what stands in its buffer. ("Active testing": Sen, 2008.) To
+//                find what one step of a long program is for
 //   round_robin  each thread a step, in turn, and buffers at once
 //   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
 //                detours: every order that has no more of them, without reduction, since the two together lose some. A
@@ -62,6 +66,46 @@ private:
     std::uint32_t one_in_ = 64, one_in_with_buffer_ = 16, longest_ = 200;
     std::uint32_t left_ = 0;   // of the delay, in steps
     unsigned delayed_ = 0;     // whose
+};
+
+class held_order final : public strategy {
+public:
+    held_order(std::uint64_t seed, std::vector<source_range> places) : seed_(seed), places_(std::move(places)) {}
+    bool begin() override;
+    void arrives(unsigned thread, const operation& next) override;
+    bool keeps_back(const choice& c) const noexcept override {
+        return left_ != 0 && c.which == held_ && (c.kind != step_kind::flush || keeps_buffer_);
+    }
+    std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
+    unsigned pick_value(unsigned count) override;
+    void ended(std::size_t) override {}
+
+private:
+    static constexpr unsigned most_holds = 2;
+    struct hold {
+        std::uint32_t arrival = 0;  // the how-manieth; 0: none is left
+        bool after = false;         // it is kept when it has done the operation,
+        std::uint32_t further = 0;  // and so many others: what stands in the lines may be done in functions
+        std::uint32_t steps = 0;
+        bool keeps_buffer = false;
+    };
+
+    void draw(hold& h) noexcept;
+    void begin_hold(const hold& h, unsigned thread) noexcept;
+    bool is_place(const std::source_location& where);
+
+    std::uint64_t seed_;
+    std::vector<source_range> places_;
+    std::vector<std::pair<const char*, bool>> files_;  // by the addresses of their names: any place in it?
+    std::uint64_t execution_ = 0;
+    platform::random_source random_;
+    std::array<hold, most_holds> holds_{};
+    std::array<bool, max_threads> was_there_{};
+    std::array<hold, max_threads> goes_further_{};  // arrival: so many operations until it is kept
+    std::uint32_t flush_weight_ = 16, stay_weight_ = 16, older_ = 2;
+    std::uint32_t left_ = 0;    // of the hold, in steps
+    unsigned held_ = 0;         // whom
+    bool keeps_buffer_ = false;
 };
 
 // Threads that look again and again would keep the one that they look for from its CPU for ever (two machines that

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dunlin::inline v0_1::sim {
@@ -88,10 +89,24 @@ struct transition {
     }
 };
 
+// Lines of a file of the sources, whose name ends so.
+struct source_range {
+    std::string file;
+    unsigned first = 0, last = 0;
+
+    bool has(const std::source_location& l) const noexcept {
+        return l.line() >= first && l.line() <= last && std::string_view(l.file_name()).ends_with(file);
+    }
+};
+
 // Decides. Each execution asks it again from the beginning.
 class strategy {
 public:
     virtual ~strategy() = default;
+    // The thread has come to this operation, which is its next.
+    virtual void arrives(unsigned, const operation&) {}
+    // This is not to happen while anything else can. So time may jump, although it could happen.
+    virtual bool keeps_back(const choice&) const noexcept { return false; }
     // Before each execution. False: there is no other one to make.
     virtual bool begin() = 0;
     // The number of one of `possible`, which are sorted; `last` ran last. `possible.size()`: this execution need not be

@@ -103,7 +103,7 @@ std::int64_t world::sleeps_until(const virtual_thread& t) const noexcept {
     return 0;
 }
 
-void world::collect_times(bool others_can) {
+void world::collect_times(bool others_can, bool one_is_kept) {
     std::int64_t earliest = 0;
     std::uint8_t first = 0;
     may_jump_ = false;
@@ -118,7 +118,8 @@ void world::collect_times(bool others_can) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
-        if (others_can && may_be_quick && t.is == condition::ready && until - now_ns_ <= short_ns) {
+        const bool stays = settings_.punctual && t.computes;  // what computes is no quicker than others
+        if ((others_can || one_is_kept) && may_be_quick && !stays && t.is == condition::ready && until - now_ns_ <= short_ns) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
@@ -128,10 +129,10 @@ void world::collect_times(bool others_can) {
         first = i;
     }
     if (due) return;
-    if (others_can) {
+    if (others_can || one_is_kept) {
         const std::int64_t jump = earliest - now_ns_;
         const bool may_jump =
-            outcome_.steps % steps_between_jumps == 0 && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
+            !settings_.punctual && (!others_can || outcome_.steps % steps_between_jumps == 0) && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
             jumped_ns_ + jump <= all_jumps_ns &&
             std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->memory.buffer.empty(); });
         if (may_jump) possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});

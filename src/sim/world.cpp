@@ -98,21 +98,21 @@ bool world::can_run(const virtual_thread& t) const noexcept {
 
 void world::collect() {
     possible_.clear();
-    bool runs = false;
+    bool runs = false, kept = false;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
         if (can_run(t)) {
-            runs = true;
+            (strategy_->keeps_back({step_kind::run, i}) ? kept : runs) = true;
             possible_.push_back({{step_kind::run, i}, t.next.writes, t.next.alone, false, t.next.place});
         }
         if (!t.memory.buffer.empty()) {
-            runs = true;
+            (strategy_->keeps_back({step_kind::flush, i}) ? kept : runs) = true;
             possible_.push_back({{step_kind::flush, i}, true, false, !t.memory.buffer.front().passed,
                 memory_.place_of_front(t.memory)});
         }
     }
-    if (settings_.whole) return collect_times(runs);
-    if (runs && !settings_.times_out) return;
+    if (settings_.whole) return collect_times(runs, kept);
+    if ((runs || kept) && !settings_.times_out) return;
     for (std::uint8_t i = 0; i < threads_.size(); ++i) {
         const virtual_thread& t = *threads_[i];
         if (t.is == condition::asleep && t.deadline_ns != 0)
@@ -205,6 +205,7 @@ void world::require(bool condition, std::string_view what) {
 // The calling thread has come to `op`. Returns when it is to do it.
 void world::step(operation op) {
     me().next = op;
+    strategy_->arrives(current_, op);
     if (settings_.whole) pass_time(step_ns);
     schedule();
 }

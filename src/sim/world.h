@@ -46,6 +46,7 @@ struct settings {
     std::size_t buffer = 8;            // stores that a buffer holds
     bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
     bool whole = false;                // a whole program: see Time and Whole
+    bool punctual = false;             // of it: no thread is kept from its CPU for longer than others take for steps
 };
 
 class world final : public platform::simulation {
@@ -111,6 +112,7 @@ public:
     thread_look look_at(int thread_id) noexcept override;
     unsigned count_threads() noexcept override;
     unsigned cpus() noexcept override { return 2; }
+    int looks(int set) noexcept override { return settings_.punctual ? set : 1; }
     int current_cpu() noexcept override { return static_cast<int>(current_ % cpus()); }
     void send_signal(int thread_id, int signal) noexcept override;
     [[noreturn]] void failed(std::string_view what) noexcept override;
@@ -155,7 +157,7 @@ private:
     void schedule();
     bool can_run(const virtual_thread& t) const noexcept;
     void collect();
-    void collect_times(bool others_can);
+    void collect_times(bool others_can, bool one_is_kept);
     bool settle();
     std::string what_is_wrong() const;
     std::int64_t sleeps_until(const virtual_thread& t) const noexcept;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Takes steps out of the protocols' real files, one at a time, and shows that a case of the checking build fails.
 
-Usage: mutate.py SOURCE BUILD [--sample N] [--only WORD] [--jobs N]
+Usage: mutate.py SOURCE BUILD [--sample N] [--only WORD] [--unseen] [--seed N] [--jobs N]
 
 SOURCE is the project, BUILD a build of its preset `sim`. The mutations are data: tests/mutation/*.txt, blocks of lines
 
@@ -11,6 +11,8 @@ SOURCE is the project, BUILD a build of its preset `sim`. The mutations are data
     new   what stands there instead; missing: nothing
     case  the cases that must fail, by how their names begin, separated by blanks
     with  other files that are compiled again, because they include this one; separated by blanks
+    hold  where else threads are kept, beside the place that is changed: a file and a part of a line, as above; several
+          are separated by ;;
     harmless  why nothing can fail. Then nothing may
     unseen  why no case has failed yet, although one could: it may survive
 
@@ -31,8 +33,9 @@ import sys
 import tempfile
 import time
 
-KEYS = ("file", "old", "new", "case", "with", "harmless", "unseen")
+KEYS = ("file", "old", "new", "case", "with", "hold", "harmless", "unseen")
 CASE_SECONDS = 120
+LINES_AROUND = 6  # of the place that is changed: there threads are kept from going on
 
 
 class Fault(Exception):
@@ -50,7 +53,8 @@ def read_mutations(folder):
                 if line.startswith("#") or not line.strip():
                     continue
                 if line.startswith("["):
-                    mutations.append({"name": line.strip("[] "), "new": "", "with": "", "at": f"{name}:{number}"})
+                    mutations.append(
+                        {"name": line.strip("[] "), "new": "", "with": "", "hold": "", "at": f"{name}:{number}"})
                     continue
                 key, _, value = line.partition(" ")
                 if key not in KEYS or not mutations:
@@ -63,13 +67,33 @@ def read_mutations(folder):
     return mutations
 
 
-def changed(source, mutation):
-    with open(os.path.join(source, mutation["file"]), encoding="utf-8") as file:
+def found_once(source, mutation, path, code):
+    """The text of the file, and where in it the code stands."""
+    with open(os.path.join(source, path), encoding="utf-8") as file:
         text = file.read()
-    found = list(wherever_lines_break(mutation["old"]).finditer(text))
+    found = list(wherever_lines_break(code).finditer(text))
     if len(found) != 1:
-        raise Fault(f"{mutation['at']}: stands {len(found)} times in {mutation['file']}: {mutation['old']}")
-    return text[:found[0].start()] + mutation["new"] + text[found[0].end():]
+        raise Fault(f"{mutation['at']}: stands {len(found)} times in {path}: {code}")
+    return text, found[0].start(), found[0].end()
+
+
+def changed(source, mutation):
+    """The file's text without the step; what follows keeps its lines, which places() names."""
+    text, begin, end = found_once(source, mutation, mutation["file"], mutation["old"])
+    lost = text[begin:end].count("\n") - mutation["new"].count("\n")
+    return text[:begin] + mutation["new"] + max(lost, 0) * "\n" + text[end:]
+
+
+def places(source, mutation):
+    """Where threads are kept from going on: at what is changed, and where the mutation says; FILE:LINE-LINE."""
+    named = [(mutation["file"], mutation["old"])]
+    named += [part.split(maxsplit=1) for part in mutation["hold"].split(";;") if part.strip()]
+    ranges = []
+    for path, code in named:
+        text, begin, end = found_once(source, mutation, path, code.replace(r"\n", "\n"))
+        first, last = (text.count("\n", 0, at) + 1 for at in (begin, end))
+        ranges.append(f"{path}:{max(first - LINES_AROUND, 1)}-{last + LINES_AROUND}")
+    return ranges
 
 
 WORD_ENDS, WORD_BEGINS = re.compile(r"\w$"), re.compile(r"^\w")
@@ -163,7 +187,7 @@ class Build:
             raise Fault(f"cannot be linked:\n{done.stderr[-2000:]}")
 
 
-def try_mutation(build, mutation):
+def try_mutation(build, mutation, seed):
     """(noticed, by what, seconds to build it, seconds of its cases)"""
     begin = time.monotonic()
     overlay = tempfile.mkdtemp(prefix="dunlin-mutation-")
@@ -183,7 +207,8 @@ def try_mutation(build, mutation):
         program = os.path.join(overlay, "cases")
         build.link(objects + [build.compile(u, overlay) for u in sorted(set(units))], program)
         built = time.monotonic()
-        words = [program, "--quiet", "--first", *mutation["case"].split()]
+        holds = [word for place in places(build.source, mutation) for word in ("--hold", place)]
+        words = [program, "--quiet", "--first", "--seed", str(seed), *holds, *mutation["case"].split()]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=CASE_SECONDS)
             noticed, text = done.returncode != 0, (done.stdout + done.stderr)
@@ -205,15 +230,20 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--sample", type=int, help="only so many, spread over the list")
     parser.add_argument("--only", help="those whose name, file or list contains this")
+    parser.add_argument("--unseen", action="store_true", help="only those that say so")
+    parser.add_argument("--seed", type=int, default=1, help="of the orders that are drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     build = Build(arguments.source, arguments.build)
     mutations = read_mutations(os.path.join(arguments.source, "tests/mutation"))
     for m in mutations:
         changed(build.source, m)  # all can be made, whichever are tried
+        places(build.source, m)
         check_takes_effect(build.source, m)
     if arguments.only:
         mutations = [m for m in mutations if any(arguments.only in m[key] for key in ("name", "file", "at"))]
+    if arguments.unseen:
+        mutations = [m for m in mutations if "unseen" in m]
     if arguments.sample:
         step = max(1, len(mutations) // arguments.sample)
         mutations = mutations[::step][:arguments.sample]
@@ -223,7 +253,7 @@ def main():
 
     def attempt(m):
         try:
-            return try_mutation(build, m)
+            return try_mutation(build, m, arguments.seed)
         except Fault as fault:
             return None, str(fault), 0, 0  # the list is at fault; the others are tried all the same
 

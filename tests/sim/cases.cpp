@@ -1,10 +1,12 @@
-// sim_cases [--seed N] [--quiet] [--first] [--replay "r0 f1 ..."|@FILE --model sequential|tso|cxx] NAME...: explores
-// the cases whose names begin so. Prints a line for each way of exploring one, and the story of each failure. With
+// sim_cases [--seed N] [--quiet] [--first] [--hold FILE:LINE[-LINE]]... [--replay "r0 f1 ..."|@FILE --model
+// sequential|tso|cxx] NAME...: explores the cases whose names begin so. Prints a line for each way of exploring one, and
+// the story of each failure. With --hold each is explored by the order `held` as well, at these lines. With
 // --first the cases are explored in the order of the names, each way a little at first and then as usual, and the first
 // failure is the end: it is only said what it is. 0: all hold; 1: one fails; 2: misuse.
 #include "sim/cases.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -48,20 +50,21 @@ std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim
 
 namespace {
 
-const char* const orders[] = {"random", "pct", "round robin", "every order", "delayed"};
+const char* const orders[] = {"random", "pct", "round robin", "every order", "delayed", "held"};
 const char* const models[] = {"sequential", "tso", "cxx"};
 
 struct arguments {
     std::uint64_t seed = 1;
     bool quiet = false, first = false;
     std::string replay;  // empty: none
+    std::vector<sim::source_range> places;  // to hold threads at
     sim::memory model = sim::memory::tso;
     std::vector<std::string_view> names;
 };
 
 [[noreturn]] void misuse(const char* what) {
     std::fprintf(stderr,
-        "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--first] [--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n",
+        "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--first] [--hold FILE:LINE[-LINE]]... [--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n",
         what);
     std::exit(2);
 }
@@ -74,6 +77,20 @@ std::string choices_from(std::string_view text) {
     std::string read(std::istreambuf_iterator<char>(file), {});
     if (read.empty()) misuse("the file of choices cannot be read, or is empty");
     return read;
+}
+
+// FILE:LINE or FILE:LINE-LINE
+sim::source_range place_from(std::string_view text) {
+    const std::size_t colon = text.rfind(':');
+    if (colon == 0 || colon == std::string_view::npos) misuse("a place is FILE:LINE or FILE:LINE-LINE");
+    sim::source_range p{std::string(text.substr(0, colon)), 0, 0};
+    const char *at = text.data() + colon + 1, *const end = text.data() + text.size();
+    auto read = std::from_chars(at, end, p.first);
+    p.last = p.first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
+        read = std::from_chars(read.ptr + 1, end, p.last);
+    if (read.ec != std::errc() || read.ptr != end || p.last < p.first) misuse("a place is FILE:LINE or FILE:LINE-LINE");
+    return p;
 }
 
 arguments read_arguments(int argc, char** argv) {
@@ -93,6 +110,8 @@ arguments read_arguments(int argc, char** argv) {
             a.quiet = true;
         } else if (word == "--first") {
             a.first = true;
+        } else if (word == "--hold") {
+            a.places.push_back(place_from(value()));
         } else if (word == "--replay") {
             a.replay = choices_from(value());
         } else if (word == "--model") {
@@ -153,6 +172,27 @@ bool run(const arguments& a, const protocol_case& c, sim::options o) {
     return r.holds() && (o.order != sim::order::exhaustive || r.complete);
 }
 
+// The case at the given places: under each memory that it is explored under, as often as otherwise.
+std::vector<sim::options> held_runs(const arguments& a, const protocol_case& c) {
+    constexpr std::size_t of_a_small_case = 20'000;
+    std::vector<sim::options> runs;
+    if (a.places.empty()) return runs;
+    for (const sim::options& o : c.runs) {
+        const std::size_t executions = o.order == sim::order::exhaustive ? of_a_small_case : o.executions;
+        const auto same = [&](const sim::options& r) { return r.model == o.model; };
+        const auto found = std::find_if(runs.begin(), runs.end(), same);
+        if (found != runs.end()) {
+            found->executions = std::max(found->executions, executions);
+            continue;
+        }
+        runs.push_back(o);
+        runs.back().order = sim::order::held;
+        runs.back().executions = executions;
+        runs.back().places = a.places;
+    }
+    return runs;
+}
+
 // What fails mostly fails soon, in one of the ways.
 bool first_failure(const arguments& a) {
     constexpr std::size_t part = 8;
@@ -165,6 +205,11 @@ bool first_failure(const arguments& a) {
     }
     if (cases.empty()) misuse("no case of that name");
     for (const bool little : {true, false}) {
+        for (const protocol_case* c : cases) {
+            for (const sim::options& o : held_runs(a, *c)) {
+                if (!little && !run(a, *c, o)) return true;
+            }
+        }
         for (const protocol_case* c : cases) {
             for (sim::options o : c->runs) {
                 if (little && o.order == sim::order::exhaustive) continue;
@@ -189,7 +234,7 @@ int main_of(const arguments& a) {
             std::printf("%s%s\n", r.story.c_str(), r.failure.c_str());
             return !r.holds();
         }
-        for (const sim::options& o : c.runs) {
+        for (const sim::options& o : held_runs(a, c) + c.runs) {
             if (!run(a, c, o)) {
                 all_hold = false;
                 break;

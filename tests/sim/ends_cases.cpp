@@ -58,6 +58,20 @@ const add woken_later{"ends/woken_later", drawn(200), [](sim::scenario& s) {
     }})(s);
 }};
 
+// What a timer was to start, of a run() that has returned: it never begins.
+const add timer_later{"ends/timer_later", drawn(200), [](sim::scenario& s) {
+    auto& began = s.make<platform::atomic<int>>("what the timer starts", 0);
+    auto& kept = s.make<timer>("timer");
+    whole({.prepares_itself = true, .main = [&] {
+        sim::prepared();
+        kept = after_func(std::chrono::microseconds(50), [&] { began.store(1); });
+    }, .afterwards = [&] {
+        const int before = began.load();
+        dunlin::run({.max_procs = 2}, [] { sleep_for(std::chrono::microseconds(300)); });
+        sim::require(began.load() == before, "what a timer of an earlier run() starts begins in this one");
+    }})(s);
+}};
+
 const add waited_for{"ends/waited_for", drawn(300),
     whole({.prepares_itself = true,
         .at_end = leftovers::wait,

@@ -2,6 +2,7 @@
 // in whole programs.
 #include "platform/clock.h"
 #include "platform/cpu.h"
+#include "sched/machines/wake.h"
 #include "sim/whole.h"
 
 namespace {
@@ -113,6 +114,75 @@ const add last_moment{"wake/last_moment", drawn(1'000), whole({.prepares_itself 
     sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
+
+// The same, and it retires while that one has seen that no processor is idle and has yet to put the other where it can
+// be found.
+const add meanwhile{"wake/retires_meanwhile", drawn(600), whole({.prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    g.go([&] {
+        began.fetch_add(1);
+        sim::compute(5 * us);
+    });
+    while (began.load() == 0) platform::pause();
+    g.go([&] { began.fetch_add(1); });
+    sim::compute(60 * ms);
+    sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// Two retire, the second one leaves its looks to the first, and one that starts another relies on the second.
+const add joins{"wake/joins_another", punctually(800), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    const auto start = [&] {
+        g.go([&] { began.fetch_add(1); });
+    };
+    sim::prepared();
+    start();
+    start();
+    while (began.load() != 2) platform::pause();
+    const sched::scheduler& all = sched::the_scheduler;
+    for (int i = 0; i < 3'000; ++i) {
+        if (all.retirers.load() == 1 && sched::spinning_count(all.idle_and_spinning.load()) == 1) break;
+        platform::pause();
+    }
+    start();
+    sim::compute(60 * ms);
+    sim::require(began.load() == 3, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
+// One that wakes a machine finds that the processor is gone: the machine that slept for a timer has it. It becomes idle
+// again before that one has said that it wakes none, and one that starts another relies on the wake.
+const add none_left{"wake/none_is_left", drawn(800), [](sim::scenario& s) {
+    auto& t = s.make<tally>("tally");
+    whole({.prepares_itself = true, .main = [&t] {
+        linger();
+        wait_group g;
+        const std::int64_t due = platform::now_ns() + 2 * ms;
+        g.go([due] { sleep_for(std::chrono::nanoseconds(due - platform::now_ns())); });
+        sim::compute(ms);
+        sim::prepared();
+        let_plain_threads_begin();
+        const platform::atomic<std::uint32_t>& word = sched::the_scheduler.idle_and_spinning;
+        const auto would_rely = [&] {
+            const std::uint32_t now = word.load();
+            return platform::now_ns() > due && sched::idle_count(now) == 1 && sched::spinning_count(now) == 1;
+        };
+        for (int i = 0; i < 1'000 && !would_rely(); ++i) platform::pause();
+        g.go([&t] { t.note(); });
+        sim::compute(60 * ms);
+        sim::require(t.done.load() == 2, "nobody has come for a goroutine while a processor was idle");
+        g.wait();
+    }, .plain_threads = {[&t] {
+        sim::sleep_in_kernel(990 * us);
+        go([&t] { t.note(); });
+    }}})(s);
+}};
 
 // A plain thread starts goroutines, and wakes one, while the machines come and go.
 const add outside{"wake/from_outside", drawn(600), [](sim::scenario& s) {

@@ -16,12 +16,27 @@ namespace {
 
 using sched::the_scheduler;
 
+// The monitor knows of each goroutine that computes without a processor, and of no other.
+std::string whose_processor_is_lost() {
+    for (const sched::machine* m = the_scheduler.machines.load(); m != nullptr; m = m->all_next) {
+        const bool has_one = m->p.load() != nullptr, is_stray = m->stray.load();
+        if (is_stray && has_one) return "a thread is counted as one without a processor, and has one";
+        const sched::goroutine* g = m->current.load();
+        if (g == nullptr || has_one || is_stray || m->condemned) continue;
+        if (g->state.load() != sched::goroutine_state::running) continue;
+        if (g->reason.load() == sched::wait_reason::blocking_call) continue;
+        return "a goroutine computes without a processor, and the monitor does not know";
+    }
+    return {};
+}
+
 // W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose
 // wake is left to the monitor.
 std::string who_is_forgotten() {
     const sched::scheduler& s = the_scheduler;
     const std::uint32_t word = s.idle_and_spinning.load();
     if (s.stopping.load()) return {};
+    if (std::string lost = whose_processor_is_lost(); !lost.empty()) return lost;
     if (sched::spinning_count(word) != 0) return "a machine is counted as searching, and none does";
     if (sched::idle_count(word) == 0) return {};
     if (s.global_size() != 0) return "a goroutine waits in the global queue while a processor is idle";
@@ -63,6 +78,12 @@ std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
     add(sim::order::delayed, sim::memory::sequential, executions / 2);
     add(sim::order::pct, sim::memory::sequential, executions / 2);
     add(sim::order::delayed, sim::memory::cxx, executions / 2);
+    return runs;
+}
+
+std::vector<sim::options> punctually(std::size_t executions) {
+    std::vector<sim::options> runs = drawn(executions);
+    for (sim::options& o : runs) o.punctual = true;
     return runs;
 }
 

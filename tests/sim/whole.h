@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
@@ -32,6 +33,19 @@ void let_plain_threads_begin();
 // what it starts from here on is work for others at once. The other machines are asleep.
 void linger();
 
+// What stands in memory, which no thread need see under `cxx`: for what is required, not for what a program does.
+template <class Look>
+auto as_it_stands(Look look) {
+    platform::access_checker* const before = std::exchange(platform::checker_of_thread, nullptr);
+    const auto value = look();
+    platform::checker_of_thread = before;
+    return value;
+}
+template <class T>
+T in_memory(const platform::atomic<T>& a) {
+    return as_it_stands([&] { return a.load(std::memory_order_relaxed); });
+}
+
 // What a goroutine has on its stack: wherever it goes on, it finds what it has left.
 class own_value {
 public:
@@ -44,5 +58,8 @@ private:
 
 // Drawn orders, so many of each, under all memories.
 std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
+// The same where no thread is kept from its CPU for long: what the runtime does on time is on time, and what only the
+// monitor's next round puts right is late.
+std::vector<sim::options> punctually(std::size_t executions);
 
 }  // namespace dunlin::sim_cases

@@ -1,0 +1,114 @@
+// What is due on time, although the monitor's next round is up to 10 ms away: timers and their sleepers
+// (sched/work/find_work.cpp, sched/machines/event_notice.cpp), what else is left to a wake (sched/machines/wake.h).
+#include "platform/clock.h"
+#include "sched/data/types.h"
+#include "sim/whole.h"
+
+namespace {
+
+using namespace dunlin;
+using namespace dunlin::sim_cases;
+
+// Without the monitor's help; with it, it can be 10 ms.
+constexpr std::int64_t late = 3 * ms;
+
+// The monitor's rounds are 10 ms apart from then on.
+void let_monitor_look_rarely() {
+    for (int i = 0; i < 450; ++i) {
+        sim::compute(2 * ms);
+        yield();
+    }
+}
+
+void sleep_until_ns(std::int64_t when) { sleep_for(std::chrono::nanoseconds(when - platform::now_ns())); }
+
+// A goroutine arms a timer and computes on; no machine sleeps for timers, and one is idle.
+const add added{"late/timer_is_added", punctually(150), whole({.prepares_itself = true, .main = [] {
+    let_monitor_look_rarely();
+    sim::prepared();
+    platform::atomic<std::int64_t> fired{0};
+    const std::int64_t due = platform::now_ns() + 300 * us;
+    timer t = after_func(std::chrono::microseconds(300), [&] { fired.store(platform::now_ns()); });
+    sim::compute(20 * ms);
+    sim::require(fired.load() != 0 && fired.load() < due + late, "a timer is late while a processor is idle");
+}})};
+
+// A plain thread arms a timer while the only machine lies down for one that is far away. It has slept for a nearer one
+// just before.
+const add lies_down{"late/timer_as_one_lies_down", punctually(400), [](sim::scenario& s) {
+    auto& done = s.make<chan<int>>("channel", 1);
+    whole({.max_procs = 1, .prepares_itself = true, .main = [&done] {
+        go([] { sleep_for(std::chrono::hours(1)); });
+        sleep_for(std::chrono::microseconds(10));
+        sim::prepared();
+        let_plain_threads_begin();
+        done.recv();
+    }, .plain_threads = {[&done] {
+        const sched::scheduler& all = sched::the_scheduler;
+        for (int i = 0; i < 2'000 && all.poller_claimed.load() == 0; ++i) platform::pause();
+        const std::int64_t due = platform::now_ns() + 50 * us;
+        timer t = after_func(std::chrono::microseconds(50), [due, &done] {
+            sim::require(platform::now_ns() < due + late, "a timer is late while a processor is idle");
+            done.send(1);
+        });
+        sim::sleep_in_kernel(20 * ms);
+    }}})(s);
+}};
+
+// Two sleep; the machine that wakes for the first one computes on with it.
+const add next{"late/next_sleeper", punctually(150), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    let_monitor_look_rarely();
+    wait_group g;
+    const std::int64_t first = platform::now_ns() + 5 * ms, second = first + 500 * us;
+    g.go([=] {
+        sleep_until_ns(first);
+        sim::compute(20 * ms);
+    });
+    g.go([=] {
+        sleep_until_ns(second);
+        sim::require(platform::now_ns() < second + late, "a sleeper is late while a processor is idle");
+    });
+    sim::compute(ms);
+    sim::prepared();
+    sim::compute(30 * ms);
+    g.wait();
+}})};
+
+// All that run on the only processor are short of a slice: it comes to its timers by itself in each 16th turn only.
+const add busy{"late/busy_processor", punctually(100), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    sim::prepared();
+    wait_group g;
+    for (int k = 0; k < 2; ++k) {
+        g.go([] {
+            for (int i = 0; i < 30; ++i) {
+                sim::compute(800 * us);
+                yield();
+            }
+        });
+    }
+    const std::int64_t due = platform::now_ns() + 5 * ms;
+    sleep_until_ns(due);
+    sim::require(platform::now_ns() < due + 2 * late, "a sleeper is late while goroutines take turns");
+    g.wait();
+}})};
+
+// A goroutine yields to what a timer of its processor starts, which then computes. No machine sleeps for that timer:
+// the one that did has left with another, long before.
+const add yields{"late/yield_to_a_timer", punctually(300), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    linger();
+    wait_group g;
+    const std::int64_t first = platform::now_ns() + 5 * ms, second = first + 12 * ms;
+    g.go([=] {
+        sleep_until_ns(first);
+        sim::compute(90 * ms);
+    });
+    timer t = after_func(std::chrono::nanoseconds(second - platform::now_ns()), [] { sim::compute(60 * ms); });
+    sim::compute(ms);
+    sim::prepared();
+    sim::compute(second - platform::now_ns());
+    yield();
+    sim::require(platform::now_ns() < second + 30 * ms, "who yields is late while a processor is idle");
+    g.wait();
+}})};
+
+}  // namespace
