@@ -10,9 +10,9 @@
 //                rather when something stands there. For long executions, where the others need many steps to come to
 //                harm by that
 //   held         random, and once or twice in an execution a thread that comes to given lines of the sources is kept
-//                there, just before its operation or some steps after it: for some steps, or until no other thread can do
-//                anything; in half of the executions with what stands in its buffer. ("Active testing": Sen, 2008.) To
-//                find what one step of a long program is for
+//                there, just before its operation or some steps after it: for some steps, or until no other thread can
+//                do anything; in half of the executions with what stands in its buffer. ("Active testing": Sen, 2008.)
+//                To find what one step of a long program is for
 //   round_robin  each thread a step, in turn, and buffers at once
 //   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
 //                detours: every order that has no more of them, without reduction, since the two together lose some. A

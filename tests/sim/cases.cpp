@@ -1,6 +1,6 @@
 // sim_cases [--seed N] [--quiet] [--first] [--hold FILE:LINE[-LINE]]... [--replay "r0 f1 ..."|@FILE --model
-// sequential|tso|cxx] NAME...: explores the cases whose names begin so. Prints a line for each way of exploring one, and
-// the story of each failure. With --hold each is explored by the order `held` as well, at these lines. With
+// sequential|tso|cxx] NAME...: explores the cases whose names begin so. Prints a line for each way of exploring one,
+// and the story of each failure. With --hold each is explored by the order `held` as well, at these lines. With
 // --first the cases are explored in the order of the names, each way a little at first and then as usual, and the first
 // failure is the end: it is only said what it is. 0: all hold; 1: one fails; 2: misuse.
 #include "sim/cases.h"

@@ -1,5 +1,5 @@
-// A machine that comes back without its processor (sched/goroutines/lost_processor.cpp), while it is given one, and that
-// is taken again: each step of the real files alone, with a scheduler that has one more processor to give.
+// A machine that comes back without its processor (sched/goroutines/lost_processor.cpp), while it is given one, and
+// that is taken again: each step of the real files alone, with a scheduler that has one more processor to give.
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sim/cases.h"

@@ -18,8 +18,8 @@ void in_a_call(std::int64_t ns) {
 
 processor* mine() { return sched::current_machine()->p.load(std::memory_order_relaxed); }
 
-// The only processor is taken from a call, and with it a timer for which no machine sleeps. The monitor sleeps when that
-// is due.
+// The only processor is taken from a call, and with it a timer for which no machine sleeps. The monitor sleeps when
+// that is due.
 const add timers{"taken/with_a_timer", drawn(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     sim::prepared();
     platform::atomic<std::int64_t> fired{0};

@@ -1,5 +1,5 @@
-// Threads and their maker (sched/machines/machine.cpp, sched/monitor/thread_maker.cpp): a processor is put aside since no
-// thread is idle, and a new one has to find it.
+// Threads and their maker (sched/machines/machine.cpp, sched/monitor/thread_maker.cpp): a processor is put aside since
+// no thread is idle, and a new one has to find it.
 #include "platform/clock.h"
 #include "sched/data/bells.h"
 #include "sched/machines/machine.h"
@@ -10,8 +10,8 @@ namespace {
 using namespace dunlin;
 using namespace dunlin::sim_cases;
 
-// What is started is for others at once, the monitor is not attentive, and there is no other thread than this one's. The
-// maker has served what was asked for and sleeps.
+// What is started is for others at once, the monitor is not attentive, and there is no other thread than this one's.
+// The maker has served what was asked for and sleeps.
 void be_the_only_thread() {
     linger();
     sched::end_idle_machines(100);

@@ -57,8 +57,8 @@ const add comes{"world/comes_while_it_stands", drawn(300), whole({.prepares_itse
     for (int i = 0; i < 2; ++i) let_the_world_stand(40 * us);
 }}})};
 
-// A goroutine that calls the runtime again and again does not keep it from stopping: at its next call it waits where its
-// processor can be taken.
+// A goroutine that calls the runtime again and again does not keep it from stopping: at its next call it waits where
+// its processor can be taken.
 std::vector<sim::options> fairly(std::vector<sim::options> runs) {
     std::erase_if(runs, [](const sim::options& o) { return o.order == sim::order::pct; });
     return runs;
