@@ -119,7 +119,8 @@ void world::collect_times(bool others_can, bool one_is_kept) {
             continue;
         }
         const bool stays = settings_.punctual && t.computes;  // what computes is no quicker than others
-        if ((others_can || one_is_kept) && may_be_quick && !stays && t.is == condition::ready && until - now_ns_ <= short_ns) {
+        const bool ends_soon = t.is == condition::ready && until - now_ns_ <= short_ns;
+        if ((others_can || one_is_kept) && may_be_quick && !stays && ends_soon) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
@@ -132,7 +133,8 @@ void world::collect_times(bool others_can, bool one_is_kept) {
     if (others_can || one_is_kept) {
         const std::int64_t jump = earliest - now_ns_;
         const bool may_jump =
-            !settings_.punctual && (!others_can || outcome_.steps % steps_between_jumps == 0) && earliest != 0 && !preparing_ && jump <= longest_jump_ns &&
+            !settings_.punctual && (!others_can || outcome_.steps % steps_between_jumps == 0) && earliest != 0 &&
+            !preparing_ && jump <= longest_jump_ns &&
             jumped_ns_ + jump <= all_jumps_ns &&
             std::all_of(threads_.begin(), threads_.end(), [](const auto& t) { return t->memory.buffer.empty(); });
         if (may_jump) possible_.push_back({{step_kind::time_out, first}, true, true, false, no_place});

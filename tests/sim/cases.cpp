@@ -64,7 +64,8 @@ struct arguments {
 
 [[noreturn]] void misuse(const char* what) {
     std::fprintf(stderr,
-        "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--first] [--hold FILE:LINE[-LINE]]... [--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n",
+        "sim_cases: %s\nusage: sim_cases [--seed N] [--quiet] [--first] [--hold FILE:LINE[-LINE]]... "
+        "[--replay CHOICES|@FILE --model sequential|tso|cxx] NAME...\n",
         what);
     std::exit(2);
 }
