@@ -1,6 +1,8 @@
 #include "sim/strategies.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "platform/check.h"
@@ -36,6 +38,19 @@ std::size_t plainest(const std::vector<transition>& possible, unsigned last) noe
     return best;
 }
 
+// Each with a probability that is its weight's part of all. None: all weights are 0.
+template <class Weight>
+std::optional<std::size_t> pick_by_weight(const std::vector<transition>& possible, platform::random_source& random,
+    const Weight& weight) {
+    std::uint32_t sum = 0;
+    for (const transition& t : possible) sum += weight(t.what);
+    if (sum == 0) return std::nullopt;
+    std::uint32_t at = random.below(sum);
+    std::size_t i = 0;
+    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
+    return i;
+}
+
 }  // namespace
 
 // ---- random --------------------------------------------------------------------------------------------------------
@@ -56,12 +71,7 @@ std::size_t random_order::pick(const std::vector<transition>& possible, unsigned
         if (c.kind == step_kind::time_out) return time_out_weight_;
         return c.which == last ? stay_weight_ : 16;
     };
-    std::uint32_t sum = 0;
-    for (const transition& t : possible) sum += weight(t.what);
-    std::uint32_t at = random_.below(sum);
-    std::size_t i = 0;
-    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
-    return i;
+    return *pick_by_weight(possible, random_, weight);  // no weight is 0
 }
 
 unsigned random_order::pick_value(unsigned count) { return random_.below(older_) == 0 ? random_.below(count) : 0; }
@@ -96,16 +106,9 @@ std::size_t delayed_order::pick(const std::vector<transition>& possible, unsigne
         if (c.kind == step_kind::run && c.which == last) return stay_weight_;
         return c.kind == step_kind::time_out ? 4u : 16u;
     };
-    std::uint32_t sum = 0;
-    for (const transition& t : possible) sum += weight(t.what);
-    if (sum == 0) {
-        left_ = 0;  // no other thread can go on
-        return random_.below(static_cast<std::uint32_t>(possible.size()));
-    }
-    std::uint32_t at = random_.below(sum);
-    std::size_t i = 0;
-    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
-    return i;
+    if (const std::optional<std::size_t> picked = pick_by_weight(possible, random_, weight)) return *picked;
+    left_ = 0;  // no other thread can go on
+    return random_.below(static_cast<std::uint32_t>(possible.size()));
 }
 
 unsigned delayed_order::pick_value(unsigned count) { return random_.below(4) == 0 ? random_.below(count) : 0; }
@@ -178,16 +181,9 @@ std::size_t held_order::pick(const std::vector<transition>& possible, unsigned l
         if (c.kind == step_kind::time_out) return 4u;
         return c.which == last ? stay_weight_ : 16u;
     };
-    std::uint32_t sum = 0;
-    for (const transition& t : possible) sum += weight(t.what);
-    if (sum == 0) {
-        left_ = 0;  // no other thread can go on
-        return random_.below(static_cast<std::uint32_t>(possible.size()));
-    }
-    std::uint32_t at = random_.below(sum);
-    std::size_t i = 0;
-    for (; at >= weight(possible[i].what); ++i) at -= weight(possible[i].what);
-    return i;
+    if (const std::optional<std::size_t> picked = pick_by_weight(possible, random_, weight)) return *picked;
+    left_ = 0;  // no other thread can go on
+    return random_.below(static_cast<std::uint32_t>(possible.size()));
 }
 
 unsigned held_order::pick_value(unsigned count) { return random_.below(older_) == 0 ? random_.below(count) : 0; }
