@@ -80,7 +80,7 @@ struct state {
     std::int64_t began_ns = 0;
     // Of the handlers: never freed. The one that ours replaced last, the first one, and all of them, each once.
     platform::atomic<const struct sigaction*> before{nullptr}, first{nullptr};
-    std::forward_list<struct sigaction> replaced;
+    std::forward_list<struct sigaction> replaced;  // changes
 };
 
 state& the() {
@@ -186,6 +186,7 @@ void on_sample(int signal, siginfo_t* info, void* context) {
     errno = kept;
 }
 
+// Under changes. What is replaced again and again is kept once: a record cannot be freed, a handler may read it.
 const struct sigaction* record_of(state& s, const struct sigaction& handler) {
     const auto same = [&](const struct sigaction& a) {
         // Where the flag is set it is the other member of the union, of the same bytes.

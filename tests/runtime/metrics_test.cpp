@@ -8,6 +8,7 @@
 //                          others) are one. In a trace: tests/tools/trace_test.py,
 //                          test_each_stop_of_the_world_is_in_it
 // TestCPUMetricsSleep      here, by idle_procs and by time
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -93,6 +94,37 @@ TEST_P(Metrics, ArePlausibleWhileGoroutinesGoOn) {
         EXPECT_EQ(s.goroutines, 1u);
         EXPECT_EQ(s.running, 1u);
         EXPECT_EQ(s.runnable + s.waiting, 0u);
+    });
+}
+
+// A thread that counts is kept from its CPU now and then, between the two sums as often as anywhere: what came and went
+// meanwhile is not counted as alive.
+TEST_P(Metrics, WhatCameAndWentDuringACountIsNotAlive) {
+    run([] {
+        std::atomic<bool> over{false};
+        std::atomic<std::size_t> most{0};
+        std::vector<std::thread> counting;  // more than there are CPUs
+        for (unsigned k = 0; k < 2 * std::max(1u, std::thread::hardware_concurrency()); ++k) {
+            counting.emplace_back([&] {
+                while (!over.load()) {
+                    const std::size_t alive = runtime::num_goroutines();
+                    for (std::size_t m = most.load(); m < alive && !most.compare_exchange_weak(m, alive);) {
+                    }
+                }
+            });
+        }
+        dunlin::wait_group all;
+        for (int k = 0; k < 2; ++k) {
+            all.go([] {
+                for (int i = 0; i < support::rounds(200'000); ++i) dunlin::spawn([] {}).get();
+            });
+        }
+        all.wait();
+        over.store(true);
+        dunlin::blocking([&] {
+            for (std::thread& t : counting) t.join();
+        });
+        EXPECT_LE(most.load(), 5u + 60u);  // alive at once, and what a few looks in succession add
     });
 }
 
