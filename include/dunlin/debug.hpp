@@ -21,7 +21,7 @@ struct serve_options {
     /// Not empty: each request must bring it, as `Authorization: Bearer TOKEN` or as the parameter `token` of its
     /// address.
     std::string token = {};
-    /// How many requests are served at once. More are refused for now (503); where there are more than twice as many,
+    /// How many requests are served at once. More are refused (503); where there are more than twice as many,
     /// connections are closed.
     unsigned connections = 32;
     /// How long a client may take to send its request, and to take the reply.
