@@ -118,9 +118,10 @@ void world::collect_times(bool others_can, bool one_is_kept) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
-        const bool stays = settings_.punctual && t.computes;  // what computes is no quicker than others
-        const bool ends_soon = t.is == condition::ready && until - now_ns_ <= short_ns;
-        if ((others_can || one_is_kept) && may_be_quick && !stays && ends_soon) {
+        // Punctual: what computes or pauses is no quicker than others. Else pauses would make a thread late that is
+        // kept from its CPU for some steps.
+        const bool ends_soon = t.is == condition::ready && until - now_ns_ <= short_ns && !settings_.punctual;
+        if ((others_can || one_is_kept) && may_be_quick && ends_soon) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }

@@ -88,11 +88,14 @@ TEST_P(Reports, ThoseThatWaitForEachOthersMutexesAreNamedAfterASecond) {
         dunlin::mutex a, b, c;
         dunlin::latch all_hold(3);
         dunlin::wait_group group;
-        std::atomic<dunlin::clock::time_point> begin{};  // the last of them stands in the circle a moment later
+        // When the first of them began to wait, or a moment before. The last one may come to the circle much later, on
+        // a machine that stands for a while: then the others have waited for long enough.
+        std::atomic<dunlin::clock::time_point> begin{};
         const auto hold_and_want = [&, ctx = ctx](dunlin::mutex& held, dunlin::mutex& wanted) {
             const std::lock_guard guard(held);
             all_hold.arrive_and_wait();
-            begin = dunlin::clock::now();
+            dunlin::clock::time_point none{};
+            begin.compare_exchange_strong(none, dunlin::clock::now());
             EXPECT_THROW(wanted.lock(ctx), dunlin::context_cancelled);
         };
         group.go({.name = "a to b"}, [&] { hold_and_want(a, b); });
