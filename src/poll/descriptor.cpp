@@ -174,20 +174,37 @@ void descriptor::drop_hold() noexcept {
 
 // ---- turns ----------------------------------------------------------------------------------------------------------
 
-// True: another waiter has the turn now.
+// True: another waiter has the turn now. A turn is not handed on once the gate is closed: close() has set that, but may
+// have yet to come for the lock; the waiters are told so as close() tells them.
 bool descriptor::hand_on_turn(direction d) noexcept {
     park::runtime_section inside;
+    park::wait_node* woken = nullptr;
+    park::wait_node** end = &woken;
+    poll_node* next = nullptr;
     lock_.lock();
     side& s = side_[index(d)];
-    auto* next = static_cast<poll_node*>(s.turns.pop_claimed());
+    if (gate_.closed()) {
+        take_turns(s, end);
+    } else {
+        next = static_cast<poll_node*>(s.turns.pop_claimed());
+    }
     if (s.turns.empty()) gate_.nobody_waits(d);
     if (next != nullptr) {
         next->granted = true;  // our place in the gate is the next one's
         s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
     }
+    *end = nullptr;
     lock_.unlock();
+    park::wake_all(woken);
     if (next != nullptr) next->who->wake();
     return next != nullptr;
+}
+
+void descriptor::take_turns(side& s, park::wait_node**& end) noexcept {
+    while (park::wait_node* n = s.turns.pop_claimed()) {
+        *end = n;
+        end = &n->next;
+    }
 }
 
 queued descriptor::queue_for_turn(direction d, poll_node* n) noexcept {
@@ -340,10 +357,7 @@ bool descriptor::begin_to_close() noexcept {
         lock_.lock();
         for (side& s : side_) {
             take_waiting(s, end);
-            while (park::wait_node* n = s.turns.pop_claimed()) {
-                *end = n;
-                end = &n->next;
-            }
+            take_turns(s, end);
         }
         gate_.nobody_waits(direction::read);
         gate_.nobody_waits(direction::write);

@@ -196,6 +196,7 @@ private:
     }
     bool hand_on_turn(direction d) noexcept;
     static void take_waiting(side& s, park::wait_node**& end) noexcept;
+    static void take_turns(side& s, park::wait_node**& end) noexcept;
     void close_now() noexcept;
     bool begin_to_close() noexcept;
     void wait_until_closed() noexcept;

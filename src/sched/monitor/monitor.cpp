@@ -24,6 +24,7 @@
 #include <dunlin/detail/atomic.hpp>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "platform/clock.h"
@@ -82,6 +83,13 @@ struct long_waits {
     std::uint64_t reported = 0;              // which waits were long at the last report
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
+    // When the coarse clock, by which waits are stamped, stood still lately: while the monitor slept, or had no CPU.
+    struct pause_of_clock {
+        std::int64_t stood_ns = 0, went_on_ns = 0;
+    };
+    std::array<pause_of_clock, 16> clock_pauses{};
+    std::size_t clock_pause_count = 0;
+    std::int64_t round_ns = 0;               // of the last round
 };
 
 // Memory and threads that were not needed for a second are given back, a part of them at a time.
@@ -274,6 +282,20 @@ bool may_begin_to_wait(const goroutine& g) noexcept {
     return state == goroutine_state::runnable || state == goroutine_state::preempted;
 }
 
+// At the begin of a round.
+void note_whether_clock_stood(long_waits& w, std::int64_t now) noexcept {
+    const std::int64_t before = std::exchange(w.round_ns, now);
+    if (now - before > 2 * longest_ns) w.clock_pauses[w.clock_pause_count++ % w.clock_pauses.size()] = {before, now};
+}
+
+// What is stamped while the clock stands may have begun at any time until it goes on.
+std::int64_t began_at_last(const long_waits& w, std::int64_t stamp_ns) noexcept {
+    for (const long_waits::pause_of_clock& p : w.clock_pauses) {
+        if (p.stood_ns <= stamp_ns && stamp_ns < p.went_on_ns) return p.went_on_ns;
+    }
+    return stamp_ns;
+}
+
 // A look costs 2 ns for each descriptor ever made. Looks are rare once nothing is executed any more and each long wait
 // has been looked at; while nothing waits there is none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
@@ -292,9 +314,8 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
         unsettled = unsettled || may_begin_to_wait(g);
         if (!may_be_in_a_circle(g.reason.load(std::memory_order_relaxed))) return;
         if (g.state.load(std::memory_order_relaxed) != goroutine_state::waiting) return;
-        // A hint: the clock of these moments may be behind while the monitor sleeps.
         const std::int64_t since_ns = g.waits_since_ns;
-        if (since_ns > now - long_ns) {
+        if (began_at_last(w, since_ns) > now - long_ns) {
             ++young;
             return;
         }
@@ -415,6 +436,7 @@ void one_round(rounds& r) noexcept {
     outlook o;
     o.now_ns = platform::now_ns();
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
+    note_whether_clock_stood(r.keep.waits, o.now_ns);
     const std::uint32_t calls = monitor_bell.call_word.load(std::memory_order_acquire);
     if (steering* simulation = steered()) {
         simulation->watch(o.now_ns);
