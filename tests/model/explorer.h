@@ -18,6 +18,7 @@
 #include <set>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "model/protocol.h"
 
@@ -34,6 +35,31 @@ struct result {
     std::set<std::string> steps, made;  // all there are, and those that some thread has made
 };
 
+// For what is large and read all over: in pages of 2 MB it takes a processor little to find the page.
+template <class T>
+struct large_pages {
+    using value_type = T;
+
+    large_pages() = default;
+    template <class U>
+    large_pages(const large_pages<U>&) {}
+
+    T* allocate(std::size_t n) {
+        constexpr std::size_t page = 2 << 20;
+        const std::size_t bytes = n * sizeof(T);
+        if (bytes < page) return static_cast<T*>(::operator new(bytes));
+        const std::size_t whole = (bytes + page - 1) / page * page;
+        void* memory = std::aligned_alloc(page, whole);
+        if (memory == nullptr) throw std::bad_alloc();
+        madvise(memory, whole, MADV_HUGEPAGE);
+        return static_cast<T*>(memory);
+    }
+    void deallocate(T* memory, std::size_t n) {
+        n * sizeof(T) < 2 << 20 ? ::operator delete(memory) : std::free(memory);
+    }
+    bool operator==(const large_pages&) const = default;
+};
+
 class explorer {
 public:
     explicit explorer(const protocol& model, std::size_t max_states = 20'000'000)
@@ -43,7 +69,7 @@ public:
 
     result run() {
         std::vector<state> now{model_.start}, next;
-        add(model_.start, {0, 0, 0});
+        add(hash_of(model_.start), {0, 0, 0});
         std::size_t first = 0;  // the node of now[0]
         while (!now.empty() && found_.failure.empty()) {
             const std::size_t first_next = nodes_.size();
@@ -78,15 +104,28 @@ private:
     struct edge {
         std::uint32_t from, to;
     };
+    struct step_to {
+        state to;
+        node by;
+        std::uint64_t hash;
+    };
 
+    // All moves first, then the look whether their states are known: the table is in no cache, and by then its lines
+    // are on the way.
     void expand(const state& from, std::uint32_t id, std::vector<state>& next) {
+        reached_.clear();
         bool moved = false;
         for (unsigned thread = 0; thread < model_.threads.size(); ++thread) {
             unsigned ways = 1;
             for (unsigned i = 0; i < from.threads[thread].buffered; ++i)
-                moved |= follow(from, id, thread, leaves_buffer + i, next, ways);
+                moved |= follow(from, id, thread, leaves_buffer + i, ways);
             for (unsigned way = 0; way < ways && found_.failure.empty(); ++way)
-                moved |= follow(from, id, thread, way, next, ways);
+                moved |= follow(from, id, thread, way, ways);
+        }
+        for (const step_to& r : reached_) {
+            const std::size_t before = nodes_.size();
+            edges_.push_back({id, add(r.hash, r.by)});
+            if (nodes_.size() != before) next.push_back(r.to);
         }
         if (moved || !found_.failure.empty()) return;
         ++found_.rests;
@@ -96,21 +135,24 @@ private:
     }
 
     // Makes one move. False: it cannot be made. `ways` becomes the number of ways that there are of this step.
-    bool follow(
-        const state& from, std::uint32_t id, unsigned thread, unsigned move, std::vector<state>& next, unsigned& ways) {
-        state to = from;
+    bool follow(const state& from, std::uint32_t id, unsigned thread, unsigned move, unsigned& ways) {
+        reached_.push_back({from, {id, static_cast<std::uint8_t>(thread), static_cast<std::uint8_t>(move)}, 0});
         std::string failure;
-        if (!make(to, thread, move, ways, nullptr, failure)) return false;
+        if (!make(reached_.back().to, thread, move, ways, nullptr, failure)) {
+            reached_.pop_back();
+            return false;
+        }
         ++found_.transitions;
         if (move < leaves_buffer) made_[thread][from.threads[thread].at] = true;
-        const node n{id, static_cast<std::uint8_t>(thread), static_cast<std::uint8_t>(move)};
-        if (!failure.empty()) {
+        if (failure.empty()) {
+            step_to& reached = reached_.back();
+            reached.hash = hash_of(reached.to);
+            __builtin_prefetch(&seen_[reached.hash & (seen_.size() - 1)]);
+        } else {
+            const node n = reached_.back().by;
+            reached_.pop_back();
             found_.failure = failure;
             found_.interleaving = trace(id, &n);
-        } else {
-            const std::size_t before = nodes_.size();
-            edges_.push_back({id, add(to, n)});
-            if (nodes_.size() != before) next.push_back(to);
         }
         return true;
     }
@@ -140,11 +182,14 @@ private:
         return true;
     }
 
-    // The number of the state; a new one was reached by n.
-    std::uint32_t add(const state& s, const node& n) {
+    std::uint64_t hash_of(const state& s) const {
         std::uint64_t hash = mix(0x9e3779b97f4a7c15, s.memory, model_.cell_names.size() * sizeof(value));
         hash = mix(hash, s.threads, model_.threads.size() * sizeof(thread_state));
-        hash += hash == 0;
+        return hash + (hash == 0);
+    }
+
+    // The number of the state of that hash; a new one was reached by n.
+    std::uint32_t add(std::uint64_t hash, const node& n) {
         if (2 * (nodes_.size() + 1) > seen_.size()) grow();
         entry& e = find(hash);
         if (e.hash == hash) return e.node;
@@ -154,20 +199,23 @@ private:
         return e.node;
     }
 
+    // Two words at a time, by the whole of their product.
     static std::uint64_t mix(std::uint64_t hash, const void* from, std::size_t bytes) {
         const char* p = static_cast<const char*>(from);
         while (bytes != 0) {
-            const std::size_t n = std::min<std::size_t>(bytes, 8);
-            std::uint64_t word = 0;
-            std::memcpy(&word, p, n);
+            const std::size_t n = std::min<std::size_t>(bytes, 16);
+            std::uint64_t words[2] = {};
+            std::memcpy(words, p, n);
             p += n;
             bytes -= n;
-            hash = (hash ^ word) * 0xff51afd7ed558ccd;
-            hash ^= hash >> 32;
-            hash *= 0xc4ceb9fe1a85ec53;
-            hash ^= hash >> 29;
+            using twice = unsigned __int128;
+            const twice product =
+                static_cast<twice>(hash ^ words[0] ^ 0xff51afd7ed558ccd) * (words[1] ^ 0xc4ceb9fe1a85ec53);
+            hash = hash * 0x9e3779b97f4a7c15 ^ static_cast<std::uint64_t>(product) ^
+                   static_cast<std::uint64_t>(product >> 64);
         }
-        return hash;
+        hash ^= hash >> 32;
+        return hash * 0xc4ceb9fe1a85ec53;
     }
 
     struct entry {
@@ -182,7 +230,7 @@ private:
     }
 
     void grow() {
-        std::vector<entry> old(std::max<std::size_t>(2 * seen_.size(), 1024));
+        std::vector<entry, large_pages<entry>> old(std::max<std::size_t>(2 * seen_.size(), 1024));
         old.swap(seen_);
         for (const entry& e : old) {
             if (e.hash != 0) find(e.hash) = e;
@@ -191,18 +239,20 @@ private:
 
     // From the states at rest backwards.
     void look_for_livelock() {
-        std::sort(edges_.begin(), edges_.end(), [](const edge& a, const edge& b) { return a.to < b.to; });
+        // By where they lead to: those to node n are before[begins[n]] up to before[begins[n + 1]].
+        std::vector<std::uint32_t> begins(nodes_.size() + 2), before(edges_.size());
+        for (const edge& e : edges_) ++begins[e.to + 2];
+        for (std::size_t n = 2; n < begins.size(); ++n) begins[n] += begins[n - 1];
+        for (const edge& e : edges_) before[begins[e.to + 1]++] = e.from;
         std::vector<bool> comes_to_rest(nodes_.size());
         for (const std::uint32_t rest : rests_) comes_to_rest[rest] = true;
         while (!rests_.empty()) {
             const std::uint32_t to = rests_.back();
             rests_.pop_back();
-            for (auto e = std::lower_bound(
-                     edges_.begin(), edges_.end(), to, [](const edge& a, std::uint32_t b) { return a.to < b; });
-                 e != edges_.end() && e->to == to; ++e) {
-                if (comes_to_rest[e->from]) continue;
-                comes_to_rest[e->from] = true;
-                rests_.push_back(e->from);
+            for (std::uint32_t i = begins[to]; i < begins[to + 1]; ++i) {
+                if (comes_to_rest[before[i]]) continue;
+                comes_to_rest[before[i]] = true;
+                rests_.push_back(before[i]);
             }
         }
         const auto lost = std::find(comes_to_rest.begin(), comes_to_rest.end(), false);
@@ -255,9 +305,10 @@ private:
     const protocol& model_;
     const std::size_t max_states_;
     std::vector<node> nodes_;
-    std::vector<entry> seen_;
+    std::vector<entry, large_pages<entry>> seen_;
     std::vector<edge> edges_;
     std::vector<std::uint32_t> rests_;
+    std::vector<step_to> reached_;  // from the state that is expanded
     std::vector<std::vector<bool>> made_;
     result found_;
 };

@@ -164,7 +164,7 @@ public:
     value load(cell c) {
         access();
         const value v = own_view(c);
-        note("reads " + name(c) + " = " + std::to_string(v));
+        note([&] { return "reads " + name(c) + " = " + std::to_string(v); });
         return v;
     }
 
@@ -191,7 +191,7 @@ public:
         if (pending(c)) drain();
         const std::optional<value> next = change(state_.memory[c.index]);
         if (!next) {
-            note("reads " + name(c) + " = " + std::to_string(state_.memory[c.index]));
+            note([&] { return "reads " + name(c) + " = " + std::to_string(state_.memory[c.index]); });
             return false;
         }
         drain();
@@ -281,8 +281,9 @@ private:
         if (++accesses_ > 1) throw std::logic_error("a step with two accesses");
     }
     const std::string& name(cell c) const { return model_.cell_names[c.index]; }
-    void note(const std::string& text) {
-        if (notes_ != nullptr) *notes_ += (notes_->empty() ? "" : ", ") + text;
+    template <class Text>
+    void note(const Text& text) {
+        if (notes_ != nullptr) *notes_ += (notes_->empty() ? "" : ", ") + text();
     }
 
     bool pending(cell c) const {
@@ -313,8 +314,11 @@ private:
         // A full buffer: the processor waits until there is room.
         if (me_.buffered == max_buffered) return block();
         me_.buffer[me_.buffered++] = {c.index, how, v};
-        note("in its buffer: " + name(c) +
-             (how == kind::add ? " += " + std::to_string(static_cast<std::int16_t>(v)) : " = " + std::to_string(v)));
+        note([&] {
+            return "in its buffer: " + name(c) +
+                   (how == kind::add ? " += " + std::to_string(static_cast<std::int16_t>(v))
+                                     : " = " + std::to_string(v));
+        });
     }
 
     void drain() {
