@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Takes steps out of the protocols' real files, one at a time, and shows that a case of the checking build fails.
 
-Usage: mutate.py SOURCE BUILD [--sample N] [--only WORD] [--unseen] [--seed N] [--jobs N]
+Usage: mutate.py SOURCE BUILD [--sample N] [--only WORD] [--unseen] [--unchanged] [--seed N] [--jobs N]
 
 SOURCE is the project, BUILD a build of its preset `sim`. The mutations are data: tests/mutation/*.txt, blocks of lines
 
@@ -17,7 +17,8 @@ SOURCE is the project, BUILD a build of its preset `sim`. The mutations are data
     unseen  why no case has failed yet, although one could: it may survive
 
 A copy of the file is changed and compiled, with the cases' own file, before the rest of the build is linked to it. The
-checkout and the build stay as they are. Prints a line each, and the survivors at the end. Ends with 1 if one survives
+checkout and the build stay as they are. With --unchanged nothing is changed, and the cases with the same holds must not
+fail: else what they notice is theirs. Prints a line each, and the survivors at the end. Ends with 1 if one survives
 without a reason, or was noticed in spite of one, with 2 if a mutation cannot be made.
 """
 
@@ -187,7 +188,7 @@ class Build:
             raise Fault(f"cannot be linked:\n{done.stderr[-2000:]}")
 
 
-def try_mutation(build, mutation, seed):
+def try_mutation(build, mutation, seed, unchanged):
     """(noticed, by what, seconds to build it, seconds of its cases)"""
     begin = time.monotonic()
     overlay = tempfile.mkdtemp(prefix="dunlin-mutation-")
@@ -195,7 +196,8 @@ def try_mutation(build, mutation, seed):
         path = os.path.join(overlay, mutation["file"])
         os.makedirs(os.path.dirname(path))
         with open(path, "w", encoding="utf-8") as file:
-            file.write(changed(build.source, mutation))
+            text = found_once(build.source, mutation, mutation["file"], mutation["old"])[0]
+            file.write(text if unchanged else changed(build.source, mutation))
         units, cases = mutation["with"].split(), case_files(mutation)
         if mutation["file"].endswith(".cpp"):
             units.append(mutation["file"])
@@ -231,6 +233,7 @@ def main():
     parser.add_argument("--sample", type=int, help="only so many, spread over the list")
     parser.add_argument("--only", help="those whose name, file or list contains this")
     parser.add_argument("--unseen", action="store_true", help="only those that say so")
+    parser.add_argument("--unchanged", action="store_true", help="the cases alone, with the places where threads are kept")
     parser.add_argument("--seed", type=int, default=1, help="of the orders that are drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
@@ -253,7 +256,7 @@ def main():
 
     def attempt(m):
         try:
-            return try_mutation(build, m, arguments.seed)
+            return try_mutation(build, m, arguments.seed, arguments.unchanged)
         except Fault as fault:
             return None, str(fault), 0, 0  # the list is at fault; the others are tried all the same
 
@@ -269,7 +272,11 @@ def main():
                   flush=True)
             if not noticed:
                 survivors.append(m)
-            if noticed == ("harmless" in m) and not (not noticed and "unseen" in m):
+            if arguments.unchanged:
+                may = not noticed
+            else:
+                may = noticed != ("harmless" in m) or (not noticed and "unseen" in m)
+            if not may:
                 wrong.append(m)
     print(f"{len(mutations)} mutations, {tried} tried, {tried - len(survivors)} noticed, in {time.monotonic() - begin:.0f} s")
     for m in survivors:

@@ -432,6 +432,63 @@ TEST(Explorer, TheSameSeedDoesTheSame) {
     }
 }
 
+// What a thread finds that is kept at one line for as long as another needs for 200 steps: what it has stored is still in
+// its buffer then, or another has stored much between two of its loads. `at`: the line.
+sim::case_function kept_at(unsigned& at, bool looks_twice) {
+    return [&at, looks_twice](scenario& s) {
+        struct state {
+            atomic<int> said{0}, ticks{0};
+        };
+        auto& k = s.make<state>("state");
+        s.thread("a", [&k, &at, looks_twice] {
+            if (!looks_twice) k.said.store(1, relaxed);
+            const int before = k.ticks.load(relaxed);
+            at = std::source_location::current().line() + 1;
+            const int after = k.ticks.load(relaxed);
+            if (looks_twice) sim::require(after - before < 200, "kept between two loads");
+            if (!looks_twice) fence(seq_cst);
+        });
+        s.thread("b", [&k, looks_twice] {
+            for (int i = 1; i <= 250; ++i) k.ticks.store(i, relaxed);
+            fence(seq_cst);
+            if (!looks_twice) sim::require(k.said.load(relaxed) == 1, "kept in the buffer");
+        });
+    };
+}
+
+TEST(Explorer, AThreadIsKeptWhereItIsTold) {
+    unsigned line = 0;
+    for (const bool looks_twice : {true, false}) {
+        const auto build = kept_at(line, looks_twice);
+        sim::options o{.order = order::held, .model = memory::tso, .executions = 400, .tells = false};
+        o.order = order::round_robin;
+        EXPECT_TRUE(sim::explore(o, build).holds());  // and `line` is known
+        o.order = order::held;
+        o.places = {{"textbook_test.cpp", line, line}};
+        const sim::result found = sim::explore(o, build);
+        EXPECT_EQ(found.failure, looks_twice ? "kept between two loads" : "kept in the buffer");
+        const sim::result again = sim::replay(o, found.choices, build);
+        EXPECT_EQ(again.failure, found.failure);
+        // Elsewhere it is not: the first line of this file is not executed.
+        o.places = {{"textbook_test.cpp", 1, 1}};
+        if (looks_twice) EXPECT_TRUE(sim::explore(o, build).holds());
+    }
+}
+
+// Nobody waits for a thread that is kept for ever: it goes on when no other can.
+TEST(Explorer, AThreadThatOthersWaitForIsKeptNoLonger) {
+    const auto build = [](scenario& s) {
+        auto& said = s.make<atomic<int>>("said", 0);
+        s.thread("a", [&said] { said.store(1, relaxed); });
+        s.thread("b", [&said] {
+            while (said.load(relaxed) == 0) platform::pause();
+        });
+    };
+    const sim::options o{
+        .order = order::held, .model = memory::tso, .executions = 400, .places = {{"textbook_test.cpp", 1, 10'000}}};
+    EXPECT_TRUE(holds(o, build));
+}
+
 // Two orders of two steps at one place; one of two steps at two.
 TEST(Explorer, EquivalentOrdersAreExecutedOnce) {
     const auto two = [](bool same_place) {
