@@ -1,6 +1,17 @@
 # What is made only where another library is installed: dunlin::tls (OpenSSL 3), dunlin::nats (libnats), and examples and tests that use it or Boost.Beast. The library itself needs none.
 include_guard(GLOBAL)
 
+# Under sanitizers without optimisation, which is where most of the compiler's time would go: what hangs on speed is in the library itself.
+function(dunlin_optional_together name)
+    if(NOT DUNLIN_TOGETHER OR NOT PROJECT_IS_TOP_LEVEL)
+        return()
+    endif()
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    if(DUNLIN_SANITIZE)
+        target_compile_options(${name} PRIVATE -O0)
+    endif()
+endfunction()
+
 # A library of its own, so that programs which do not ask for it have nothing that listens; it needs no other library.
 file(GLOB debug_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/debug/*.cpp")
 dunlin_library(dunlin_debug "" "${debug_sources}")
@@ -12,9 +23,7 @@ set_target_properties(dunlin_debug PROPERTIES EXPORT_NAME debug VERSION ${PROJEC
 if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
     set_target_properties(dunlin_debug PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it
 endif()
-if(DUNLIN_TOGETHER AND PROJECT_IS_TOP_LEVEL)
-    set_target_properties(dunlin_debug PROPERTIES UNITY_BUILD ON)
-endif()
+dunlin_optional_together(dunlin_debug)
 
 dunlin_precompile_library(dunlin_debug dunlin/dunlin.hpp)
 
@@ -33,9 +42,7 @@ if(NOT DUNLIN_TLS STREQUAL "OFF" AND OPENSSL_FOUND)
     add_library(dunlin::tls ALIAS dunlin_tls)
     target_link_libraries(dunlin_tls PUBLIC dunlin PRIVATE OpenSSL::SSL OpenSSL::Crypto)
     dunlin_precompile_library(dunlin_tls dunlin/dunlin.hpp)
-    if(DUNLIN_TOGETHER AND PROJECT_IS_TOP_LEVEL)
-        set_target_properties(dunlin_tls PROPERTIES UNITY_BUILD ON)
-    endif()
+    dunlin_optional_together(dunlin_tls)
     set_target_properties(dunlin_tls PROPERTIES EXPORT_NAME tls VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
         set_target_properties(dunlin_tls PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it
@@ -59,10 +66,8 @@ if(DunlinLibnats_FOUND)
     add_library(dunlin::nats ALIAS dunlin_nats)
     target_link_libraries(dunlin_nats PUBLIC dunlin PRIVATE DunlinLibnats::libnats)
     dunlin_precompile_library(dunlin_nats dunlin/dunlin.hpp)
-    if(DUNLIN_TOGETHER AND PROJECT_IS_TOP_LEVEL)
-        set_source_files_properties("${PROJECT_SOURCE_DIR}/nats/bucket.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-        set_target_properties(dunlin_nats PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-    endif()
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/nats/bucket.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    dunlin_optional_together(dunlin_nats)
     set_target_properties(dunlin_nats PROPERTIES EXPORT_NAME nats VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
         set_target_properties(dunlin_nats PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it

@@ -529,8 +529,8 @@ TEST_F(GoPreempt, NotAtAllIfToldSo) {
     EXPECT_EQ(r.out.find("taken"), std::string::npos) << r;
     EXPECT_EQ(r.out.find("stopped"), std::string::npos) << r;
 #if !defined(__aarch64__)
-    // Nor does main ever tick. Under an emulator it may: the hog's thread can sleep on the emulator's own locks, and then
-    // it is a thread that blocks.
+    // Nor does main ever tick. Under an emulator it may: the hog's thread can sleep on the emulator's own locks, and
+    // then it is a thread that blocks.
     EXPECT_EQ(r.out, "") << r;
 #endif
     // A goroutine that blocks its thread loses its processor nevertheless.

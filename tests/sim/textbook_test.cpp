@@ -432,8 +432,8 @@ TEST(Explorer, TheSameSeedDoesTheSame) {
     }
 }
 
-// What a thread finds that is kept at one line for as long as another needs for 200 steps: what it has stored is still in
-// its buffer then, or another has stored much between two of its loads. `at`: the line.
+// What a thread finds that is kept at one line for as long as another needs for 200 steps: what it has stored is still
+// in its buffer then, or another has stored much between two of its loads. `at`: the line.
 sim::case_function kept_at(unsigned& at, bool looks_twice) {
     return [&at, looks_twice](scenario& s) {
         struct state {

@@ -16,6 +16,9 @@ import unittest
 import urllib.error
 import urllib.request
 
+from go_pprof import pprof, reason_to_skip  # beside this file
+
+NO_PPROF = reason_to_skip()
 SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
 
@@ -150,18 +153,10 @@ class Page(unittest.TestCase):
             finally:
                 program.close()
 
-    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    @unittest.skipIf(NO_PPROF, NO_PPROF)
     def test_go_tool_pprof_reads_it_over_http(self):
-        # Where Go does not bring pprof compiled, the first call compiles it and keeps it: a minute of CPU time.
-        cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
-        environment = {**ENVIRONMENT, "HOME": self.folder, "GOTOOLCHAIN": "local", "GOCACHE": cache}
-        subprocess.run(["go", "tool", "pprof", "-h"], capture_output=True, env=environment)
-
         def top(path, *options):
-            done = subprocess.run(["go", "tool", "pprof", "-text", *options, self.program.url + path], text=True,
-                                  capture_output=True, timeout=100, env=environment)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            return done.stdout
+            return pprof(self.folder, "-text", *options, self.program.url + path)
 
         goroutines = top("debug/pprof/goroutine")
         self.assertIn("Type: goroutine", goroutines)

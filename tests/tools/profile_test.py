@@ -12,10 +12,12 @@ import sys
 import tempfile
 import unittest
 
-from protobuf import fields  # beside this file
+from go_pprof import pprof, reason_to_skip  # beside this file
+from protobuf import fields
 
 SCENE = sys.argv.pop() if len(sys.argv) > 1 else None
 RECEIVERS = 40
+NO_PPROF = reason_to_skip()
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("DUNLIN_")}
 
 
@@ -57,22 +59,6 @@ class Decoded:
                 self.values.append(values)
 
 
-def pprof(folder, *options):
-    """Where Go does not bring pprof compiled, the first call compiles it and keeps it: a minute of CPU time."""
-    cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
-    environment = {**ENVIRONMENT, "HOME": folder, "GOTOOLCHAIN": "local", "GOCACHE": cache}
-    if not pprof.compiled:
-        subprocess.run(["go", "tool", "pprof", "-h"], capture_output=True, env=environment)
-        pprof.compiled = True
-    done = subprocess.run(["go", "tool", "pprof", *options], capture_output=True, text=True, timeout=100,
-                          env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-pprof.compiled = False
-
-
 class Profile(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -106,7 +92,7 @@ class Profile(unittest.TestCase):
         (sleeper,) = with_function("sleep_long")
         self.assertEqual((sleeper[1], sleeper[2]["name"], sleeper[2]["user"], sleeper[2]["state"]), (1, "sleeper", "anna", "sleep"))
 
-    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    @unittest.skipIf(NO_PPROF, NO_PPROF)
     def test_go_tool_pprof_reads_it(self):
         top = pprof(self.folder, "-text", "-nodecount=100", self.path)
         self.assertIn("Type: goroutine", top)
@@ -162,7 +148,7 @@ class Contention(unittest.TestCase):
             names = {labels.get("name") for places, _, labels in profile.samples if "work_under_lock" in places[0][0]}
             self.assertEqual(names, {None, "first"})
 
-    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    @unittest.skipIf(NO_PPROF, NO_PPROF)
     def test_go_tool_pprof_shows_it_first(self):
         for path, _ in self.each():
             options = ["-focus", "lock"] if "block" in path else []  # main waits for all of them in its wait_group
@@ -215,7 +201,7 @@ class Cpu(unittest.TestCase):
                 self.assertLess(by_function["expensive"], 4.5 * by_function["cheap"])
                 self.assertEqual(set(by_user), {"anna", "bert"})
 
-    @unittest.skipIf(shutil.which("go") is None, "no go in PATH")
+    @unittest.skipIf(NO_PPROF, NO_PPROF)
     def test_go_tool_pprof_shows_it(self):
         for path in self.paths.values():
             self.assertIn("Type: cpu", pprof(self.folder, "-text", path))
