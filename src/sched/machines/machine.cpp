@@ -174,6 +174,16 @@ machine* pop_idle_machine(wake_place place) noexcept {
     return m;
 }
 
+// The caller has taken the machine off the list of the idle.
+bool hand_to(machine* m, processor* p, bool spinning) noexcept {
+    m->handed_p = p;
+    m->handed_spinning = spinning;
+    // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
+    m->wake_word.store(1, std::memory_order_release);
+    platform::futex_wake(m->wake_word);
+    return true;
+}
+
 }  // namespace
 
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept {
@@ -181,13 +191,7 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept 
     s.lock.lock();
     machine* m = pop_idle_machine(place);
     s.lock.unlock();
-    if (m == nullptr) return false;
-    m->handed_p = p;
-    m->handed_spinning = spinning;
-    // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
-    m->wake_word.store(1, std::memory_order_release);
-    platform::futex_wake(m->wake_word);
-    return true;
+    return m != nullptr && hand_to(m, p, spinning);
 }
 
 namespace {
@@ -267,9 +271,14 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     // thread maker may have to wait for the allocator, and the goroutine that holds the allocator's lock must be able
     // to get a processor.
     s.lock.lock();
-    put_idle_processor(p, spinning);
-    drain_to_global(p);
+    // One that has fallen asleep since looked before there was anything for it; nor may a new thread be obtainable.
+    machine* m = pop_idle_machine(place);
+    if (m == nullptr) {
+        put_idle_processor(p, spinning);
+        drain_to_global(p);
+    }
     s.lock.unlock();
+    if (m != nullptr) return void(hand_to(m, p, spinning));
     want_spare_machine();
     // the thread that only waits for timers can take it at once
     if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();
