@@ -183,7 +183,7 @@ std::string text_of(const std::vector<choice>& choices) {
 std::vector<choice> choices_in(std::string_view text) {
     std::vector<choice> choices;
     while (!text.empty()) {
-        const std::size_t end = std::min(text.find(' '), text.size());
+        const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
         const std::string_view word = text.substr(0, end);
         text.remove_prefix(std::min(end + 1, text.size()));
         if (word.empty()) continue;

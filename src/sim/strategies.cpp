@@ -135,7 +135,7 @@ bool held_order::begin() {
     if (random_.below(2) == 0) draw(holds_[1]);
     was_there_ = {};
     goes_further_ = {};
-    left_ = 0;
+    kept_ = {};
     return true;
 }
 
@@ -153,10 +153,24 @@ bool held_order::is_place(const std::source_location& where) {
 }
 
 void held_order::begin_hold(const hold& h, unsigned thread) noexcept {
-    if (left_ != 0) return;
-    left_ = h.steps;
-    held_ = thread;
-    keeps_buffer_ = h.keeps_buffer;
+    for (kept& k : kept_) {
+        if (k.left != 0) continue;
+        k = {h.steps, thread, h.keeps_buffer};
+        return;
+    }
+}
+
+// No other thread can go on.
+void held_order::let_one_go() noexcept {
+    const auto one = random_.below(most_holds);
+    kept& k = kept_[kept_[one].left != 0 ? one : 1 - one];
+    k.left = 0;
+}
+
+bool held_order::keeps_back(const choice& c) const noexcept {
+    return std::any_of(kept_.begin(), kept_.end(), [&c](const kept& k) {
+        return k.left != 0 && c.which == k.thread && (c.kind != step_kind::flush || k.with_buffer);
+    });
 }
 
 void held_order::arrives(unsigned thread, const operation& next) {
@@ -174,16 +188,17 @@ void held_order::arrives(unsigned thread, const operation& next) {
 }
 
 std::size_t held_order::pick(const std::vector<transition>& possible, unsigned last) {
-    if (left_ != 0) --left_;
+    for (kept& k : kept_) k.left -= k.left != 0;
     const auto weight = [&](const choice& c) {
         if (keeps_back(c)) return 0u;
         if (c.kind == step_kind::flush) return flush_weight_;
         if (c.kind == step_kind::time_out) return 4u;
         return c.which == last ? stay_weight_ : 16u;
     };
-    if (const std::optional<std::size_t> picked = pick_by_weight(possible, random_, weight)) return *picked;
-    left_ = 0;  // no other thread can go on
-    return random_.below(static_cast<std::uint32_t>(possible.size()));
+    for (;;) {
+        if (const std::optional<std::size_t> picked = pick_by_weight(possible, random_, weight)) return *picked;
+        let_one_go();
+    }
 }
 
 unsigned held_order::pick_value(unsigned count) { return random_.below(older_) == 0 ? random_.below(count) : 0; }

@@ -11,8 +11,8 @@
 //                harm by that
 //   held         random, and once or twice in an execution a thread that comes to given lines of the sources is kept
 //                there, just before its operation or some steps after it: for some steps, or until no other thread can
-//                do anything; in half of the executions with what stands in its buffer. ("Active testing": Sen, 2008.)
-//                To find what one step of a long program is for
+//                do anything; in half of the executions with what stands in its buffer. Two may be kept at a time.
+//                ("Active testing": Sen, 2008.) To find what one step of a long program is for
 //   round_robin  each thread a step, in turn, and buffers at once
 //   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
 //                detours: every order that has no more of them, without reduction, since the two together lose some. A
@@ -73,15 +73,18 @@ public:
     held_order(std::uint64_t seed, std::vector<source_range> places) : seed_(seed), places_(std::move(places)) {}
     bool begin() override;
     void arrives(unsigned thread, const operation& next) override;
-    bool keeps_back(const choice& c) const noexcept override {
-        return left_ != 0 && c.which == held_ && (c.kind != step_kind::flush || keeps_buffer_);
-    }
+    bool keeps_back(const choice& c) const noexcept override;
     std::size_t pick(const std::vector<transition>& possible, unsigned last) override;
     unsigned pick_value(unsigned count) override;
     void ended(std::size_t) override {}
 
 private:
     static constexpr unsigned most_holds = 2;
+    struct kept {
+        std::uint32_t left = 0;  // in steps; 0: none is kept
+        unsigned thread = 0;
+        bool with_buffer = false;
+    };
     struct hold {
         std::uint32_t arrival = 0;  // the how-manieth; 0: none is left
         bool after = false;         // it is kept when it has done the operation,
@@ -92,6 +95,7 @@ private:
 
     void draw(hold& h) noexcept;
     void begin_hold(const hold& h, unsigned thread) noexcept;
+    void let_one_go() noexcept;
     bool is_place(const std::source_location& where);
 
     std::uint64_t seed_;
@@ -103,9 +107,7 @@ private:
     std::array<bool, max_threads> was_there_{};
     std::array<hold, max_threads> goes_further_{};  // arrival: so many operations until it is kept
     std::uint32_t flush_weight_ = 16, stay_weight_ = 16, older_ = 2;
-    std::uint32_t left_ = 0;    // of the hold, in steps
-    unsigned held_ = 0;         // whom
-    bool keeps_buffer_ = false;
+    std::array<kept, most_holds> kept_{};
 };
 
 // Threads that look again and again would keep the one that they look for from its CPU for ever (two machines that

@@ -22,16 +22,29 @@ void let_monitor_look_rarely() {
 
 void sleep_until_ns(std::int64_t when) { sleep_for(std::chrono::nanoseconds(when - platform::now_ns())); }
 
+// How far the monitor's next round is away hangs on all that was done before: each of these cases is made four times, a
+// quarter of its rounds apart, and one of them at least is far from it.
+constexpr std::int64_t quarter = 2'500 * us;
+
 // A goroutine arms a timer and computes on; no machine sleeps for timers, and one is idle.
-const add added{"late/timer_is_added", punctually(150), whole({.prepares_itself = true, .main = [] {
-    let_monitor_look_rarely();
-    sim::prepared();
-    platform::atomic<std::int64_t> fired{0};
-    const std::int64_t due = platform::now_ns() + 300 * us;
-    timer t = after_func(std::chrono::microseconds(300), [&] { fired.store(platform::now_ns()); });
-    sim::compute(20 * ms);
-    sim::require(fired.load() != 0 && fired.load() < due + late, "a timer is late while a processor is idle");
-}})};
+sim::case_function timer_is_added(std::int64_t after) {
+    return whole({.prepares_itself = true, .main = [after] {
+        let_monitor_look_rarely();
+        sim::compute(after);
+        sim::prepared();
+        platform::atomic<std::int64_t> fired{0};
+        const std::int64_t due = platform::now_ns() + 300 * us;
+        timer t = after_func(std::chrono::microseconds(300), [&] { fired.store(platform::now_ns()); });
+        sim::compute(20 * ms);
+        sim::require(fired.load() != 0 && fired.load() < due + late, "a timer is late while a processor is idle");
+    }});
+}
+const add added[] = {
+    {"late/timer_is_added_1", punctually(40), timer_is_added(0)},
+    {"late/timer_is_added_2", punctually(40), timer_is_added(quarter)},
+    {"late/timer_is_added_3", punctually(40), timer_is_added(2 * quarter)},
+    {"late/timer_is_added_4", punctually(40), timer_is_added(3 * quarter)},
+};
 
 // A plain thread arms a timer while the only machine lies down for one that is far away. It has slept for a nearer one
 // just before.
@@ -56,23 +69,30 @@ const add lies_down{"late/timer_as_one_lies_down", punctually(400), [](sim::scen
 }};
 
 // Two sleep; the machine that wakes for the first one computes on with it.
-const add next{"late/next_sleeper", punctually(150), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
-    let_monitor_look_rarely();
-    wait_group g;
-    const std::int64_t first = platform::now_ns() + 5 * ms, second = first + 500 * us;
-    g.go([=] {
-        sleep_until_ns(first);
-        sim::compute(20 * ms);
-    });
-    g.go([=] {
-        sleep_until_ns(second);
-        sim::require(platform::now_ns() < second + late, "a sleeper is late while a processor is idle");
-    });
-    sim::compute(ms);
-    sim::prepared();
-    sim::compute(30 * ms);
-    g.wait();
-}})};
+sim::case_function next_sleeper(std::int64_t after) {
+    return whole({.max_procs = 3, .prepares_itself = true, .main = [after] {
+        wait_group g;
+        const std::int64_t first = platform::now_ns() + 45 * ms + after, second = first + 500 * us;
+        g.go([=] {
+            sleep_until_ns(first);
+            sim::compute(20 * ms);
+        });
+        g.go([=] {
+            sleep_until_ns(second);
+            sim::require(platform::now_ns() < second + late, "a sleeper is late while a processor is idle");
+        });
+        sim::compute(40 * ms);  // and its rounds are rare once more
+        sim::prepared();
+        sim::compute(40 * ms);
+        g.wait();
+    }});
+}
+const add next[] = {
+    {"late/next_sleeper_1", punctually(40), next_sleeper(0)},
+    {"late/next_sleeper_2", punctually(40), next_sleeper(quarter)},
+    {"late/next_sleeper_3", punctually(40), next_sleeper(2 * quarter)},
+    {"late/next_sleeper_4", punctually(40), next_sleeper(3 * quarter)},
+};
 
 // All that run on the only processor are short of a slice: it comes to its timers by itself in each 16th turn only.
 const add busy{"late/busy_processor", punctually(100), whole({.max_procs = 1, .prepares_itself = true, .main = [] {

@@ -107,7 +107,7 @@ const add changes_hands{"taken/as_it_changes_hands", drawn(300), whole({.max_pro
             own_value own;
             for (int i = 0; i < 3; ++i) {
                 own.touch();
-                sim::compute(12 * ms);
+                sim::compute(10'020 * us);  // just longer than a slice
                 in_a_call(2 * ms);
                 own.touch();
             }

@@ -571,7 +571,7 @@ TEST(Explorer, AStoryIsShort) {
 TEST(Explorer, WordsThatAreNoChoicesAreRefused) {
     for (const char* text : {"x1", "r", "r99", "r1x", "run"})
         EXPECT_THROW(sim::choices_in(text), std::invalid_argument) << text;
-    EXPECT_EQ(sim::text_of(sim::choices_in(" r0  f1 t2 v3")), "r0 f1 t2 v3");
+    EXPECT_EQ(sim::text_of(sim::choices_in(" r0  f1 t2\nv3\n")), "r0 f1 t2 v3");
 }
 
 // An uncaught fault of a case in one thread leaves the values of the others' thread-local variables alone.

@@ -146,6 +146,26 @@ const add joins{"wake/joins_another", punctually(800), whole({.max_procs = 3, .p
     g.wait();
 }})};
 
+// Two goroutines are started while a machine is about to retire, which counts as searching: it comes back for one, and
+// has another machine come for the other.
+const add two_for_one{"wake/two_as_one_retires", punctually(400), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    linger();
+    platform::atomic<int> began{0};
+    wait_group g;
+    sim::prepared();
+    g.go([&] { began.fetch_add(1); });
+    while (began.load() == 0) platform::pause();
+    for (int i = 0; i < 2; ++i) {
+        g.go([&] {
+            began.fetch_add(1);
+            sim::compute(60 * ms);
+        });
+    }
+    sim::compute(50 * ms);
+    sim::require(began.load() == 3, "nobody has come for a goroutine while a processor was idle");
+    g.wait();
+}})};
+
 // A waker finds that the processor is gone, just before that is given back by a thread that cannot search itself, as
 // the monitor does it (hand_on() in sched/monitor/hand_off.cpp), and that relies on the waker if it counts as
 // searching.

@@ -214,9 +214,9 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         p->idle_next = nullptr;
         start_machine(p, false, wake_place::anywhere);
     }
-    // For goroutines in the global queue, and for timers of a processor that has died.
+    // For timers of a processor that has died, and for goroutines in the global queue: whoever is woken looks there
+    // first.
     retire_barrier();
-    if (s.global_size() != 0) wake_if_idle();
     timer_added(platform::now_ns());
     s.world.unlock();
     std::atomic_signal_fence(std::memory_order_seq_cst);
