@@ -214,8 +214,8 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         p->idle_next = nullptr;
         start_machine(p, false, wake_place::anywhere);
     }
-    // For timers of a processor that has died, and for goroutines in the global queue: whoever is woken looks there
-    // first.
+    // For timers of a processor that has died, and for goroutines in the global queue: the machine that is woken looks
+    // there.
     retire_barrier();
     timer_added(platform::now_ns());
     s.world.unlock();
