@@ -131,4 +131,39 @@ const add yields{"late/yield_to_a_timer", punctually(300), whole({.max_procs = 3
     g.wait();
 }})};
 
+// A plain thread starts goroutines beside two that ready each other, which do not advance the processor's tick, and a
+// sleeper, which does (docs/decisions/063-what-waits-in-the-global-queue.md).
+const add chain{"late/chain_and_global_queue", punctually(40), [](sim::scenario& s) {
+    constexpr int started = 5;
+    auto& ran = s.make<platform::atomic<int>>("goroutines that have run", 0);
+    whole({.max_procs = 1, .prepares_itself = true, .main = [&ran] {
+        chan<int> there, back;
+        platform::atomic<bool> over{false};
+        wait_group g;
+        g.go([&] {
+            while (!over.load()) sleep_for(std::chrono::milliseconds(1));
+        });
+        g.go([&] {
+            while (there.recv()) {
+                sim::compute(200 * us);
+                back.send(1);
+            }
+        });
+        sim::prepared();
+        let_plain_threads_begin();
+        const std::int64_t begin = platform::now_ns();
+        while (ran.load() < started && platform::now_ns() < begin + 60 * ms) {
+            there.send(1);
+            back.recv();
+            sim::compute(200 * us);
+        }
+        sim::require(platform::now_ns() < begin + 40 * ms, "each of those in the global queue waits for a slice of a chain");
+        over.store(true);
+        there.close();
+        g.wait();
+    }, .plain_threads = {[&ran] {
+        for (int i = 0; i < started; ++i) go([&ran] { ran.fetch_add(1); });
+    }}})(s);
+}};
+
 }  // namespace
