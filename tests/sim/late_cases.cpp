@@ -81,7 +81,7 @@ sim::case_function next_sleeper(std::int64_t after) {
             sleep_until_ns(second);
             sim::require(platform::now_ns() < second + late, "a sleeper is late while a processor is idle");
         });
-        sim::compute(40 * ms);  // and its rounds are rare once more
+        sim::compute(40 * ms);  // the monitor's rounds become rare again
         sim::prepared();
         sim::compute(40 * ms);
         g.wait();
