@@ -530,7 +530,9 @@ TEST_F(GoPreempt, NotAtAllIfToldSo) {
     EXPECT_EQ(r.out.find("stopped"), std::string::npos) << r;
     // Nor does main ever tick. Under an emulator it may: the hog's thread can sleep on the emulator's own locks, and
     // then it is a thread that blocks.
-    if (!support::emulated) EXPECT_EQ(r.out, "") << r;
+    if (!support::emulated) {
+        EXPECT_EQ(r.out, "") << r;
+    }
     // A goroutine that blocks its thread loses its processor nevertheless.
     const auto blocked = hand_off("blocked_and_ticks", {{"DUNLIN_PREEMPTION", "off"}});
     EXPECT_EQ(blocked.out, "ticked\n") << blocked;
