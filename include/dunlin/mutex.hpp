@@ -60,8 +60,7 @@ public:
     template <class Rep, class Period>
     bool try_lock_for(
         const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return try_lock() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
+        return lock_if_free() || lock_limited({detail::deadline_in(d), nullptr}, where) == detail::wait_outcome::ok;
     }
     template <detail::number N>
     bool try_lock_for(N) {
@@ -72,8 +71,7 @@ public:
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
         std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) {
+        return lock_if_free() || detail::wait_on_clock(t, [&](std::int64_t ns) {
             return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok;
         });
     }
@@ -103,6 +101,8 @@ private:
         }
         return false;
     }
+    bool take_if_free() noexcept;
+    bool lock_if_free() noexcept;
     bool take_as_woken(bool give_up) noexcept;
     bool somebody_is_woken(std::uint32_t word) const noexcept;
     park::lot_node* wake_first(park::lot_bucket& b) noexcept;

@@ -28,9 +28,10 @@ public:
     constexpr explicit semaphore_core(std::ptrdiff_t permits) noexcept : permits_(permits) {}
     ~semaphore_core();
 
-    bool try_acquire() noexcept {
+    // If there are more than `none`: 0, or no_permits().
+    bool try_acquire(std::ptrdiff_t none = 0) noexcept {
         std::ptrdiff_t n = permits_.load(std::memory_order_relaxed);
-        while (n > 0) {
+        while (n > none) {
             if (permits_.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
                 return true;
             }
@@ -83,8 +84,7 @@ public:
     /// Takes a permit, waiting until there is one. Blocks the goroutine, never its thread; on a plain thread, that
     /// thread.
     void acquire(std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        if (!core_.try_acquire()) core_.acquire(nullptr, where);
+        if (!core_.try_acquire(detail::no_permits())) core_.acquire(nullptr, where);
     }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void acquire(const context& ctx, std::source_location where = std::source_location::current()) {
@@ -99,8 +99,7 @@ public:
     template <class Rep, class Period>
     bool try_acquire_for(
         const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return core_.try_acquire() || acquire_until(detail::deadline_in(d), where);
+        return core_.try_acquire(detail::no_permits()) || acquire_until(detail::deadline_in(d), where);
     }
     template <detail::number N>
     bool try_acquire_for(N) {
@@ -110,8 +109,7 @@ public:
     template <class Clock, class Duration>
     bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t,
         std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return core_.try_acquire() ||
+        return core_.try_acquire(detail::no_permits()) ||
                detail::wait_on_clock(t, [&](std::int64_t ns) { return acquire_until(ns, where); });
     }
 

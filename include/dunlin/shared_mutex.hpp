@@ -37,8 +37,7 @@ public:
 
     /// Waits until it is free, and takes it. Blocks the goroutine, never its thread; on a plain thread, that thread.
     void lock(std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        if (!try_lock()) wait(writer, nullptr, where);
+        if (!take(detail::free_word())) wait(writer, nullptr, where);
     }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void lock(const context& ctx, std::source_location where = std::source_location::current()) {
@@ -47,16 +46,12 @@ public:
             detail::throw_cancelled(ctx, "shared_mutex lock");
         }
     }
-    bool try_lock() noexcept {
-        std::uint32_t free = 0;
-        return word_.compare_exchange_strong(free, written, std::memory_order_acquire, std::memory_order_relaxed);
-    }
+    bool try_lock() noexcept { return take(0); }
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool try_lock_for(
         const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return try_lock() || wait_until(writer, detail::deadline_in(d), where);
+        return take(detail::free_word()) || wait_until(writer, detail::deadline_in(d), where);
     }
     template <detail::number N>
     bool try_lock_for(N) {
@@ -67,8 +62,8 @@ public:
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t,
         std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return try_lock() || detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(writer, ns, where); });
+        return take(detail::free_word()) ||
+               detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(writer, ns, where); });
     }
     void unlock() {
         std::uint32_t mine = written;
@@ -80,8 +75,7 @@ public:
     /// Waits until no writer has it or waits for it, and takes a share. Blocks the goroutine, never its thread; on a
     /// plain thread, that thread.
     void lock_shared(std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        if (!try_lock_shared()) wait(reader, nullptr, where);
+        if (!take_share(detail::most_readers())) wait(reader, nullptr, where);
     }
     /// The same until `ctx` is done: throws context_cancelled then. Throws std::bad_alloc.
     void lock_shared(const context& ctx, std::source_location where = std::source_location::current()) {
@@ -90,20 +84,11 @@ public:
             detail::throw_cancelled(ctx, "shared_mutex lock_shared");
         }
     }
-    bool try_lock_shared() noexcept {
-        std::uint32_t word = word_.load(std::memory_order_relaxed);
-        while (word < most_readers) {
-            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) {
-                return true;
-            }
-        }
-        return false;
-    }
+    bool try_lock_shared() noexcept { return take_share(most_readers); }
     template <class Rep, class Period>
     bool try_lock_shared_for(
         const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return try_lock_shared() || wait_until(reader, detail::deadline_in(d), where);
+        return take_share(detail::most_readers()) || wait_until(reader, detail::deadline_in(d), where);
     }
     template <detail::number N>
     bool try_lock_shared_for(N) {
@@ -113,8 +98,7 @@ public:
     template <class Clock, class Duration>
     bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t,
         std::source_location where = std::source_location::current()) {
-        detail::pass_simulation();
-        return try_lock_shared() ||
+        return take_share(detail::most_readers()) ||
                detail::wait_on_clock(t, [&](std::int64_t ns) { return wait_until(reader, ns, where); });
     }
     void unlock_shared() {
@@ -138,8 +122,21 @@ private:
     static constexpr std::uint32_t written = std::uint32_t{1} << 31;
     static constexpr std::uint32_t waited = std::uint32_t{1} << 30;
     static constexpr std::uint32_t readers = waited - 1;
-    static constexpr std::uint32_t most_readers = readers;
+    static constexpr std::uint32_t most_readers = detail::fast_path_bounds{}.most_readers;
+    static_assert(most_readers == readers);
 
+    bool take(std::uint32_t free) noexcept {
+        return word_.compare_exchange_strong(free, written, std::memory_order_acquire, std::memory_order_relaxed);
+    }
+    bool take_share(std::uint32_t most) noexcept {
+        std::uint32_t word = word_.load(std::memory_order_relaxed);
+        while (word < most) {
+            if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acquire, std::memory_order_relaxed)) {
+                return true;
+            }
+        }
+        return false;
+    }
     bool wait_until(role r, std::int64_t deadline_ns, const std::source_location& where) {
         const detail::wait_limit limit{deadline_ns, nullptr};
         return wait(r, &limit, where) == detail::wait_outcome::ok;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <sys/resource.h>
 #include <new>
 #include <utility>
@@ -77,8 +78,15 @@ void watch_lot(bool yes) noexcept {
     }
 }
 
+void set_fast_paths(const detail::fast_path_bounds& to) noexcept {
+    sched::free_mutex_word.store(to.free_word, std::memory_order_relaxed);
+    __atomic_store_n(&detail::fast_paths.free_word, to.free_word, __ATOMIC_RELAXED);
+    __atomic_store_n(&detail::fast_paths.most_readers, to.most_readers, __ATOMIC_RELAXED);
+    __atomic_store_n(&detail::fast_paths.no_permits, to.no_permits, __ATOMIC_RELAXED);
+}
+
 void stop_steering() noexcept {
-    __atomic_store_n(&detail::simulations, 0u, __ATOMIC_RELAXED);
+    set_fast_paths({});
     netpoll::the_simulated_sockets.store(nullptr, std::memory_order_release);
     sched::the_steering.store(nullptr, std::memory_order_release);
     platform::monotonic_clock.store(clock_gettime, std::memory_order_relaxed);
@@ -107,7 +115,8 @@ void simulation::begin(const plan& p) noexcept {
     // not by the first that opens a descriptor, which would be a call more than in the next execution
     netpoll::start_polling();
     watch_lot(true);
-    __atomic_store_n(&detail::simulations, 1u, __ATOMIC_RELAXED);
+    set_fast_paths({.free_word = ~std::uint32_t{0}, .most_readers = 0,
+        .no_permits = std::numeric_limits<std::ptrdiff_t>::max()});
     netpoll::the_simulated_sockets.store(&network_, std::memory_order_release);
     platform::monotonic_clock.store(clock_of_simulation, std::memory_order_relaxed);
     sched::the_steering.store(this, std::memory_order_release);

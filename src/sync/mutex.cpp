@@ -132,9 +132,21 @@ bool mutex::take_as_woken(bool give_up) noexcept {
 
 bool mutex::is_held_by_caller() const noexcept { return owner_.load(std::memory_order_relaxed) == caller(); }
 
+// L1. Not one that has waiters; and none in a simulation, which is asked on the slow path: between two locks there is
+// no other call of the runtime.
+inline bool mutex::take_if_free() noexcept {
+    std::uint32_t word = sched::word_of_free_mutex();
+    return word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire);
+}
+
+bool mutex::lock_if_free() noexcept {
+    if (!take_if_free()) return false;
+    note_owner(caller());
+    return true;
+}
+
 void mutex::lock(std::source_location where) {
-    if (DUNLIN_UNLIKELY(sched::steered() != nullptr)) sched::pass_point();  // between two locks there is no other call
-    if (DUNLIN_LIKELY(take())) {  // L1
+    if (DUNLIN_LIKELY(take_if_free())) {
         note_owner(caller());
     } else {
         lock_slow(nullptr, where);
@@ -148,7 +160,7 @@ bool mutex::try_lock() noexcept {
 }
 
 wait_outcome mutex::lock_limited(const detail::wait_limit& limit, const std::source_location& where) {
-    if (sched::steered() != nullptr) sched::pass_point();
+    detail::pass_simulation();
     if (try_lock()) return wait_outcome::ok;
     if (detail::cancelled_already(&limit)) return wait_outcome::cancelled;
     return lock_slow(&limit, where);
@@ -245,9 +257,11 @@ bool mutex::spin() noexcept {
 }
 
 [[gnu::noinline]] wait_outcome mutex::lock_slow(const detail::wait_limit* limit, const std::source_location& where) {
+    if (limit == nullptr) detail::pass_simulation();  // lock_limited() has come by it
     const std::uint64_t me = caller();
     if (limit == nullptr && owner_.load(std::memory_order_relaxed) == me) report_recursion();
-    if (spin()) {
+    // Here, too, what is free is taken at once: L1 leaves a mutex alone that is free and has waiters.
+    if (((word_.load(std::memory_order_relaxed) & locked) == 0 && take()) || spin()) {
         note_owner(me);
         return wait_outcome::ok;
     }

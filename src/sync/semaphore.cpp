@@ -26,7 +26,7 @@ using park::lot_kind;
 using park::lot_node;
 
 wait_outcome semaphore_core::acquire(const wait_limit* limit, const std::source_location& where) {
-    if (limit != nullptr) pass_simulation();  // the others have come by it
+    pass_simulation();
     if (try_acquire()) return wait_outcome::ok;
     if (cancelled_already(limit)) return wait_outcome::cancelled;
     if (is_past(limit)) return wait_outcome::timed_out;

@@ -97,7 +97,7 @@ struct shared_mutex::queue {
 };
 
 wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const std::source_location& where) {
-    if (limit != nullptr) detail::pass_simulation();  // the others have come by it
+    detail::pass_simulation();
     if (r == writer ? try_lock() : try_lock_shared()) return wait_outcome::ok;
     if (detail::cancelled_already(limit)) return wait_outcome::cancelled;
     if (detail::is_past(limit)) return wait_outcome::timed_out;

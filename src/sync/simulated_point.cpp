@@ -5,7 +5,7 @@
 
 namespace dunlin::inline v0_1::detail {
 
-std::uint32_t simulations = 0;
+fast_path_bounds fast_paths;
 
 void simulated_point() noexcept {
     if (sched::steered() != nullptr) sched::pass_point();

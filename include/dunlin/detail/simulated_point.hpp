@@ -1,21 +1,36 @@
 // simulated_point.hpp - where a simulation for users (dunlin/sim.hpp) may switch a goroutine away, in calls that need
 // not enter the runtime: two locks that are free, taken in two orders, are a deadlock to be found.
+//
+// The fast paths do not ask whether there is a simulation. What they compare with is a variable instead of a constant,
+// which costs no instruction; a simulation sets it so that they fail, and the slow paths ask.
 #pragma once
 
 #include <dunlin/config.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace dunlin::inline v0_1::detail {
 
+/// Changed by a simulation alone; relaxed: its goroutines run on the thread that has changed it, or were handed over to
+/// another.
+struct fast_path_bounds {
+    std::uint32_t free_word = 0;                       ///< Of a free lock. In a simulation: a word that no lock has.
+    std::uint32_t most_readers = (1u << 30) - 1;       ///< A shared_mutex whose word is less has room. In one: 0.
+    std::ptrdiff_t no_permits = 0;                     ///< A semaphore that has more can be taken. In one: the most.
+};
+
 // src/sync/simulated_point.cpp
-/// Not 0: a simulation is on. Changed by it alone; relaxed: its goroutines run on the thread that has changed it, or
-/// were handed over to another.
-DUNLIN_API extern std::uint32_t simulations;
+DUNLIN_API extern fast_path_bounds fast_paths;
 DUNLIN_API void simulated_point() noexcept;
 
+inline std::uint32_t free_word() noexcept { return __atomic_load_n(&fast_paths.free_word, __ATOMIC_RELAXED); }
+inline std::uint32_t most_readers() noexcept { return __atomic_load_n(&fast_paths.most_readers, __ATOMIC_RELAXED); }
+inline std::ptrdiff_t no_permits() noexcept { return __atomic_load_n(&fast_paths.no_permits, __ATOMIC_RELAXED); }
+
+/// On slow paths.
 inline void pass_simulation() noexcept {
-    if (__atomic_load_n(&simulations, __ATOMIC_RELAXED) != 0) [[unlikely]] simulated_point();
+    if (free_word() != 0) [[unlikely]] simulated_point();
 }
 
 }  // namespace dunlin::detail

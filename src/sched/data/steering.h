@@ -9,6 +9,7 @@
 //              enter()       `taken` is steered_taken, so each call of the runtime comes to enter_slow(), and from
 //                            there to point();
 //              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
+//              lock()        of a mutex compares its word with free_mutex_word;
 //              acquire()     of a semaphore, lock() of a shared_mutex: dunlin/detail/simulated_point.hpp;
 //              now_ns()      calls clock_gettime() through a pointer, which is another one then.
 //            A select that draws one of several ready cases asks here first.
@@ -66,10 +67,17 @@ protected:
 
 // Null: there is none. Release and acquire: what is pointed to was made before.
 DUNLIN_HIDDEN extern platform::atomic<steering*> the_steering;
+// 0. In a simulation a word that no mutex has, so that none is taken on the fast path. Changed with fast_paths
+// (dunlin/detail/simulated_point.hpp), which this is apart from because an exported variable costs one load more.
+DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> free_mutex_word;
 // The checking build has a simulation of its own, for which this load would be one more step.
 inline steering* steered() noexcept {
     if constexpr (platform::may_be_simulated) return nullptr;
     return the_steering.load(std::memory_order_acquire);
+}
+inline std::uint32_t word_of_free_mutex() noexcept {
+    if constexpr (platform::may_be_simulated) return 0;
+    return free_mutex_word.load(std::memory_order_relaxed);
 }
 
 }  // namespace dunlin::sched
