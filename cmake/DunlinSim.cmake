@@ -2,7 +2,7 @@
 include_guard(GLOBAL)
 
 file(GLOB case_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/sim/*_cases.cpp")
-dunlin_program(sim_cases "${PROJECT_SOURCE_DIR}/tests/sim/cases.cpp;${PROJECT_SOURCE_DIR}/tests/sim/whole.cpp;${case_files}" "${CMAKE_CURRENT_BINARY_DIR}/sim")
+dunlin_program(sim_cases "${PROJECT_SOURCE_DIR}/tests/sim/cases.cpp;${PROJECT_SOURCE_DIR}/tests/sim/whole.cpp;${PROJECT_SOURCE_DIR}/tests/sim/heap.cpp;${case_files}" "${CMAKE_CURRENT_BINARY_DIR}/sim")
 target_include_directories(sim_cases PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
 foreach(file IN LISTS case_files)
     cmake_path(GET file STEM name)

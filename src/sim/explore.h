@@ -59,6 +59,18 @@ inline void prepared() { here()->prepared(); }
 // In a call of the kernel's, or computing, for so long.
 inline void sleep_in_kernel(std::int64_t ns) { here()->sleep_in_kernel(ns); }
 inline void compute(std::int64_t ns) { here()->compute(ns); }
+// The calling thread is in a function of libc's as long as this lives: where a signal finds it.
+class in_libc {
+public:
+    in_libc() : before_(here()->set_in_libc(true)) {}
+    ~in_libc() {
+        if (world* w = here()) w->set_in_libc(before_);
+    }
+    in_libc(const in_libc&) = delete;
+
+private:
+    bool before_;
+};
 
 class scenario {
 public:
@@ -117,6 +129,7 @@ struct options {
     bool times_out = true;               // sleeps with a deadline may end by it although others could go on
     bool whole = false;                  // a whole program: see above
     bool punctual = false;               // of a whole program: time jumps only where no thread can go on
+    bool signals = false;                // of a whole program: they arrive (world.h)
     bool tells = true;                   // how it fails: shortened, as a story
 };
 

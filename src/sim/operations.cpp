@@ -33,6 +33,7 @@ std::uintptr_t number_of(const void* at) noexcept { return reinterpret_cast<std:
 }  // namespace
 
 void world::reborn(const void* at) noexcept {
+    const call here(*this);
     if (!inside_ || current_ >= threads_.size()) return;
     for (unsigned i = 0; i < threads_.size(); ++i) {
         auto& buffer = threads_[i]->memory.buffer;
@@ -47,6 +48,7 @@ void world::reborn(const void* at) noexcept {
 // ---- loads and stores ----------------------------------------------------------------------------------------------
 
 std::uint64_t world::load(const void* at, unsigned size, std::memory_order order, const std::source_location& where) {
+    const call here(*this);
     me().looked_at.push_back(number_of(at));
     if (const buffered* b = memory_.own(me().memory, at)) return b->value;
     me().memory.looked_past_store = memory_.has_unissued(me().memory);
@@ -68,7 +70,9 @@ std::uint64_t world::load(const void* at, unsigned size, std::memory_order order
 
 void world::store(
     void* at, unsigned size, std::uint64_t value, std::memory_order order, const std::source_location& where) {
+    const call here(*this);
     if (memory_.mode() == memory::tso && order != std::memory_order_seq_cst) {
+        if (me().signal != 0) take_signal();
         // No step, unless the buffer is full.
         if (me().memory.buffer.size() >= settings_.buffer) step({action::store, false, false, false, no_place, where});
         memory_.put(me().memory, at, size, value, order);
@@ -84,6 +88,7 @@ void world::store(
 
 std::uint64_t world::modify(void* at, unsigned size, platform::change what, std::uint64_t operand,
     std::memory_order order, const std::source_location& where) {
+    const call here(*this);
     step_at(at, size, {action::modify, true, false, true, no_place, where});
     place& p = memory_.at(at, size);
     const std::uint64_t before = memory_.load(me().memory, p, size, 0, order);
@@ -97,6 +102,7 @@ std::uint64_t world::modify(void* at, unsigned size, platform::change what, std:
 
 bool world::compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted,
     std::memory_order success, std::memory_order failure, const std::source_location& where) {
+    const call here(*this);
     me().looked_at.push_back(number_of(at));
     step_at(at, size, {action::modify, true, false, true, no_place, where});
     place& p = memory_.at(at, size);
@@ -119,6 +125,7 @@ bool world::compare_exchange(void* at, unsigned size, std::uint64_t& expected, s
 // ---- fences --------------------------------------------------------------------------------------------------------
 
 void world::fence(std::memory_order order, const std::source_location& where) noexcept {
+    const call here(*this);
     if (order == std::memory_order_seq_cst && memory_.mode() == memory::tso && !me().memory.buffer.empty()) {
         step({action::fence, true, false, false, no_place, where});
     } else if (order == std::memory_order_seq_cst && memory_.mode() == memory::cxx) {
@@ -137,6 +144,7 @@ void world::buffer_changed(unsigned thread) noexcept {
 }
 
 void world::heavy_barrier(const std::source_location& where) noexcept {
+    const call here(*this);
     step({action::barrier, true, true, true, no_place, where});
     memory_.issue(me().memory);
     if (memory_.mode() == memory::cxx) {
@@ -178,6 +186,7 @@ void world::enter_kernel(const void* word, action what, const std::source_locati
 
 bool world::futex_wait(
     const void* word, std::uint32_t expected, std::int64_t deadline_ns, const std::source_location& where) noexcept {
+    const call here(*this);
     enter_kernel(word, action::sleep, where);
     const std::uint64_t value = shared_memory::read(word, sizeof expected);
     memory_.catch_up(me().memory, number_of(word));  // the kernel has looked on its behalf
@@ -200,6 +209,7 @@ bool world::futex_wait(
 }
 
 void world::futex_wake(const void* word, int count, const std::source_location& where) noexcept {
+    const call here(*this);
     enter_kernel(word, action::wake, where);
     for (; count > 0; --count) {
         virtual_thread* first = nullptr;
@@ -216,6 +226,7 @@ void world::futex_wake(const void* word, int count, const std::source_location& 
 }
 
 void world::pause() noexcept {
+    const call here(*this);
     issue_point(std::source_location::current());
     virtual_thread& t = me();
     bool sees_more = false;
@@ -240,6 +251,7 @@ void world::pause() noexcept {
 // ---- plain variables -----------------------------------------------------------------------------------------------
 
 void world::plain_access(const void* at, bool writes, const char* name, const std::source_location& where) {
+    const call here(*this);
     race_record& r = plain_[number_of(at)];
     const vector_clock& now = me().memory.now;
     const auto race = [&](unsigned other, const char* did, const std::source_location& there) {

@@ -1,9 +1,12 @@
 // whole.cpp - what only whole programs have: a beginning that is prepared, time that passes, looks at threads.
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
 #include "sim/world.h"
+#include "stack/signal_frame.h"
 
 namespace dunlin::inline v0_1::sim {
 
@@ -20,6 +23,10 @@ constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that
 constexpr std::int64_t may_be_wrong_ns = 20'000'000;
 constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
 constexpr int first_thread_id = 1000;
+constexpr unsigned latest_arrival = 8;  // operations after it could
+
+// Where a thread is that is in no library: some code of the program's.
+[[gnu::noinline]] void code_of_the_program() noexcept { asm volatile(""); }
 
 // Outside of the simulation as long as this lives.
 class outside {
@@ -190,6 +197,7 @@ void world::end_sleep(unsigned thread) {
 void world::sleep_in_kernel(std::int64_t ns) {
     const std::uint32_t nothing = 0;
     futex_wait(&nothing, 0, now_ns_ + ns, std::source_location::current());
+    if (me().signal != 0) take_signal();
 }
 
 // Others go on meanwhile; its time is that of a CPU.
@@ -203,6 +211,7 @@ void world::compute(std::int64_t ns) {
         t.pauses_until_ns = now_ns_ + (until - t.cpu_ns);
         step({action::wait, false, false, false, no_place, std::source_location::current()});
         t.cpu_ns += now_ns_ - before;
+        if (t.signal != 0) take_signal();
     }
     t.computes = false;
     t.paused_at = ~std::uint64_t{0};
@@ -211,6 +220,7 @@ void world::compute(std::int64_t ns) {
 // ---- what the kernel tells -----------------------------------------------------------------------------------------
 
 platform::simulation::thread_look world::look_at(int thread_id) noexcept {
+    const call here(*this);
     const auto number = static_cast<std::size_t>(thread_id - first_thread_id);
     if (number >= threads_.size()) return {};
     step({action::load, true, true, false, no_place, std::source_location::current()});
@@ -223,11 +233,56 @@ unsigned world::count_threads() noexcept {
     return static_cast<unsigned>(std::count_if(threads_.begin(), threads_.end(), lives));
 }
 
-// None arrives: the runtime must hold without (preempt.h, Protocol).
-void world::send_signal(int thread_id, int) noexcept {
-    if (story_ != nullptr)
-        tell(
-            std::source_location::current(), "sends a signal to thread " + std::to_string(thread_id - first_thread_id));
+// ---- signals -------------------------------------------------------------------------------------------------------
+
+// Without settings::signals none arrives, and the runtime must hold without (preempt.h, Protocol).
+void world::send_signal(int thread_id, int signal) noexcept {
+    const call here(*this);
+    const auto number = static_cast<std::size_t>(thread_id - first_thread_id);
+    if (story_ != nullptr) {
+        tell(std::source_location::current(), "sends a signal to thread " + std::to_string(number));
+    }
+    if (!settings_.signals || number >= threads_.size()) return;
+    virtual_thread& t = *threads_[number];
+    if (t.is == condition::ended || t.signal != 0) return;
+    if (!outcome_.gave_up) t.signal_after = strategy_->pick_value(latest_arrival);
+    outcome_.choices.push_back({step_kind::value, static_cast<std::uint8_t>(t.signal_after)});
+    mix(t.signal_after);
+    t.signal = signal;
+    note_write();  // what computes is interrupted
+}
+
+void world::take_signal() {
+    virtual_thread& t = me();
+    if (t.in_handler || t.signal_after-- != 0) return;
+    const call here(*this);
+    const int signal = std::exchange(t.signal, 0);
+    t.in_handler = true;
+    const bool computes = std::exchange(t.computes, false), timed_out = t.timed_out;
+    fence(std::memory_order_seq_cst, std::source_location::current());
+    if (story_ != nullptr) tell(std::source_location::current(), "the signal arrives");
+    struct sigaction installed {};
+    sigaction(signal, nullptr, &installed);
+    siginfo_t info{};
+    info.si_signo = signal;
+    info.si_code = SI_TKILL;
+    ucontext_t context{};
+    const auto at = t.in_libc ? reinterpret_cast<std::uintptr_t>(&std::malloc)
+                              : reinterpret_cast<std::uintptr_t>(&code_of_the_program);
+    stack::set_interrupted_pc(&context, at);
+    const unsigned calls = std::exchange(t.calls, 0);
+    installed.sa_sigaction(signal, &info, &context);
+    t.calls = calls;
+    t.computes = computes;
+    t.timed_out = timed_out;
+    t.in_handler = false;
+    if (story_ != nullptr) tell(std::source_location::current(), "the handler has ended");
+}
+
+// Of those that have no function in platform/simulated.h, only a thread's end is of the simulation.
+bool world::system_call(long number, const long (&)[6], long&) noexcept {
+    if (number == SYS_exit) end_thread();
+    return false;
 }
 
 }  // namespace dunlin::sim

@@ -72,13 +72,17 @@ void world::add_thread(std::string name, std::function<void()> run) {
 void world::thread_entry() noexcept {
     world& w = *here();
     w.me().run();
-    w.issue_point({});
-    virtual_thread& t = w.me();
-    t.is = condition::ended;
-    w.buffer_changed(w.current_);
-    if (w.story_ != nullptr) w.tell({}, "ends");
-    w.schedule();
+    w.end_thread();
     __builtin_unreachable();
+}
+
+void world::end_thread() noexcept {
+    const call here(*this);
+    issue_point({});
+    me().is = condition::ended;
+    buffer_changed(current_);
+    if (story_ != nullptr) tell({}, "ends");
+    schedule();
 }
 
 // ---- what is possible ----------------------------------------------------------------------------------------------
@@ -193,6 +197,7 @@ void world::leave_for_good() noexcept {
 }
 
 void world::failed(std::string_view what) noexcept {
+    const call here(*this);
     outcome_.failure = what;
     if (story_ != nullptr) tell({}, "FAILS: " + outcome_.failure);
     leave_for_good();
@@ -204,6 +209,8 @@ void world::require(bool condition, std::string_view what) {
 
 // The calling thread has come to `op`. Returns when it is to do it.
 void world::step(operation op) {
+    const call here(*this);
+    if (me().signal != 0 && !me().computes) take_signal();  // compute() looks by itself
     me().next = op;
     strategy_->arrives(current_, op);
     if (settings_.whole) pass_time(step_ns);
@@ -217,12 +224,14 @@ void world::step_at(const void* at, unsigned size, operation op) {
 
 // A barrier of another thread may fall between a load and a store before it that the compiler has moved behind it.
 void world::issue_point(const std::source_location& where) {
+    const call here(*this);
     if (me().memory.looked_past_store && memory_.has_unissued(me().memory))
         step({action::fence, false, false, false, no_place, where});
     memory_.issue(me().memory);
 }
 
 int world::start_thread(void* (*entry)(void*), void* argument) noexcept {
+    const call here(*this);
     if (threads_.size() == max_threads) return EAGAIN;
     add_thread("thread " + std::to_string(threads_.size()), [=] { entry(argument); });
     threads_.back()->may_stay = settings_.whole;

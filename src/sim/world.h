@@ -18,6 +18,9 @@
 //            thread can go on it jumps to the earliest deadline. Every so many steps it may jump there although others
 //            could go on, if that is near: those were kept from their CPUs for so long, 20 ms in all. A store has left
 //            its buffer by then: it jumps only while all are empty.
+// Signals    (settings::signals) arrive between two operations of the thread that they are for, and the handler that
+//            the process has installed is called there, on the thread's own stack, with all of its stores visible: an
+//            interrupt is a fence. How many operations later than it could is drawn. A sleeper has it when it wakes.
 // Whole      programs do not begin at their beginning. Threads that the case names prepare everything, in one order, up
 //            to prepared(); executions go on from there (forked.h). Threads that were started meanwhile need not end.
 // Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is
@@ -31,6 +34,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "platform/simulated.h"
@@ -46,6 +50,7 @@ struct settings {
     std::size_t buffer = 8;            // stores that a buffer holds
     bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
     bool whole = false;                // a whole program: see Time and Whole
+    bool signals = false;              // of it: what is sent arrives; else it is lost
     bool punctual = false;             // of it: no thread is kept from its CPU for longer than others take for steps
 };
 
@@ -88,6 +93,13 @@ public:
     void sleep_in_kernel(std::int64_t ns);
     // Computes for so long.
     void compute(std::int64_t ns);
+    // Whether it is in a function of libc's: what a handler sees. Returns what was so before.
+    bool set_in_libc(bool is) { return std::exchange(me().in_libc, is); }
+    // The calling thread is in code that is simulated, not in the simulation's own.
+    bool is_in_program() const noexcept {
+        return inside_ && !preparing_ && current_ < threads_.size() && threads_[current_]->calls == 0;
+    }
+
 
     std::uint64_t load(
         const void* at, unsigned size, std::memory_order order, const std::source_location& where) override;
@@ -108,13 +120,17 @@ public:
     std::int64_t now_ns() noexcept override { return now_ns_; }
     int thread_id() noexcept override { return 1000 + static_cast<int>(current_); }
     int start_thread(void* (*entry)(void*), void* argument) noexcept override;
-    void name_thread(const char* name) noexcept override { me().name = name; }
+    void name_thread(const char* name) noexcept override {
+        const call here(*this);
+        me().name = name;
+    }
     thread_look look_at(int thread_id) noexcept override;
     unsigned count_threads() noexcept override;
     unsigned cpus() noexcept override { return 2; }
     int looks(int set) noexcept override { return settings_.punctual ? set : 1; }
     int current_cpu() noexcept override { return static_cast<int>(current_ % cpus()); }
     void send_signal(int thread_id, int signal) noexcept override;
+    bool system_call(long number, const long (&arguments)[6], long& result) noexcept override;
     [[noreturn]] void failed(std::string_view what) noexcept override;
 
 private:
@@ -135,6 +151,10 @@ private:
         std::int64_t cpu_ns = 0;
         std::uint64_t slept = 0;
         bool computes = false;                        // compute(): it does not wait for others
+        int signal = 0;                               // sent to it, and not arrived; 0: none
+        unsigned signal_after = 0;                    // so many operations
+        bool in_handler = false, in_libc = false;
+        unsigned calls = 0;                           // of the simulation, that it is in
         bool may_stay = false;                        // started by others: need not end
     };
 
@@ -147,9 +167,24 @@ private:
     };
 
     virtual_thread& me() noexcept { return *threads_[current_]; }
+    // The calling thread is in the simulation's own code as long as this lives: what is allocated there is its own.
+    class call {
+    public:
+        explicit call(world& w) noexcept : thread_(w.current_ < w.threads_.size() ? &w.me() : &w.outside_thread_) {
+            ++thread_->calls;
+        }
+        ~call() { --thread_->calls; }
+        call(const call&) = delete;
+
+    private:
+        virtual_thread* thread_;
+    };
     void add_thread(std::string name, std::function<void()> run);
     [[noreturn]] static void thread_entry() noexcept;
     void step(operation op);
+    // A signal for the calling thread arrives here if it is time.
+    void take_signal();
+    void end_thread() noexcept;
     // The same at a variable.
     void step_at(const void* at, unsigned size, operation op);
     // Here the compiler moves nothing across.

@@ -19,6 +19,16 @@ inline std::uintptr_t interrupted_pc(const void* handler_context) noexcept {
 #endif
 }
 
+// For a frame that no kernel has made (src/sim).
+inline void set_interrupted_pc(void* handler_context, std::uintptr_t pc) noexcept {
+    auto* context = static_cast<ucontext_t*>(handler_context);
+#if defined(__x86_64__)
+    context->uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(pc);
+#elif defined(__aarch64__)
+    context->uc_mcontext.pc = pc;
+#endif
+}
+
 // What was interrupted is itself a signal handler, of the program's or of a sanitizer's, on the alternate stack. A
 // handler that runs on the stack of what it has interrupted is not known from ordinary code.
 inline bool interrupts_a_handler(const void* handler_context) noexcept {

@@ -153,7 +153,7 @@ class Build:
                 if "sim_cases" in entry["command"] or "/src/" in entry["file"]:
                     self.commands.setdefault(os.path.relpath(entry["file"], self.source), entry)
         self.library = os.path.join(self.build, "libdunlin.a")
-        self.shared = [self.object_of("tests/sim/cases.cpp"), self.object_of("tests/sim/whole.cpp")]
+        self.shared = [self.object_of(f"tests/sim/{name}.cpp") for name in ("cases", "whole", "heap")]
 
     def object_of(self, unit):
         entry = self.commands[unit]
