@@ -85,6 +85,8 @@ public:
 
     // Called by virtual threads.
     void require(bool condition, std::string_view what);
+    // The process ends here, as it is to: the execution holds.
+    [[noreturn]] void end_process() noexcept { leave_for_good(); }
     void plain_access(const void* at, bool writes, const char* name, const std::source_location& where);
     unsigned current_thread() const noexcept { return current_; }
     // No other thread can do anything until time passes. The first time: executions begin here.

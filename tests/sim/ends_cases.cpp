@@ -83,4 +83,16 @@ const add waited_for{"ends/waited_for", drawn(300),
             },
         .afterwards = run_again})};
 
+// A plain thread starts goroutines while main returns, and while there is no run().
+const add from_outside{"ends/started_from_outside", drawn(400), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
+    let_plain_threads_begin();
+    sim::compute(20 * us);
+}, .plain_threads = {[] {
+    for (int i = 0; i < 4; ++i) {
+        go([] {});
+        sim::compute(5 * us);
+    }
+}}, .afterwards = run_again})};
+
 }  // namespace

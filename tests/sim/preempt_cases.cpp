@@ -44,8 +44,8 @@ const add three_hogs{"preempt/three_on_two", interrupted(200), hogs(2, 3)};
 // them; what starts goroutines meanwhile waits for it. The monitor must not: it is who lets them go on.
 sim::case_function allocators(unsigned max_procs, int count) {
     return whole({.max_procs = max_procs, .prepares_itself = true, .main = [=] {
-        let_plain_threads_begin();
         sim::prepared();
+        let_plain_threads_begin();
         lock_the_heap();
         platform::atomic<int> others{0};
         wait_group g;
@@ -135,31 +135,37 @@ const add in_libc{"preempt/in_libc", interrupted(100), whole({.max_procs = 1, .p
     for (int i = 0; i < 2; ++i) {
         g.go([] {
             const sim::in_libc here;
-            sim::compute(500 * ms);
+            sim::compute(120 * ms);
         });
     }
-    sleep_for(std::chrono::milliseconds(400));
+    sleep_for(std::chrono::milliseconds(100));
     sim::require(the_scheduler.hand_offs.preemptions.get() != 0, "what computes in libc is never stopped");
     g.wait();
 }})};
 
+// Each run() leaves one, and its thread ends when it is found stopped where it holds nothing.
+const add threads_end{"preempt/runs_that_leave_one", interrupted(60), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
+}, .afterwards = [] {
+    for (int i = 0; i < 4; ++i) {
+        dunlin::run({.max_procs = 2}, [] {
+            go([] { sim::compute(3600 * 1000 * ms); });
+            sim::compute(15 * ms);
+        });
+        sim::sleep_in_kernel(60 * ms);
+    }
+    sim::require(sim::here()->count_threads() < 10, "the threads of goroutines that run() has left do not end");
+}})};
+
 // A run() that has returned has left a goroutine that computes. The next one, whose main waits for ever, is told so.
-platform::atomic<bool> told{false};
-const add deadlock_after{"preempt/deadlock_in_the_next_run", interrupted(150), [](sim::scenario& s) {
-    auto& c = s.make<chan<int>>("what the second main waits for");
-    whole({.prepares_itself = true, .main = [] {
-        sim::prepared();
-        go([] { sim::compute(3600 * 1000 * ms); });
-        sim::compute(30 * ms);
-    }, .afterwards = [&c] {
-        sched::hooks.deadlock = []() noexcept { told.store(true); };
-        let_plain_threads_begin();
-        dunlin::run({.max_procs = 2}, [&c] { c.recv(); });
-    }, .plain_threads = {[&c] {
-        for (int i = 0; i < 100 && !told.load(); ++i) sim::sleep_in_kernel(10 * ms);
-        sim::require(told.load(), "a deadlock is not reported, because an earlier run() has left a goroutine");
-        c.send(1);
-    }}})(s);
-}};
+const add deadlock_after{"preempt/deadlock_in_the_next_run", interrupted(150), whole({.prepares_itself = true, .main = [] {
+    sim::prepared();
+    go([] { sim::compute(3600 * 1000 * ms); });
+    sim::compute(30 * ms);
+}, .afterwards = [] {
+    sched::hooks.deadlock = []() noexcept { sim::here()->end_process(); };
+    dunlin::run({.max_procs = 2}, [] { chan<int>().recv(); });
+    sim::require(false, "main has got what nobody sends");
+}})};
 
 }  // namespace
