@@ -129,6 +129,7 @@ struct options {
     bool times_out = true;               // sleeps with a deadline may end by it although others could go on
     bool whole = false;                  // a whole program: see above
     bool punctual = false;               // of a whole program: time jumps only where no thread can go on
+    bool more_threads = true;            // of a whole program: threads can be started after its preparation
     bool signals = false;                // of a whole program: they arrive (world.h)
     bool tells = true;                   // how it fails: shortened, as a story
 };

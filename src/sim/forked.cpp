@@ -115,7 +115,7 @@ letter& of_executions() {
 
 forked_explorer::forked_explorer(const options& o, const case_function& build)
     : world_({.model = o.model, .max_steps = o.max_steps, .times_out = o.times_out, .whole = true,
-          .signals = o.signals, .punctual = o.punctual}) {
+          .more_threads = o.more_threads, .signals = o.signals, .punctual = o.punctual}) {
     of_executions();
     build(parts_);
     const world::outcome outcome =

@@ -232,7 +232,7 @@ void world::issue_point(const std::source_location& where) {
 
 int world::start_thread(void* (*entry)(void*), void* argument) noexcept {
     const call here(*this);
-    if (threads_.size() == max_threads) return EAGAIN;
+    if (threads_.size() == max_threads || (!settings_.more_threads && !preparing_)) return EAGAIN;
     add_thread("thread " + std::to_string(threads_.size()), [=] { entry(argument); });
     threads_.back()->may_stay = settings_.whole;
     return 0;

@@ -50,6 +50,7 @@ struct settings {
     std::size_t buffer = 8;            // stores that a buffer holds
     bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
     bool whole = false;                // a whole program: see Time and Whole
+    bool more_threads = true;          // of it: threads can be started after prepared()
     bool signals = false;              // of it: what is sent arrives; else it is lost
     bool punctual = false;             // of it: no thread is kept from its CPU for longer than others take for steps
 };

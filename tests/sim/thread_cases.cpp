@@ -42,4 +42,73 @@ const add asked_for_more{"thread/asked_for_more", drawn(400), only_one_thread([]
     sched::want_printed([] { platform::pause(); });
 })};
 
+platform::atomic<int> began_outside{0};
+
+std::vector<sim::options> without_more_threads(std::size_t executions) {
+    std::vector<sim::options> runs = drawn(executions);
+    for (sim::options& o : runs) o.more_threads = false;
+    return runs;
+}
+
+// The kernel gives no more threads. Processors of threads that sleep in it go to those that there are, or wait for one:
+// whoever goes to sleep looks whether one waits.
+sim::case_function few_threads(bool idle_ones, std::int64_t lasts) {
+    return whole({.lacks_threads = true, .prepares_itself = true, .main = [=] {
+        linger();
+        sched::end_idle_machines(100);
+        sim::compute(5 * ms);
+        if (idle_ones) {
+            blocking([] { sim::sleep_in_kernel(30 * ms); });
+        }
+        sim::prepared();
+        let_plain_threads_begin();
+        wait_group g;
+        for (int i = 0; i < 3; ++i) {
+            g.go([=] {
+                blocking([=] { sim::sleep_in_kernel(lasts); });
+                sim::compute(30 * us);
+                blocking([=] { sim::sleep_in_kernel(lasts); });
+            });
+        }
+        sim::compute(50 * us);
+        g.wait();
+    }, .plain_threads = {[] {
+        for (int i = 0; i < 3; ++i) {
+            go([] { sim::compute(10 * us); });
+            sim::compute(100 * us);
+        }
+    }}});
+}
+const add no_more{"thread/no_more", without_more_threads(200), few_threads(false, 200 * us)};
+const add no_more_long{"thread/no_more_long", without_more_threads(200), few_threads(false, 12 * ms)};
+const add no_more_idle{"thread/no_more_idle", without_more_threads(200), few_threads(true, 200 * us)};
+
+// The same, and on time: the other thread is on its way to sleep when a plain one starts a goroutine, and its processor
+// is put aside because there is no other.
+std::vector<sim::options> punctually_without_more_threads(std::size_t executions) {
+    std::vector<sim::options> runs = punctually(executions);
+    for (sim::options& o : runs) o.more_threads = false;
+    return runs;
+}
+const add on_time{"thread/no_more_on_time", punctually_without_more_threads(400),
+    whole({.lacks_threads = true, .prepares_itself = true, .main = [] {
+    linger();
+    sched::end_idle_machines(static_cast<unsigned>(sched::the_scheduler.idle_machine_count) - 1);
+    sim::compute(5 * ms);
+    platform::atomic<int> began{0};
+    began_outside.store(0);
+    wait_group g;
+    sim::prepared();
+    let_plain_threads_begin();
+    g.go([&] { began.fetch_add(1); });
+    sim::compute(300 * us);
+    sim::require(began_outside.load() == 8, "a goroutine waits for the monitor while a thread and a processor are idle");
+    g.wait();
+}, .plain_threads = {[] {
+    for (int i = 0; i < 8; ++i) {
+        sim::compute(us + 300 * i);
+        go([] { began_outside.fetch_add(1); });
+    }
+}}})};
+
 }  // namespace

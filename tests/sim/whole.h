@@ -18,6 +18,7 @@ struct program {
     unsigned max_procs = 2;
     bool has_threads = true;          // an earlier run() has made some
     bool monitor_sleeps = false;      // nothing has been done for a while
+    bool lacks_threads = false;       // a processor may be idle because there is no thread for it
     bool prepares_itself = false;     // main calls sim::prepared(), and lets the plain threads begin
     leftovers at_end = leftovers::stop;
     std::function<void()> main;
