@@ -45,7 +45,7 @@
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching;
 //            docs/decisions/014-preemption.md.
 // Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp,
-//            tests/sched/spin_test.cpp, tests/model/stray_model_test.cpp
+//            tests/sched/spin_test.cpp, tests/model/stray_model_test.cpp, tests/sim/preempt_cases.cpp
 #pragma once
 
 #include <csignal>
