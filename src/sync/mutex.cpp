@@ -132,11 +132,18 @@ bool mutex::take_as_woken(bool give_up) noexcept {
 
 bool mutex::is_held_by_caller() const noexcept { return owner_.load(std::memory_order_relaxed) == caller(); }
 
-// L1. Not one that has waiters; and none in a simulation, which is asked on the slow path: between two locks there is
-// no other call of the runtime.
+// L1. Not in a simulation, which is asked on the slow path: between two locks there is no other call of the runtime.
 inline bool mutex::take_if_free() noexcept {
     std::uint32_t word = sched::word_of_free_mutex();
-    return word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire);
+    // Acquire: as in take().
+    if (word_.compare_exchange_strong(word, locked, std::memory_order_acquire, std::memory_order_acquire)) return true;
+    // A woken waiter is on its way, and may be passed.
+    while (word == woken && sched::word_of_free_mutex() == 0) {
+        if (word_.compare_exchange_weak(word, woken | locked, std::memory_order_acquire, std::memory_order_acquire)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool mutex::lock_if_free() noexcept {
@@ -260,7 +267,7 @@ bool mutex::spin() noexcept {
     if (limit == nullptr) detail::pass_simulation();  // lock_limited() has come by it
     const std::uint64_t me = caller();
     if (limit == nullptr && owner_.load(std::memory_order_relaxed) == me) report_recursion();
-    // Here, too, what is free is taken at once: L1 leaves a mutex alone that is free and has waiters.
+    // In a simulation L1 has not taken one that is free.
     if (((word_.load(std::memory_order_relaxed) & locked) == 0 && take()) || spin()) {
         note_owner(me);
         return wait_outcome::ok;
