@@ -41,7 +41,7 @@ const add two_hogs{"preempt/two_on_one", interrupted(200), hogs(1, 2)};
 const add three_hogs{"preempt/three_on_two", interrupted(200), hogs(2, 3)};
 
 // Goroutines that compute inside the allocator, mostly, are stopped there after some refusals, and the lock stays with
-// them; what starts goroutines meanwhile waits for it. The monitor must not: it is who lets them go on.
+// them; what starts goroutines meanwhile waits for it. The monitor must not: they go on by its hand alone.
 sim::case_function allocators(unsigned max_procs, int count) {
     return whole({.max_procs = max_procs, .prepares_itself = true, .main = [=] {
         sim::prepared();
@@ -143,7 +143,7 @@ const add in_libc{"preempt/in_libc", interrupted(100), whole({.max_procs = 1, .p
     g.wait();
 }})};
 
-// Each run() leaves one, and its thread ends when it is found stopped where it holds nothing.
+// Each run() leaves one: it stays frozen on its thread, and the others have what they need.
 const add threads_end{"preempt/runs_that_leave_one", interrupted(60), whole({.prepares_itself = true, .main = [] {
     sim::prepared();
 }, .afterwards = [] {
@@ -154,7 +154,7 @@ const add threads_end{"preempt/runs_that_leave_one", interrupted(60), whole({.pr
         });
         sim::sleep_in_kernel(60 * ms);
     }
-    sim::require(sim::here()->count_threads() < 10, "the threads of goroutines that run() has left do not end");
+    sim::require(sim::here()->count_threads() < 10, "more threads than run() has left goroutines on");
 }})};
 
 // A run() that has returned has left a goroutine that computes. The next one, whose main waits for ever, is told so.

@@ -51,7 +51,7 @@ std::vector<sim::options> without_more_threads(std::size_t executions) {
 }
 
 // The kernel gives no more threads. Processors of threads that sleep in it go to those that there are, or wait for one:
-// whoever goes to sleep looks whether one waits.
+// a thread that goes to sleep looks whether one waits.
 sim::case_function few_threads(bool idle_ones, std::int64_t lasts) {
     return whole({.lacks_threads = true, .prepares_itself = true, .main = [=] {
         linger();
