@@ -73,7 +73,6 @@ void world::thread_entry() noexcept {
     world& w = *here();
     w.me().run();
     w.end_thread();
-    __builtin_unreachable();
 }
 
 void world::end_thread() noexcept {
@@ -83,6 +82,7 @@ void world::end_thread() noexcept {
     buffer_changed(current_);
     if (story_ != nullptr) tell({}, "ends");
     schedule();
+    __builtin_unreachable();
 }
 
 // ---- what is possible ----------------------------------------------------------------------------------------------

@@ -103,7 +103,6 @@ public:
         return inside_ && !preparing_ && current_ < threads_.size() && threads_[current_]->calls == 0;
     }
 
-
     std::uint64_t load(
         const void* at, unsigned size, std::memory_order order, const std::source_location& where) override;
     void store(void* at, unsigned size, std::uint64_t value, std::memory_order order,
@@ -187,7 +186,7 @@ private:
     void step(operation op);
     // A signal for the calling thread arrives here if it is time.
     void take_signal();
-    void end_thread() noexcept;
+    [[noreturn]] void end_thread() noexcept;
     // The same at a variable.
     void step_at(const void* at, unsigned size, operation op);
     // Here the compiler moves nothing across.

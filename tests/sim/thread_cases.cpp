@@ -44,22 +44,16 @@ const add asked_for_more{"thread/asked_for_more", drawn(400), only_one_thread([]
 
 platform::atomic<int> began_outside{0};
 
-std::vector<sim::options> without_more_threads(std::size_t executions) {
-    std::vector<sim::options> runs = drawn(executions);
+std::vector<sim::options> without_more_threads(std::vector<sim::options> runs) {
     for (sim::options& o : runs) o.more_threads = false;
     return runs;
 }
 
 // The kernel gives no more threads. Processors of threads that sleep in it go to those that there are, or wait for one:
 // a thread that goes to sleep looks whether one waits.
-sim::case_function few_threads(bool idle_ones, std::int64_t lasts) {
+sim::case_function few_threads(std::int64_t lasts) {
     return whole({.lacks_threads = true, .prepares_itself = true, .main = [=] {
-        linger();
-        sched::end_idle_machines(100);
-        sim::compute(5 * ms);
-        if (idle_ones) {
-            blocking([] { sim::sleep_in_kernel(30 * ms); });
-        }
+        be_the_only_thread();
         sim::prepared();
         let_plain_threads_begin();
         wait_group g;
@@ -79,18 +73,12 @@ sim::case_function few_threads(bool idle_ones, std::int64_t lasts) {
         }
     }}});
 }
-const add no_more{"thread/no_more", without_more_threads(200), few_threads(false, 200 * us)};
-const add no_more_long{"thread/no_more_long", without_more_threads(200), few_threads(false, 12 * ms)};
-const add no_more_idle{"thread/no_more_idle", without_more_threads(200), few_threads(true, 200 * us)};
+const add no_more{"thread/no_more", without_more_threads(drawn(200)), few_threads(200 * us)};
+const add no_more_long{"thread/no_more_long", without_more_threads(drawn(200)), few_threads(12 * ms)};
 
 // The same, and on time: the other thread is on its way to sleep when a plain one starts a goroutine, and its processor
 // is put aside because there is no other.
-std::vector<sim::options> punctually_without_more_threads(std::size_t executions) {
-    std::vector<sim::options> runs = punctually(executions);
-    for (sim::options& o : runs) o.more_threads = false;
-    return runs;
-}
-const add on_time{"thread/no_more_on_time", punctually_without_more_threads(400),
+const add on_time{"thread/no_more_on_time", without_more_threads(punctually(400)),
     whole({.lacks_threads = true, .prepares_itself = true, .main = [] {
     linger();
     sched::end_idle_machines(static_cast<unsigned>(sched::the_scheduler.idle_machine_count) - 1);
