@@ -62,9 +62,17 @@ void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
     pass_heap();
     return std::malloc(size != 0 ? size : 1);
 }
+void* operator new(std::size_t size, std::align_val_t to) {
+    pass_heap();
+    const auto n = static_cast<std::size_t>(to);
+    if (void* p = std::aligned_alloc(n, (size + n - 1) / n * n)) return p;
+    throw std::bad_alloc();
+}
 void operator delete(void* p) noexcept {
     if (p != nullptr) pass_heap();
     std::free(p);
 }
 void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
 void operator delete(void* p, const std::nothrow_t&) noexcept { operator delete(p); }
+void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { operator delete(p); }

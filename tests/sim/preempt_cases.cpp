@@ -41,9 +41,10 @@ const add two_hogs{"preempt/two_on_one", interrupted(200), hogs(1, 2)};
 const add three_hogs{"preempt/three_on_two", interrupted(200), hogs(2, 3)};
 
 // Goroutines that compute inside the allocator, mostly, are stopped there after some refusals, and the lock stays with
-// them; what starts goroutines meanwhile waits for it. The monitor must not: they go on by its hand alone.
+// them; what starts goroutines meanwhile waits for it. The monitor must not: they go on by its hand alone. The thread
+// maker may: a machine is memory, and until there is one its processor waits (lacks_threads).
 sim::case_function allocators(unsigned max_procs, int count) {
-    return whole({.max_procs = max_procs, .prepares_itself = true, .main = [=] {
+    return whole({.max_procs = max_procs, .lacks_threads = true, .prepares_itself = true, .main = [=] {
         sim::prepared();
         let_plain_threads_begin();
         lock_the_heap();
