@@ -20,7 +20,7 @@ std::int64_t process_cpu_ns() {
     return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-TEST(cpu_profile, runs_once_at_a_time_and_counts_what_is_asked) {
+TEST(CpuProfile, RunsOnceAtATimeAndCountsWhatIsAsked) {
     std::ostringstream none;
     dunlin::runtime::stop_cpu_profile(none);
     EXPECT_EQ(none.str(), "");
@@ -39,7 +39,7 @@ TEST(cpu_profile, runs_once_at_a_time_and_counts_what_is_asked) {
 }
 
 // Switches, parks, steals, ends and preemptions are interrupted wherever they are.
-TEST(cpu_profile, interrupts_the_scheduler_anywhere) {
+TEST(CpuProfile, InterruptsTheSchedulerAnywhere) {
     for (const unsigned processors : {1u, 2u, 8u}) {
         std::ostringstream out;
         dunlin::run({.max_procs = processors}, [&] {
@@ -64,7 +64,7 @@ TEST(cpu_profile, interrupts_the_scheduler_anywhere) {
     }
 }
 
-TEST(cpu_profile, passes_signals_of_others_on) {
+TEST(CpuProfile, PassesSignalsOfOthersOn) {
     // The first profile of this process has replaced the handler that was there: none. So they are dropped, and do not
     // end the process.
     dunlin::runtime::start_cpu_profile();
@@ -79,7 +79,7 @@ volatile std::sig_atomic_t signals_of_others = 0;
 // What the program has done with SIGPROF between two profiles is no matter, and what it has installed gets what is its.
 // Samples come with the kernel's ticks, of which a virtual machine that has to wait for its CPUs loses some, and the
 // monitor's thread may have the first one: so it computes until this goroutine has one.
-TEST(cpu_profile, a_handler_that_was_installed_since_the_last_one_is_replaced) {
+TEST(CpuProfile, AHandlerThatWasInstalledSinceTheLastOneIsReplaced) {
     using handler = void (*)(int);
     const handler others = [](int) { signals_of_others = signals_of_others + 1; };
     for (const handler before : {handler{SIG_DFL}, handler{SIG_IGN}, others}) {
@@ -119,7 +119,7 @@ void leaves(int, siginfo_t*, void*) {
 }
 
 // One that passes on to ours, which it found, has each signal once; so has one that leaves by siglongjmp().
-TEST(cpu_profile, a_handler_of_the_program_may_pass_on_to_the_one_that_it_found_or_leave) {
+TEST(CpuProfile, AHandlerOfTheProgramMayPassOnToTheOneThatItFoundOrLeave) {
     for (const auto handler : {passes_on, leaves}) {
         std::ostringstream none;
         dunlin::runtime::start_cpu_profile();

@@ -55,7 +55,7 @@ void talk(int rounds) {
     other.get();
 }
 
-TEST(trace, of_a_program_is_in_the_file_when_stop_returns) {
+TEST(Trace, OfAProgramIsInTheFileWhenStopReturns) {
     const trace_file file;
     dunlin::run([&] {
         EXPECT_FALSE(dunlin::trace::running());
@@ -80,7 +80,7 @@ TEST(trace, of_a_program_is_in_the_file_when_stop_returns) {
 }
 
 // OBS-03.
-TEST(trace, may_begin_and_end_a_thousand_times_while_goroutines_go_on) {
+TEST(Trace, MayBeginAndEndAThousandTimesWhileGoroutinesGoOn) {
     const trace_file file;
     for (const unsigned processors : {1u, 2u, 8u}) {
         dunlin::run({.max_procs = processors}, [&] {
@@ -120,7 +120,7 @@ TEST(trace, may_begin_and_end_a_thousand_times_while_goroutines_go_on) {
 }
 
 // go1.24 src/os/signal/signal_test.go, TestSignalTrace; OBS-05.
-TEST(trace, may_begin_and_end_while_signals_come) {
+TEST(Trace, MayBeginAndEndWhileSignalsCome) {
     const trace_file file;
     for (const unsigned processors : {1u, 2u, 8u}) {
         dunlin::run({.max_procs = processors}, [&] {
@@ -153,7 +153,7 @@ TEST(trace, may_begin_and_end_while_signals_come) {
 }
 
 // What the smaller one kept is given up, and not looked for in the larger one's room.
-TEST(trace, a_recorder_may_be_larger_than_the_one_before) {
+TEST(Trace, ARecorderMayBeLargerThanTheOneBefore) {
     dunlin::run([] {
         const auto work = [] {
             for (int i = 0; i < 20'000; ++i) dunlin::spawn([] {}).get();
@@ -169,7 +169,7 @@ TEST(trace, a_recorder_may_be_larger_than_the_one_before) {
     });
 }
 
-TEST(trace, runs_once_at_a_time) {
+TEST(Trace, RunsOnceAtATime) {
     const trace_file file;
     const auto busy = [](auto f) {
         try {
@@ -199,7 +199,7 @@ TEST(trace, runs_once_at_a_time) {
     EXPECT_THROW(dunlin::trace::write_recorder(out), std::logic_error);
 }
 
-TEST(trace, of_a_file_that_cannot_be_made_says_why) {
+TEST(Trace, OfAFileThatCannotBeMadeSaysWhy) {
     try {
         dunlin::trace::start("/nonexistent/trace");
         ADD_FAILURE() << "it runs";
@@ -210,7 +210,7 @@ TEST(trace, of_a_file_that_cannot_be_made_says_why) {
     EXPECT_FALSE(dunlin::trace::running());
 }
 
-TEST(trace, has_tasks_of_children_and_nothing_of_plain_threads) {
+TEST(Trace, HasTasksOfChildrenAndNothingOfPlainThreads) {
     const trace_file file;
     const dunlin::trace::task none("none");
     EXPECT_EQ(none.id(), 0u);
@@ -239,7 +239,7 @@ TEST(trace, has_tasks_of_children_and_nothing_of_plain_threads) {
     EXPECT_EQ(content.find("after the end"), content.npos);
 }
 
-TEST(trace, keeps_the_profile_of_waits_as_it_was) {
+TEST(Trace, KeepsTheProfileOfWaitsAsItWas) {
     dunlin::runtime::set_block_profile_rate(1ns);
     dunlin::trace::start_recorder();
     dunlin::trace::stop_recorder();
@@ -251,7 +251,7 @@ TEST(trace, keeps_the_profile_of_waits_as_it_was) {
 }
 
 // A region that was too slow a moment ago has its file, though the reporter has not come to it yet.
-TEST(trace, of_a_slow_region_is_in_its_file_when_the_recorder_stops) {
+TEST(Trace, OfASlowRegionIsInItsFileWhenTheRecorderStops) {
     for (int i = 0; i < 20; ++i) {
         const trace_file file;
         dunlin::run({.max_procs = 2}, [&] {
