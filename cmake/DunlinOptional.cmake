@@ -3,7 +3,7 @@ include_guard(GLOBAL)
 
 # Under sanitizers without optimisation, which is where most of the compiler's time would go: what hangs on speed is in the library itself.
 function(dunlin_optional_together name)
-    if(NOT DUNLIN_TOGETHER OR NOT PROJECT_IS_TOP_LEVEL)
+    if(NOT DUNLIN_TOGETHER_ABOVE OR NOT PROJECT_IS_TOP_LEVEL)
         return()
     endif()
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
@@ -20,7 +20,7 @@ target_link_libraries(dunlin_debug PUBLIC dunlin)
 target_link_options(dunlin_debug INTERFACE "LINKER:-u,dunlin_debug_page") # DUNLIN_DEBUG=page=... in a program that does not call it
 set_target_properties(dunlin_debug PROPERTIES EXPORT_NAME debug VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-if(NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL)
+if((NOT PROJECT_IS_TOP_LEVEL AND NOT DUNLIN_INSTALL) OR (DUNLIN_TEST_BATCHES AND CMAKE_CROSSCOMPILING))
     set_target_properties(dunlin_debug PROPERTIES EXCLUDE_FROM_ALL ON) # made for whoever links it
 endif()
 dunlin_optional_together(dunlin_debug)

@@ -112,7 +112,7 @@ endfunction()
 # With DUNLIN_PRECOMPILE: precompiles for the files of a library what most of them include of the standard library, and what is named beside it.
 # tests/packaging compiles the libraries as a stranger does, without it: there a missing #include is noticed.
 function(dunlin_precompile_library name)
-    if(NOT DUNLIN_PRECOMPILE OR (DUNLIN_TOGETHER AND "dunlin/dunlin.hpp" IN_LIST ARGN))
+    if(NOT DUNLIN_PRECOMPILE OR (DUNLIN_TOGETHER_ABOVE AND "dunlin/dunlin.hpp" IN_LIST ARGN))
         return() # those above the first one are compiled as one or two files then, which read less than a precompiled header takes
     endif()
     dunlin_precompiled_for_ccache(${name})
