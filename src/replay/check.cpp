@@ -32,7 +32,7 @@ using sim::failure_kind;
 
 constexpr unsigned deepest = 64;
 constexpr unsigned most_detours = 1000;
-constexpr std::int64_t settle_ns = 2'000'000'000;  // what has said that it is done is given so long to be gone
+constexpr std::int64_t settle_ns = 2'000'000'000;  // how long goroutines and timers may still take to go away
 
 platform::atomic<bool> busy{false};
 
@@ -63,7 +63,7 @@ struct session {
 
 std::int64_t at_least_zero(std::chrono::nanoseconds d) { return d.count() > 0 ? d.count() : 0; }
 
-// In the run, before the simulation: what is alive already would take part in it.
+// Called in the run, before the simulation: goroutines and timers that exist already would take part in it.
 std::string what_is_in_the_way() {
     const std::int64_t until = platform::now_ns() + settle_ns;
     for (;;) {
@@ -152,7 +152,7 @@ sim::search_strategy strategy_for(const sim::options& o) {
     return o.strategy;
 }
 
-// Null: not asked for.
+// Null: no search is asked for.
 std::unique_ptr<search> search_for(const sim::options& o, const sim::search_strategy& strategy) {
     const std::string_view named = platform::environment_text("DUNLIN_SIM_CHOICES");
     const std::string_view text = named.empty() ? std::string_view(o.choices) : named;
@@ -225,7 +225,7 @@ std::string report_of(const session& s, const sim::result& r, const std::string&
     return text + s.last.details;
 }
 
-// Once more, with frames of the last choices; and is it the same at all?
+// Runs the failed seed once more, with frames of the last choices, and checks that it is the same execution at all.
 std::string run_again(session& s, sim::result& r) {
     session again{s.o, s.f, s.with, s.strategy, s.seed, 1};
     std::optional<search> alone;

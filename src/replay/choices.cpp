@@ -12,11 +12,11 @@ void choices::begin(std::uint64_t seed, unsigned depth, std::int64_t longest_del
     longest_delay_ns_ = longest_delay_ns;
     lowest_ = high;
     change_points_.clear();
-    // Where the length of an execution is not known, a drawn power of two stands for it: of each length some seeds
-    // have the right one.
+    // The length of an execution is not known. Each change point is drawn below a drawn power of two, so that for each
+    // length some seeds have the right one.
     for (unsigned i = 1; i < depth; ++i) change_points_.push_back(1 + below(std::uint64_t{4} << below(12)));
-    // What finds one fault hides another: a goroutine that is switched away at every second call never has two calls
-    // behind it.
+    // Odds that find one fault hide another: a goroutine that is switched away at every second call never makes two
+    // calls in a row. So each execution draws its own.
     constexpr unsigned switches[] = {0, 2, 8, 32, 64, 128};
     switch_odds_ = switches[below(std::size(switches))];
     constexpr unsigned delays[] = {0, 0, 4, 32};
@@ -43,7 +43,7 @@ std::size_t choices::which(std::size_t count) noexcept {
 
 std::int64_t choices::delay_ns() noexcept { return of_256(delay_odds_) ? drawn_time() : 0; }
 
-// Any order of magnitude is as likely as any other.
+// Every order of magnitude is equally likely.
 std::int64_t choices::drawn_time() noexcept {
     if (longest_delay_ns_ <= 0) return 0;
     const int magnitudes = std::bit_width(static_cast<std::uint64_t>(longest_delay_ns_));

@@ -1,4 +1,4 @@
-// choices.h - what is drawn in one execution of a simulation for users, from its seed; and the hash of what came out.
+// choices.h - what one execution of a simulation for users draws from its seed; and the hash of what was decided.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dunlin::inline v0_1::replay {
 
-// Of everything that was decided, in order.
+// A hash of everything that was decided, in order.
 class choice_hash {
 public:
     void add(std::uint64_t value) noexcept {
@@ -23,41 +23,42 @@ private:
     std::uint64_t value_ = 0x243f6a8885a308d3u;
 };
 
-// What is known of a goroutine. Their numbers are in the order in which they became runnable first.
+// What is known of a goroutine. Goroutines are numbered in the order in which they first became runnable.
 struct candidate {
     std::uint64_t number = 0;    // 1: f's goroutine; 0: not known
     std::uint64_t priority = 0;  // pct
     sched::goroutine* g = nullptr;
     std::uint32_t host = 0;      // network.h
     bool queued = false;         // it is among those that can run
-    bool yielded = false;        // when it ran last
-    bool off = false;            // its host is: it never runs again
+    bool yielded = false;        // when it last stopped running
+    bool off = false;            // its host is off: it never runs again
 };
 
 class choices {
 public:
-    // depth: of pct; 0: random. s: is asked instead, where it is not null.
+    // depth: the depth of pct; 0: random. s: if it is not null, it is asked instead.
     void begin(std::uint64_t seed, unsigned depth, std::int64_t longest_delay_ns, search* s);
 
     std::uint64_t below(std::uint64_t bound) noexcept;  // bound > 0
     bool uses_priorities() const noexcept { return depth_ != 0; }
 
-    // pct: of a goroutine that is new; of one that gives way; of the one that runs at step `step`, if it is to lose its
-    // own there (0: not).
+    // pct: the priority of a new goroutine; that of one that gives way. Does the goroutine that runs at step `step`
+    // lose its own there?
     std::uint64_t new_priority() noexcept { return source_.next() | high; }
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
     bool is_change_point(std::uint64_t step) noexcept;
 
-    // random: is the goroutine that runs switched away? Which of `count` that can run, the oldest first, does?
+    // random: is the running goroutine switched away? Which of the `count` that can run, the oldest first, runs next?
     bool switches_away() noexcept { return of_256(switch_odds_); }
     std::size_t which(std::size_t count) noexcept;
 
-    // How long all that can run have to wait before the next does; mostly 0.
+    // How long all goroutines that can run have to wait before the next one runs; mostly 0.
     std::int64_t delay_ns() noexcept;
-    // How long a call of blocking() lasts, on one side of what it calls.
+    // How long a call of blocking() takes before the function that it calls, or after it.
     std::int64_t drawn_time() noexcept;
 
-    // Null, or what is asked instead of all these. Numbers that it cannot try one by one are drawn all the same.
+    // Null, or the search that is asked instead of all the above. Numbers that it cannot try one by one are drawn all
+    // the same.
     search* every_order() const noexcept { return search_; }
     std::int64_t longest_delay_ns() const noexcept { return longest_delay_ns_; }
 

@@ -1,4 +1,4 @@
-// decisions.cpp - what is drawn in an execution, or tried one by one if every order is (search.h).
+// decisions.cpp - the decisions of an execution: drawn, or tried one by one if every order is tried (search.h).
 #include "replay/simulation.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@ using sched::goroutine;
 using sched::machine;
 using sched::processor;
 
-constexpr std::uint64_t most_tried = 64;  // numbers below more than so many are drawn, not tried
+constexpr std::uint64_t most_tried = 64;  // numbers with a larger bound are drawn, not tried
 
 }  // namespace
 
 // ---- who runs, and when ---------------------------------------------------------------------------------------------
 
-// Every order: goroutines that have not yielded go first, so that those that wait by yielding wait for others; anything
-// else is a detour.
+// Every order: goroutines that have not yielded come first, so that one that waits by yielding does wait for others;
+// anything else is a detour.
 std::size_t simulation::pick_any(const goroutine* yields) noexcept {
     const std::size_t count = runnable_.size() + (yields != nullptr);
     const auto yielded = [&](std::size_t i) { return i == runnable_.size() || known(runnable_[i]).yielded; };
@@ -50,7 +50,7 @@ std::size_t simulation::pick(const goroutine* yields) noexcept {
     return best;
 }
 
-// Does another one run now, at a call of self's? There is one.
+// Does another goroutine run now, at a call that self makes? There is one that can.
 bool simulation::leaves_for(goroutine* self, std::size_t& next) noexcept {
     if (search* const s = choices_.every_order()) {
         const std::size_t chosen = s->among(1 + runnable_.size(), 1, hash_.value());
@@ -67,7 +67,8 @@ bool simulation::leaves_for(goroutine* self, std::size_t& next) noexcept {
     return known(runnable_[next]).priority > known(self).priority;
 }
 
-// All that can run have to wait. Every order: until what comes next has come, which may happen again then.
+// All goroutines that can run have to wait. Every order: they wait until the next event has come, and then perhaps
+// again.
 void simulation::be_delayed(processor* p) noexcept {
     search* const s = choices_.every_order();
     const auto pass = [&](std::int64_t until_ns) {

@@ -1,4 +1,4 @@
-// hosts.cpp - what <dunlin/sim.hpp> says of hosts and of the network.
+// hosts.cpp - the hosts and the network of <dunlin/sim.hpp>.
 #include <dunlin/sim.hpp>
 
 #include <algorithm>

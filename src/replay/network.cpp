@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::size_t window = 64 << 10;  // bytes that may be under way in one direction
 constexpr std::size_t most_sockets = 60'000, largest_message = 65'507;
-constexpr std::int64_t no_answer_ns = 127'000'000'000;  // of a dial, as Linux has it
+constexpr std::int64_t no_answer_ns = 127'000'000'000;  // a dial gives up after this, as on Linux
 constexpr std::uint16_t first_port = 32'768;
-constexpr std::uint32_t network_of_hosts = 10u << 24;  // 10.0.0.0: host h has h + 1 in it
+constexpr std::uint32_t network_of_hosts = 10u << 24;  // 10.0.0.0; host h has this plus h + 1
 
 std::uint32_t ipv4_of(const net::address& a) noexcept {
     sockaddr_in v4{};
@@ -43,7 +43,7 @@ net::address ipv4(std::uint32_t ip, std::uint16_t port) noexcept {
 
 std::uint32_t ip_of_host(host_number h) noexcept { return network_of_hosts + h + 1; }
 
-// No memory: as the kernel says it.
+// Without memory, returns what the kernel would.
 template <class F>
 long or_no_memory(F f) noexcept {
     try {
@@ -58,7 +58,7 @@ long or_no_memory(F f) noexcept {
 // ---- what there is --------------------------------------------------------------------------------------------------
 
 void network::begin(bool failed_before) {
-    // a goroutine may stand in the midst of it
+    // a goroutine may have stopped in the middle of using it
     if (failed_before && world_ != nullptr) kept_.push_back(std::move(world_));
     world_ = std::make_unique<world>();
     sim::network_options calm;  // latencies, and nothing else
@@ -69,7 +69,7 @@ void network::begin(bool failed_before) {
     host(test_host).up = true;
 }
 
-// What finds one fault hides another: each kind happens in half of the executions.
+// One fault may hide another: each kind happens in half of the executions only.
 void network::configure(const sim::network_options& o) noexcept {
     sim::network_options& f = world_->faults;
     f = o;
@@ -137,7 +137,7 @@ std::int64_t network::now() const noexcept { return simulation_.virtual_now_ns()
 
 bool network::happens_now(double odds) noexcept { return simulation_.happens(odds); }
 
-// Any order of magnitude is as likely as any other.
+// Every order of magnitude is equally likely.
 std::int64_t network::time_between(std::chrono::nanoseconds least, std::chrono::nanoseconds most) noexcept {
     const std::int64_t low = std::max<std::int64_t>(least.count(), 1000);
     if (most.count() <= low) return low;
@@ -229,7 +229,7 @@ long network::bind(int fd, const void* name, unsigned size) noexcept {
     });
 }
 
-// With a port of its own, as `to` sees it.
+// Gives s a port of its own, if it has none, and the address that `to` sees.
 long network::bind_any(int fd, record& s, const net::address& to) {
     if (s.family == AF_UNIX) return 0;
     const std::uint32_t ip = is_loopback(to) ? INADDR_LOOPBACK : ip_of_host(s.at);
@@ -285,7 +285,7 @@ long network::connect(int fd, const void* name, unsigned size) noexcept {
     });
 }
 
-// One without a name has its family at least.
+// A socket without a name still reports its family.
 void network::copy_name(const record& s, const net::address& a, void* name, unsigned* size) noexcept {
     sockaddr_storage text{};
     text.ss_family = static_cast<sa_family_t>(s.family);
@@ -338,7 +338,7 @@ long network::get_option(int fd, int level, int name, int* value) noexcept {
     return 0;
 }
 
-// Those of buffers, of broadcasts and of Nagle's algorithm make no difference here.
+// Options for buffers, broadcasts and Nagle's algorithm make no difference here.
 long network::set_option(int fd, int level, int name, const void* value, unsigned size) noexcept {
     record* s = find(fd);
     if (s == nullptr) return -EBADF;
@@ -359,7 +359,7 @@ void network::watch(int fd, std::uint64_t tag) noexcept {
     record* s = find(fd);
     if (s == nullptr) return;
     s->tag = tag;
-    // What has come before is told now, the end as well.
+    // What came earlier is reported now, the end of the stream included.
     std::uint32_t bits = netpoll::readable | netpoll::writable;
     if (s->ended || s->is == stage::broken) bits |= netpoll::peer_closed;
     or_no_memory([&]() -> long { return add_edge(fd, bits), 0; });
@@ -367,7 +367,7 @@ void network::watch(int fd, std::uint64_t tag) noexcept {
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------
 
-// What the peer sees, in order.
+// Sends what the peer sees, in order.
 void network::put_on_wire(int from_fd, record& from, piece p) {
     record* to = find(from.peer);
     event e = from_to(happens::piece, from_fd, from, from.peer);
@@ -382,7 +382,7 @@ void network::put_on_wire(int from_fd, record& from, piece p) {
 void network::reset_peer(int fd, const record& s) {
     event e = from_to(happens::reset, fd, s, s.peer);
     e.at_ns += travel_ns(s.slow);
-    // Not before it has heard that it is connected.
+    // Not before the peer has learnt that it is connected.
     if (const record* to = find(s.peer); to != nullptr && to->is == stage::connecting)
         e.at_ns = std::max(e.at_ns, to->last_arrival_ns);
     add(std::move(e));
@@ -450,7 +450,7 @@ long network::send(int fd, const iovec* parts, std::size_t count, const void* na
         const std::size_t n = bytes.size();
         if (n == 0) return 0;
         maybe_cut(s->at, s->peer_at);
-        if (happens_now(world_->faults.resets)) {  // by something in between: both ends hear of it
+        if (happens_now(world_->faults.resets)) {  // by something in between: both ends learn of it
             reset_peer(fd, *s);
             event e = from_to(happens::reset, s->peer, *s, fd);
             e.to_host = e.from_host;
@@ -458,7 +458,7 @@ long network::send(int fd, const iovec* parts, std::size_t count, const void* na
             add(std::move(e));
             return static_cast<long>(n);
         }
-        // A stream has no boundaries: what was written at once may come in parts.
+        // A stream has no boundaries: what one call has written may arrive in parts.
         const std::size_t first = n > 1 && simulation_.happens(0.25, 4) ? 1 + simulation_.drawn(n - 1) : n;
         s->under_way += n;
         put_on_wire(fd, *s, {bytes.substr(0, first)});
@@ -516,9 +516,9 @@ long network::shutdown(int fd, int how) noexcept {
 void network::close(int fd) noexcept {
     or_no_memory([&]() -> long {
         record* s = find(fd);
-        if (s == nullptr) return 0;  // of a host that is off, or of an execution before
+        if (s == nullptr) return 0;  // of a host that is off, or of an earlier execution
         if (s->type == SOCK_STREAM && s->is == stage::connected) {
-            // What will not be read: the peer learns that, as the kernel has it.
+            // Bytes that will never be read: the peer learns of that by a reset, as from the kernel.
             if (s->lingers_not || s->read_of_inbox != s->inbox.size()) {
                 reset_peer(fd, *s);
             } else if (!s->no_writes) {
@@ -543,7 +543,7 @@ void network::drop(int fd) {
 
 void network::switch_off(host_number h) {
     host(h).up = false;
-    const bool resets = simulation_.draw(2) == 0;  // each is tried
+    const bool resets = simulation_.draw(2) == 0;  // both are tried, if every order is
     std::vector<int> all;
     std::vector<std::uint64_t> tags;
     for (auto& [fd, s] : world_->sockets) {

@@ -1,15 +1,16 @@
-// network.h - the network of a simulation for users: hosts, what is between them, and sockets (poll/simulated.h).
+// network.h - the network of a simulation for users: hosts, the links between them, and sockets (poll/simulated.h).
 //
-// Way        A socket is a record here, and a number. What a call sends is an event at a later virtual time, drawn; the
-//            events that are due are delivered where the simulation decides (decide()), and wake goroutines as the
-//            poller does, by edges. So the code of net and io above the system call runs as always.
-// Streams    The pieces of one direction are a queue (`wire`), and an event says that the next one arrives: they never
-//            overtake each other, whatever becomes of the events. A reset may overtake them.
-// Links      between two hosts: up, or cut since a time. What arrives over a cut one is held until it heals, but
-//            datagrams, which are lost. A stream that is held gives up as TCP does (ETIMEDOUT).
-// Off        A host that is switched off says nothing, or resets its connections: drawn. When it is up again, it resets
-//            what it does not know.
-// Threads    the one that has the processor.
+// Way        A socket is a record here, and a number. What a call sends becomes an event at a later virtual time, which
+//            is drawn. Where the simulation decides (decide()), the events that are due are delivered, and wake
+//            goroutines through edges, as the poller does. So the code of net and io above the system call runs as
+//            always.
+// Streams    The pieces of one direction form a queue (`wire`), and an event says only that the next piece arrives:
+//            pieces never overtake each other, whatever happens to the events. A reset may overtake them.
+// Links      A link joins two hosts. It is up, or cut since some time. What arrives over a cut link is held until the
+//            link heals; datagrams are lost instead. A stream that is held gives up as TCP does (ETIMEDOUT).
+// Off        A host that is switched off falls silent, or resets its connections: which one is drawn. When the host is
+//            up again, it resets connections that it does not know.
+// Threads    The thread that has the processor.
 // Tests      tests/replay/network_test.cpp, tests/replay/host_test.cpp
 #pragma once
 
@@ -48,8 +49,8 @@ class network final : public netpoll::simulated_sockets {
 public:
     explicit network(simulation& s) noexcept : simulation_(s) {}
 
-    // An execution begins: nothing is left of the one before. `failed_before`: its goroutines stand where they stood,
-    // and what they use stays.
+    // An execution begins: nothing is left of the one before. `failed_before`: that one failed; its goroutines have
+    // stopped where they were, and what they use stays.
     void begin(bool failed_before);
     void configure(const sim::network_options& o) noexcept;
 
@@ -57,21 +58,21 @@ public:
     host_number add_host(std::string name, std::function<void()> main);
     host_record& host(host_number h) noexcept { return *world_->hosts[h]; }
     host_number host_count() const noexcept { return static_cast<host_number>(world_->hosts.size()); }
-    // host_count(): none.
+    // host_count(): there is none.
     host_number host_named(std::string_view name) const noexcept;
     std::string address_of(host_number h) const;
-    // All that it has is gone; its peers see a reset, or nothing. By a goroutine, outside the runtime.
+    // All that the host has is gone; its peers see a reset, or nothing. Called by a goroutine, outside the runtime.
     void switch_off(host_number h);
 
     void cut(host_number a, host_number b);
     void heal(host_number a, host_number b);
     void heal_all();
 
-    // Of the next event; 0: there is none.
+    // The time of the next event; 0: there is none.
     std::int64_t next_ns() const noexcept { return world_->events.empty() ? 0 : world_->events.front().at_ns; }
-    // Inside the runtime.
+    // Called inside the runtime.
     void deliver_due(std::int64_t now_ns) noexcept;
-    // How many wait for a socket of this network.
+    // How many waiters the sockets of this network have.
     std::int64_t waiters() const noexcept;
 
     long socket(int family, int type) noexcept override;
@@ -106,7 +107,7 @@ private:
         stage is = stage::fresh;
         net::address local, remote;
         std::uint64_t tag = 0;            // of its descriptor; 0: none yet
-        int error = 0;                    // to be told once
+        int error = 0;                    // reported once
         int peer = 0;                     // 0: none
         std::deque<piece> wire;           // on the way to this end
         std::string inbox;
@@ -154,7 +155,7 @@ private:
         std::map<int, record> sockets;
         std::map<name_key, int> names;
         std::map<pair_of_hosts, link> links;
-        std::vector<event> events;        // a heap, the next first
+        std::vector<event> events;        // a heap, the next event first
         std::uint64_t order = 0;
         std::vector<std::unique_ptr<host_record>> hosts;
         sim::network_options faults;      // odds of this execution
@@ -200,7 +201,7 @@ private:
     simulation& simulation_;
     int next_fd_ = netpoll::first_simulated;
     std::unique_ptr<world> world_;
-    std::vector<std::unique_ptr<world>> kept_;  // of executions that failed
+    std::vector<std::unique_ptr<world>> kept_;  // worlds of executions that failed
 };
 
 }  // namespace dunlin::replay

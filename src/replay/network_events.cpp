@@ -1,4 +1,4 @@
-// network_events.cpp - what arrives, and what becomes of links.
+// network_events.cpp - what arrives, and how links are cut and healed.
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -17,8 +17,8 @@ using netpoll::peer_closed;
 using netpoll::readable;
 using netpoll::writable;
 
-constexpr std::int64_t give_up_ns = 924'000'000'000;         // so long is a piece sent again, as Linux has it
-constexpr std::int64_t backlog_again_ns = 1'000'000'000;     // a dial is sent again
+constexpr std::int64_t give_up_ns = 924'000'000'000;         // how long a piece is resent, as on Linux
+constexpr std::int64_t backlog_again_ns = 1'000'000'000;     // a dial that finds the backlog full is resent after this
 constexpr std::size_t most_datagrams = 256;
 
 }  // namespace
@@ -62,7 +62,7 @@ void network::heal_all() {
     }
 }
 
-// Each thing that is sent may find the link cut, for a drawn time.
+// Whatever is sent may find the link cut; it stays cut for a drawn time.
 void network::maybe_cut(host_number a, host_number b) {
     if (a == b || cut_between(a, b) != nullptr || !happens_now(world_->faults.partitions)) return;
     cut(a, b);
@@ -74,7 +74,7 @@ void network::maybe_cut(host_number a, host_number b) {
     add(std::move(e));
 }
 
-// A datagram is lost. A stream's piece is sent again and again, in the end in vain.
+// A datagram is lost. A stream's piece is resent again and again; if the link stays cut, its sender gives up.
 void network::hold(link& l, event e) {
     if (e.what == happens::message) return;
     record* sender = find(e.from);
@@ -107,7 +107,7 @@ void network::deliver_piece(event& e, sched::event_batch& found) {
     if (to == nullptr || to->is == stage::broken) {
         record* sender = find(e.from);
         if (sender == nullptr) return;
-        if (!host(e.to_host).up) {  // it sends again, in vain
+        if (!host(e.to_host).up) {  // the sender resends in vain
             if (std::exchange(sender->gives_up, true)) return;
             event late = from_to(happens::give_up, e.from, *sender, e.from);
             late.at_ns += give_up_ns;
@@ -169,7 +169,7 @@ void network::deliver_message(event& e, sched::event_batch& found) {
     const auto named = world_->names.find(key_of(e.to_host, SOCK_DGRAM, e.target));
     record* s = named != world_->names.end() ? find(named->second) : nullptr;
     const bool wanted = s != nullptr && (e.from_host == e.to_host || !is_loopback(s->local));
-    if (!wanted) {  // a sender that is connected to it hears of that
+    if (!wanted) {  // a sender that is connected to this address learns of it
         record* sender = find(e.from);
         if (sender == nullptr || sender->is != stage::connected) return;
         sender->error = ECONNREFUSED;
@@ -181,7 +181,7 @@ void network::deliver_message(event& e, sched::event_batch& found) {
     tell(*s, readable, found);
 }
 
-// It sends in vain, or its peer is silent.
+// The socket resends in vain, or its peer is silent.
 void network::give_up_if_held(event& e, sched::event_batch& found) {
     record* s = find(e.to);
     if (s == nullptr || s->is != stage::connected) return;

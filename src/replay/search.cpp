@@ -43,7 +43,8 @@ std::size_t search::among(std::size_t count, std::size_t free, std::uint64_t has
     return 0;
 }
 
-// Is one more name to be kept? Those with the most detours go first, and any of its equals.
+// Is one more name, with this many detours, to be kept? A name with the most detours is dropped for it; among equals,
+// any of them, or the new one.
 bool search::make_room(unsigned detours) noexcept {
     if (count_ < left_) return true;
     std::size_t most = waiting_.size();

@@ -37,15 +37,15 @@ using sched::processor;
 using sched::the_scheduler;
 using sim::failure_kind;
 
-constexpr std::int64_t begin_ns = 3'600'000'000'000;  // the time of the beginning: never 0, and no clock's time
+constexpr std::int64_t begin_ns = 3'600'000'000'000;  // the time at which executions begin: not 0, and no clock's time
 constexpr std::int64_t choice_takes_ns = 200;
 constexpr std::int64_t look_at_clock_takes_ns = 20;   // so that a loop that waits for a time ends
-constexpr std::int64_t asleep_factor = 6;             // a thread that sleeps has so many times the patience
-// Goroutines that wait by yielding: after so many yields of each, with nothing else to run, time goes on.
+constexpr std::int64_t asleep_factor = 6;             // a thread that sleeps has this many times the patience
+// Goroutines that wait by yielding: after this many yields of each, with nothing else to run, time goes on.
 constexpr std::uint64_t yields_in_vain = 16;
-constexpr std::uint64_t steps_between_looks = 256;     // at the memory; and executions
+constexpr std::uint64_t steps_between_looks = 256;     // steps, and executions, between two looks at the memory
 
-// Of memory that the process has had at most; bytes.
+// The peak memory of the process, bytes.
 std::uint64_t most_memory() noexcept {
     rusage used{};
     platform::raw_syscall(SYS_getrusage, RUSAGE_SELF, platform::syscall_arg(&used));
@@ -63,7 +63,7 @@ int clock_of_simulation(clockid_t id, timespec* t) noexcept {
     return 0;
 }
 
-// The fast paths of what waits in the lot come by (steering.h).
+// Makes unlocks, and whatever else wakes waiters of the lot, take their slow paths (steering.h).
 void watch_lot(bool yes) noexcept {
     const park::runtime_section inside;
     for (park::lot_bucket& b : park::the_lot) {
@@ -112,7 +112,7 @@ void simulation::begin(const plan& p) noexcept {
     outside_told_ = !p.warns;
     phase_.store(phase::idle, std::memory_order_relaxed);
     outside_.store(false, std::memory_order_relaxed);
-    // not by the first that opens a descriptor, which would be a call more than in the next execution
+    // Here, not by the first goroutine that opens a descriptor: its execution would have one call more than the next.
     netpoll::start_polling();
     watch_lot(true);
     set_fast_paths({.free_word = ~std::uint32_t{0}, .most_readers = 0,
@@ -145,7 +145,7 @@ void simulation::root_entry(void* raw) {
 }
 
 outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bool tell_it, std::uint64_t story_from) {
-    const bool failed_before = kind_ != failure_kind::none;  // what it left behind stands where it stood
+    const bool failed_before = kind_ != failure_kind::none;  // what it left behind has stopped where it was
     seed_ = seed;
     f_ = f;
     with_ = with;
@@ -185,7 +185,7 @@ outcome simulation::execute(std::uint64_t seed, void (*f)(void*), void* with, bo
     const bool abandoned = phase_.load(std::memory_order_acquire) == phase::abandoned;
     {
         const park::runtime_section inside;
-        if (!abandoned) fetch(sched::processor_of(inside.machine()), nullptr);  // they are not to run any more
+        if (!abandoned) fetch(sched::processor_of(inside.machine()), nullptr);  // what is queued must not run any more
         if (sched::earliest_deadline() != 0) {
             the_scheduler.events->forget_all();
             timers::forget_everything();
@@ -231,8 +231,8 @@ void simulation::take_machine(machine* m, processor* p) noexcept {
     }
     p->tick.store(1, std::memory_order_relaxed);  // find_local() and yield() do something of their own at some ticks
     p->next_look = 0;
-    // What is left of a batch of ids and of a magazine, from before, must not decide by which way a goroutine is made:
-    // one enters the runtime once more than the other (make_plain_goroutine()).
+    // What is left over of a batch of ids and of a magazine must not decide on which path a goroutine is made: one path
+    // enters the runtime once more than the other (make_plain_goroutine()).
     p->next_id = p->last_id;
     p->slice.store(sched::slice_state::goes_on, std::memory_order_relaxed);
     if (m == machine_) return;
@@ -256,11 +256,11 @@ bool simulation::is_off(const goroutine* g) const noexcept {
     return first_id_ != 0 && g->id >= first_id_ && g->id - first_id_ < known_.size() && known_[g->id - first_id_].off;
 }
 
-// by: has made it, if it is new; null: a timer.
+// by: the goroutine that has made g, if g is new; null: a timer.
 void simulation::add(goroutine* g, const goroutine* by) noexcept {
     if (g == driver_) return;
     if (first_id_ == 0) first_id_ = g->id;
-    if (g->id < first_id_ || is_off(g)) return;  // of an execution before, or of a host that is off
+    if (g->id < first_id_ || is_off(g)) return;  // of an earlier execution, or of a host that is off
     const host_number maker_host = by != nullptr && number_of(by) != 0 ? known_[by->id - first_id_].host : test_host;
     candidate& c = known(g);
     if (c.number == 0) {
@@ -280,7 +280,7 @@ goroutine* simulation::take(std::size_t at) noexcept {
     return g;
 }
 
-// Out of the queues of the runtime: what was put there first comes first.
+// Takes all goroutines out of the runtime's queues: those put there first come first.
 void simulation::fetch(processor* p, const goroutine* by) noexcept {
     sched::scheduler& s = the_scheduler;
     while (goroutine* g = p->queue.pop_and_prefetch()) add(g, by);
@@ -343,9 +343,9 @@ void simulation::tell(const goroutine* who, leaving how, const goroutine* next, 
     if (how != leaving::ended) c.frames = stack::capture_trace(1);
 }
 
-// Nothing can run. False: that is the end.
+// Nothing can run: time goes on to the next event. False: that is the end.
 bool simulation::wait_for_time() noexcept {
-    const bool all_ended = sched::live_goroutines() <= 1 + off_;  // the driver
+    const bool all_ended = sched::live_goroutines() <= 1 + off_;  // 1: the driver
     if (root_ended_ && all_ended) return false;
     if (the_scheduler.events->anybody_waits() && netpoll::descriptor::waiter_count() > network_.waiters()) {
         fail(failure_kind::outside_wait,
@@ -365,7 +365,7 @@ bool simulation::wait_for_time() noexcept {
     return count_step();
 }
 
-// Nothing can run but the goroutines that wait for that. False: there are none.
+// Nothing can run, so the goroutines that wait for just that become runnable. False: there are none.
 bool simulation::release_waiters_for_others() noexcept {
     for (goroutine* g : std::exchange(wait_for_others_, {})) {
         if (is_off(g)) continue;
@@ -431,7 +431,7 @@ goroutine* simulation::finish() noexcept {
 
 goroutine* simulation::choose(machine* m, processor* p) noexcept {
     if (!begin_decision()) return nullptr;
-    // What select draws is a choice as well.
+    // What select has drawn is a choice as well.
     platform::random_source drawn = m == machine_ || machine_ == nullptr ? m->random : machine_->random;
     hash_.add(drawn.next());
     goroutine* next = decide(m, p);
@@ -463,13 +463,13 @@ machine* simulation::point(machine* m) noexcept {
     sched::transition<goroutine_state::running, goroutine_state::runnable>(self->state);
     add(self, self);
     end_decision(phase::running);
-    return sched::leave_queued(m, self);  // to choose()
+    return sched::leave_queued(m, self);  // goes to choose()
 }
 
 // ---- what goroutines ask --------------------------------------------------------------------------------------------
 
 std::int64_t simulation::now_ns(const machine* m) noexcept {
-    // A look from inside the runtime takes no time.
+    // Reading the clock from inside the runtime takes no time.
     if (m->in_runtime.load(std::memory_order_relaxed) == 0 &&
         phase_.load(std::memory_order_relaxed) == phase::running) now_ns_ += look_at_clock_takes_ns;
     return now_ns_;
@@ -480,7 +480,7 @@ void simulation::wait_for_others(const std::source_location& where) noexcept {
     goroutine* self = m->current.load(std::memory_order_relaxed);
     sched::prepare_to_park(self, sched::wait_reason::parked, where);
     wait_for_others_.push_back(self);
-    sched::park(m);  // to choose()
+    sched::park(m);  // goes to choose()
 }
 
 host_number simulation::current_host() const noexcept {
@@ -497,7 +497,7 @@ void simulation::start_host(host_number h) {
     const park::runtime_section inside;
     processor* p = sched::processor_of(inside.machine());
     fetch(p, inside.machine()->current.load(std::memory_order_relaxed));
-    if (network_.host(h).up) return;  // another has restarted it meanwhile
+    if (network_.host(h).up) return;  // another goroutine has restarted it meanwhile
     starts_ = h;
     const bool started = sched::start_inside_runtime(host_entry, &network_.host(h).main);
     network_.host(h).up = started;
@@ -546,14 +546,14 @@ void simulation::fail(failure_kind kind, std::string_view what) noexcept {
     kind_ = kind;
     try {
         message_ = what;
-    } catch (...) {  // no memory: the kind must do
+    } catch (...) {  // no memory: the kind alone must do
     }
 }
 
 void simulation::stop_here(failure_kind kind, std::string_view what) noexcept {
     const machine* m = sched::current_machine();
     const goroutine* self = m != nullptr ? m->current.load(std::memory_order_relaxed) : nullptr;
-    // Inside the runtime it may hold a lock.
+    // Inside the runtime the goroutine may hold a lock.
     if (self == nullptr || self == driver_ || m->in_runtime.load(std::memory_order_relaxed) != 0) return;
     if (!begin_decision()) return;
     failed_in_ = number_of(self);
@@ -592,7 +592,7 @@ void simulation::watch(std::int64_t now_ns) noexcept {
     }
     const std::int64_t patience_ns = patience_ns_.load(std::memory_order_relaxed);
     const bool computes = cpu_ns - seen_cpu_ns_ >= patience_ns;
-    // One that waits for a CPU has not used its patience up.
+    // A thread that waits for a CPU has not used up its patience.
     if (!computes && (now_ns - seen_ns_ < asleep_factor * patience_ns || platform::thread_is_running(tid))) return;
     phase expected = phase::running;
     if (!phase_.compare_exchange_strong(expected, phase::abandoned, std::memory_order_acq_rel)) return;

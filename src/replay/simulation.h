@@ -1,12 +1,12 @@
-// simulation.h - one execution after the other, each decided by its seed: sched/data/steering.h, for users
+// simulation.h - one execution after the other, each decided by its seed: implements sched/data/steering.h for users
 // (<dunlin/sim.hpp>).
 //
 // Who        The driver, which is the main goroutine of a run(), starts f in a goroutine of its own and parks. From
-//            there to the end of the execution the machine that has the one processor decides, in choose() and point();
-//            then it readies the driver. The set of goroutines that can run is kept here; what the runtime puts into
-//            its queues is fetched at each decision.
-// Phases     idle, deciding, running: by the machine; abandoned: by the monitor, from running only, and then nothing
-//            here decides any more. The change from one to the other by compare-and-swap is what keeps the two apart.
+//            then to the end of the execution the machine that has the one processor decides, in choose() and point();
+//            at the end it readies the driver. The set of goroutines that can run is kept here; what the runtime puts
+//            into its queues is fetched at each decision.
+// Phases     The machine sets idle, deciding and running. The monitor sets abandoned, from running only; after that
+//            nothing here decides any more. Both leave running by compare-and-swap: that keeps the two apart.
 // Failed     The goroutines of that execution stay where they are: in no queue, waiting, or computing. The end of run()
 //            freezes them (retire.cpp).
 // Tests      tests/replay/
@@ -27,7 +27,7 @@
 
 namespace dunlin::inline v0_1::replay {
 
-// What an execution has come to.
+// The outcome of an execution.
 struct outcome {
     sim::failure_kind kind = sim::failure_kind::none;
     std::string message, details;
@@ -46,34 +46,34 @@ public:
         search* every_order = nullptr;
     };
 
-    // By the driver, around its executions.
+    // Called by the driver, around its executions.
     void begin(const plan& p) noexcept;
     void end() noexcept;
-    // One execution of f(with). Of the last choices frames are kept from step `story_from` on, if it is to be told.
+    // One execution of f(with). If `tell`, the last choices are kept, with frames, from step `story_from` on.
     outcome execute(std::uint64_t seed, void (*f)(void*), void* with, bool tell, std::uint64_t story_from);
 
     std::uint64_t seed() const noexcept { return seed_; }
-    // By the goroutine that runs: each number below `bound` is tried, if every order is and they are few.
+    // Called by the running goroutine. If every order is tried and `bound` is small, each number below it is tried.
     std::uint64_t draw(std::uint64_t bound) noexcept;
-    // Until no other goroutine can run.
+    // Waits until no other goroutine can run.
     void wait_for_others(const std::source_location& where) noexcept;
-    // Of the network: always drawn; and what is an accident, of which every order has none but as a detour.
+    // For the network: a number that is always drawn; and an accident, which is a detour where every order is tried.
     std::uint64_t drawn(std::uint64_t bound) noexcept;
     bool happens(double odds, std::uint64_t parts = 1 << 20) noexcept;
     bool tries_every_order() const noexcept { return choices_.every_order() != nullptr; }
     void stop_here(sim::failure_kind kind, std::string_view what) noexcept;
     network& net() noexcept { return network_; }
     host_number current_host() const noexcept;
-    // Of hosts, by a goroutine outside the runtime. A host's goroutines never run again once it is off; the caller may
-    // be one of them.
+    // For hosts; called by a goroutine outside the runtime. A host's goroutines never run again once it is off; the
+    // caller may be one of them.
     void start_host(host_number h);
     void switch_off(host_number h);
-    // The network's.
+    // For the network.
     std::int64_t virtual_now_ns() const noexcept { return now_ns_; }
     void fail_for_memory() noexcept {
         fail(sim::failure_kind::exception, "std::bad_alloc: no memory for the simulated network");
     }
-    // How many executions have begun: handles of an earlier one are known by it.
+    // How many executions have begun: it tells the handles of an earlier execution.
     std::uint64_t execution() const noexcept { return execution_; }
 
     sched::goroutine* choose(sched::machine* m, sched::processor* p) noexcept override;
@@ -126,7 +126,7 @@ private:
     void* with_ = nullptr;
     sched::goroutine* driver_ = nullptr;
 
-    // The machine that has the processor, and the driver while no execution goes on.
+    // Used by the machine that has the processor, and by the driver while no execution runs.
     choices choices_;
     choice_hash hash_;
     story story_;
@@ -134,26 +134,26 @@ private:
     std::vector<sched::goroutine*> runnable_;
     std::vector<std::size_t> in_turn_;    // of pick_any()
     sched::goroutine* forced_ = nullptr;  // what point() has chosen
-    std::vector<sched::goroutine*> wait_for_others_;  // those that do
+    std::vector<sched::goroutine*> wait_for_others_;  // goroutines in wait_for_others()
     const sched::machine* machine_ = nullptr;
     std::uint64_t first_id_ = 0;          // of f's goroutine
     std::uint64_t numbers_ = 0, steps_ = 0, yields_ = 0;
     std::int64_t now_ns_ = 0, root_ended_ns_ = 0;
-    std::uint64_t memory_before_ = 0;     // bytes of the process at most, when it began
+    std::uint64_t memory_before_ = 0;     // the peak memory of the process at begin(), bytes
     bool outside_told_ = false;
     bool root_ended_ = false;
     std::uint64_t execution_ = 0;
-    std::size_t off_ = 0;                 // goroutines of hosts that are off, of all executions since begin()
-    host_number starts_ = no_host;        // whose main goroutine is being made
+    std::size_t off_ = 0;                 // goroutines of hosts that are off, in all executions since begin()
+    host_number starts_ = no_host;        // the host whose main goroutine is being made
     network network_{*this};
     sim::failure_kind kind_ = sim::failure_kind::none;
-    std::uint64_t failed_in_ = 0;         // its number; 0: none
+    std::uint64_t failed_in_ = 0;         // the number of the goroutine; 0: none
     std::string message_;
     stack::trace failed_at_;
 
     platform::atomic<phase> phase_{phase::idle};
     platform::atomic<bool> outside_{false};
-    // For the monitor, which may still be in watch() of the simulation before.
+    // Read by the monitor, which may still be in watch() for the simulation before.
     platform::atomic<std::int64_t> patience_ns_{0};
     platform::atomic<std::uint64_t> progress_{0};
     platform::atomic<pid_t> tid_{0};
@@ -161,7 +161,7 @@ private:
     std::int64_t seen_ns_ = 0, seen_cpu_ns_ = 0;
 };
 
-// There is one, never destroyed: a goroutine that was abandoned, and plain threads, may still come to it.
+// There is one, never destroyed: a goroutine that was abandoned, or a plain thread, may still use it.
 simulation& the_simulation() noexcept;
 
 }  // namespace dunlin::replay
