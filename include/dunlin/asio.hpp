@@ -53,8 +53,8 @@ namespace asio_library = ::boost::asio;
 using asio_error_code = ::boost::system::error_code;
 using asio_system_error = ::boost::system::system_error;
 
-// A std::error_category that Boost does not know (dunlin's own, that of TLS) as one of Boost's. One per category, for
-// ever: codes point to it.
+// Wraps a std::error_category that Boost does not know (dunlin's own, that of TLS) as one of Boost's. There is one
+// object for each category, never destroyed: codes point to it.
 class asio_category final : public ::boost::system::error_category {
 public:
     static const asio_category& of(const std::error_category& wanted) {
@@ -66,7 +66,7 @@ public:
         }
         auto* made = new asio_category(wanted);
         made->next_ = first;
-        // Codes are equal if their categories are one object: the second thread takes the first one's.
+        // Codes are equal only if their categories are one object: the second thread takes the object of the first.
         if (list().compare_exchange_strong(first, made, std::memory_order_acq_rel)) return *made;
         delete made;
         return of(wanted);
@@ -105,8 +105,8 @@ inline asio_error_code foreign_error(const std::error_code& ec) { return ec; }
 inline const auto& asio_system_category() noexcept { return std::system_category(); }
 #endif
 
-// What the same failure is called by Asio: `ec == asio::error::connection_reset` and its like hold, and the conditions
-// of boost::system::errc too.
+// Asio's code for the same failure: comparisons such as `ec == asio::error::connection_reset` hold, and those with the
+// conditions of boost::system::errc too.
 inline asio_error_code to_asio(const std::error_code& ec) {
     if (!ec) return {};
     if (ec.category() == std::generic_category() || ec.category() == std::system_category()) {
@@ -118,8 +118,8 @@ inline asio_error_code to_asio(const std::error_code& ec) {
     return foreign_error(ec);
 }
 
-// Asio wants an executor of whatever its timers may belong to. This one is never run, and no thread belongs to it.
-// Never destroyed: streams that static objects hold refer to it.
+// Asio wants an executor of everything that its timers may belong to. This context is never run, and no thread belongs
+// to it. Never destroyed: streams that static objects hold refer to it.
 inline asio_library::io_context& asio_idle_context() {
     static auto& c = *new asio_library::io_context(1);
     return c;
@@ -139,21 +139,21 @@ concept writes_many = requires(S& s, std::span<const const_buffer> parts, std::e
 
 }  // namespace detail
 
-/// A stream of dunlin's (net::stream, tls::stream, byte_stream) as Asio's SyncReadStream and SyncWriteStream:
-/// `asio_stream<net::stream>` owns it, `asio_stream<net::stream&>` refers to one, and `asio_stream s(connection)`,
-/// `asio_stream s(net::dial(...))` choose by themselves.
+/// Wraps a stream of dunlin (net::stream, tls::stream, byte_stream) as Asio's SyncReadStream and SyncWriteStream:
+/// `asio_stream<net::stream>` owns the stream, `asio_stream<net::stream&>` refers to one; `asio_stream s(connection)`
+/// and `asio_stream s(net::dial(...))` choose between the two by themselves.
 ///
-/// For the synchronous calls of Asio and of what is written for it: asio::read, write, read_until; Boost.Beast's
+/// For the synchronous calls of Asio and of libraries written for it: asio::read, write, read_until; Boost.Beast's
 /// http::read, write, websocket::stream. They may be used in goroutines as in threads. There are no asynchronous
 /// operations.
 ///
 /// Blocks    As the stream's own calls: the goroutine, not its thread.
 /// Threads   As the stream.
 /// Errors    Calls with a trailing error_code& set it, and those without throw system_error (both Asio's). End of file
-///           is asio::error::eof; a deadline of the stream asio::error::timed_out; close()
-///           asio::error::operation_aborted; errors of the system have Asio's system category, so that they compare
+///           gives asio::error::eof, a deadline of the stream asio::error::timed_out, close()
+///           asio::error::operation_aborted. Errors of the system have Asio's system category, so that they compare
 ///           equal to asio::error::connection_reset and so on.
-/// Cost      Nothing beside the stream's. Several buffers are written by one system call.
+/// Cost      Nothing beyond the stream's own. Several buffers are written by one system call.
 template <class Stream>
 class asio_stream {
     static_assert(!std::is_rvalue_reference_v<Stream> && !std::is_const_v<std::remove_reference_t<Stream>>);
@@ -175,13 +175,13 @@ public:
     stream_type& stream() noexcept { return stream_; }
     const stream_type& stream() const noexcept { return stream_; }
 
-    /// The same, under the name by which layers are walked: `beast::get_lowest_layer(ws).set_deadline(5s)`.
+    /// The same, under the name that walks through layers: `beast::get_lowest_layer(ws).set_deadline(5s)`.
     next_layer_type& next_layer() noexcept { return stream_; }
     const next_layer_type& next_layer() const noexcept { return stream_; }
-    /// The lowest that speaks Asio's language: this one.
+    /// The lowest layer that has Asio's interface: this one.
     lowest_layer_type& lowest_layer() noexcept { return *this; }
     const lowest_layer_type& lowest_layer() const noexcept { return *this; }
-    /// Of a context that is never run: some libraries want one although they only wait synchronously.
+    /// The executor of a context that is never run: some libraries want one although they only wait synchronously.
     executor_type get_executor() const noexcept { return detail::asio_idle_context().get_executor(); }
 
     void close() { stream_.close(); }
@@ -191,7 +191,7 @@ public:
     }
     bool is_open() const noexcept { return stream_.is_open(); }
 
-    /// As a socket's: asio::socket_base::shutdown_send and so on, for streams that can (TLS: send only, the
+    /// As a socket's: asio::socket_base::shutdown_send and so on, for streams that support it (TLS: send only, the
     /// close_notify).
     void shutdown(detail::asio_library::socket_base::shutdown_type what, error_code& ec)
         requires requires(stream_type& s, std::error_code& e) { s.close_write(e); }
@@ -233,7 +233,7 @@ public:
         return n;
     }
 
-    /// Writes at least one byte of the buffers; of several buffers all, but no more than 64 of them.
+    /// Writes at least one byte of the buffers. Several buffers are written in full, but no more than 64 of them.
     template <class ConstBuffers>
     std::size_t write_some(const ConstBuffers& buffers, error_code& ec) {
         std::array<const_buffer, most_parts> parts;
@@ -285,8 +285,8 @@ template <class Stream>
 asio_stream(Stream&&) -> asio_stream<Stream>;
 
 #if DUNLIN_DETAIL_BOOST_ASIO
-/// The end of a WebSocket connection, found by Beast: no more is written, what still comes is read and dropped, and it
-/// is closed. A peer that never closes its side is waited for until the stream's deadline.
+/// Ends a WebSocket connection; Beast finds and calls it. Nothing more is written, what still comes is read and
+/// dropped, and the stream is closed. A peer that never closes its side is waited for until the stream's deadline.
 template <class Stream>
 void teardown(::boost::beast::role_type, asio_stream<Stream>& s, detail::asio_error_code& ec) {
     std::error_code ignored, failed;
@@ -298,7 +298,7 @@ void teardown(::boost::beast::role_type, asio_stream<Stream>& s, detail::asio_er
     ec = detail::to_asio(failed);
 }
 
-/// Beast's name for close(): of this layer, and of the one below, which Beast finds by next_layer().
+/// Beast's name for close(): for this layer, and for the one below, which Beast finds through next_layer().
 template <class Stream>
 void beast_close_socket(asio_stream<Stream>& s) {
     s.close();

@@ -18,20 +18,19 @@ struct server_state;
 
 /// How serve() serves.
 struct serve_options {
-    /// Not empty: each request must bring it, as `Authorization: Bearer TOKEN` or as the parameter `token` of its
-    /// address.
+    /// If it is not empty, each request must carry it, as `Authorization: Bearer TOKEN` or as the parameter `token` of
+    /// its address.
     std::string token = {};
-    /// How many requests are served at once. More are refused (503); where there are more than twice as many,
-    /// connections are closed.
+    /// How many requests are served at once. More are refused (503); beyond twice as many, connections are just closed.
     unsigned connections = 32;
-    /// How long a client may take to send its request, and to take the reply.
+    /// How long a client may take to send its request, and to receive the reply.
     std::chrono::nanoseconds request_limit = std::chrono::seconds(5), reply_limit = std::chrono::seconds(30);
-    /// Has runtime::set_wait_histograms() on while it serves, for `/metrics`: the clock is read twice for each wait.
+    /// Keeps runtime::set_wait_histograms() on while it serves, for `/metrics`: the clock is read twice for each wait.
     /// That matters where goroutines do nothing but hand over (`./dev bench sight`).
     bool wait_histograms = true;
 };
 
-/// What serve() has started. It serves until close(), or its destructor.
+/// The server that serve() has started. It serves until close() or its destructor.
 class DUNLIN_API server {
 public:
     /// Serves nothing.
@@ -40,12 +39,12 @@ public:
     server& operator=(server&&) noexcept;
     ~server();
 
-    /// Where it listens: with the port that was chosen for port 0.
+    /// Where it listens, with the port that was chosen for port 0.
     net::address local_address() const;
     /// "http://127.0.0.1:6060/"
     std::string url() const;
-    /// Takes no more requests, ends those under way, and waits for that, for two seconds at most. Call it, or destroy
-    /// the object, before the run() ends in which it was made.
+    /// Takes no more requests, ends those under way, and waits for their end, for two seconds at most. Call it, or
+    /// destroy the object, before the end of the run() in which it was made.
     void close() noexcept;
     explicit operator bool() const noexcept { return state_ != nullptr; }
 
@@ -56,21 +55,22 @@ private:
     std::shared_ptr<server_state> state_;
 };
 
-/// Serves at "host:port", in goroutines, while the program goes on: `/` (a page that shows itself anew every two
-/// seconds), `/dump`, `/dump.json`, `/metrics` (for Prometheus) and, as Go's programs do, `/debug/pprof/goroutine`,
-/// `block`, `mutex` and `profile` (of the CPU, for `?seconds=N`, 30; 409: one runs already), with `?debug=1` and `2` as
-/// text: what `go tool pprof` takes; `/debug/pprof/trace?seconds=N` (1), for dunlin-trace, not for Go's tools.
-/// `/trace`, which the page asks for, is what the flight recorder has kept: with a small one that runs while it is
-/// asked for, and ten seconds longer, unless the program has one of its own. Nothing else is changed by a request;
-/// block and mutex profiles show what runtime::set_block_profile_rate() and set_mutex_profile_fraction() have had
-/// counted. Without a token on this machine's own addresses only (127.0.0.1, [::1], localhost), and for requests to
-/// such a host. A client that may ask sees names, labels and stacks of the program; with a token they still travel in
-/// the clear. `DUNLIN_DEBUG=page=127.0.0.1:6060` in the environment has a program that is linked with this library
-/// serve in each run() (with the token in `DUNLIN_PAGE_TOKEN`, if there is one), and says on stderr where, or why not.
-/// While it listens the runtime finds no deadlock of all goroutines. Throws io_error; std::invalid_argument:
-/// another address, and no token. From goroutines, and from plain threads while a run() lasts.
+/// Serves at "host:port", in goroutines, while the program goes on: `/` (a page that updates itself every two seconds),
+/// `/dump`, `/dump.json`, `/metrics` (for Prometheus) and, as Go's programs do, `/debug/pprof/goroutine`, `block`,
+/// `mutex` and `profile` (of the CPU, for `?seconds=N`, default 30; 409: one runs already), in the format that
+/// `go tool pprof` takes, or as text with `?debug=1` and `2`; `/debug/pprof/trace?seconds=N` (default 1), for
+/// dunlin-trace, not for Go's tools. `/trace`, which the page asks for, is what the flight recorder has kept. Unless
+/// the program has a recorder of its own, a small one runs while `/trace` is asked for, and ten seconds longer.
+/// Requests change nothing else; block and mutex profiles show what is counted since
+/// runtime::set_block_profile_rate() and set_mutex_profile_fraction() have switched that on. Without a token it listens
+/// only at this machine's own addresses (127.0.0.1, [::1], localhost), and answers only requests to such a host. A
+/// client that may ask sees names, labels and stacks of the program; with a token they still travel in the clear.
+/// `DUNLIN_DEBUG=page=127.0.0.1:6060` in the environment makes a program that is linked with this library serve in each
+/// run() (with the token in `DUNLIN_PAGE_TOKEN`, if there is one), and say on stderr where, or why not. While it
+/// listens, the runtime finds no deadlock of all goroutines. Throws io_error; std::invalid_argument: another address
+/// without a token. From goroutines, and from plain threads while a run() lasts.
 DUNLIN_API server serve(std::string_view address, const serve_options& options = {});
-/// The same without exceptions: std::errc::permission_denied is the other address without a token.
+/// The same without exceptions: another address without a token is std::errc::permission_denied.
 DUNLIN_API server serve(std::string_view address, const serve_options& options, std::error_code& ec);
 inline server serve(std::string_view address, std::error_code& ec) { return serve(address, serve_options(), ec); }
 

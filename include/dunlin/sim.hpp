@@ -1,5 +1,5 @@
-// sim.hpp - a concurrent program, run thousands of times in other orders and in virtual time; one that fails is run
-// again from its seed.
+// sim.hpp - runs a concurrent program thousands of times, in different orders and in virtual time; an execution that
+// fails is run again from its seed.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -19,30 +19,30 @@
 
 namespace dunlin::inline v0_1::sim {
 
-/// How the orders are drawn.
+/// How the orders are chosen.
 ///
-/// random    at each choice any goroutine that can run, by odds that differ from seed to seed (from "only where it must
-///           wait" to "at every second call").
-/// pct{d}    each goroutine has a drawn priority, the highest that can run does, and at d - 1 drawn moments the one
+/// random    Any goroutine that can run may be next at each choice. The odds of a switch differ from seed to seed (from
+///           "only where it must wait" to "at every second call").
+/// pct{d}    Each goroutine has a drawn priority, and the highest that can run does. At d - 1 drawn moments the one
 ///           that runs becomes the lowest (Burckhardt et al., 2010: a fault that needs d moments in the right order is
 ///           found with a probability that does not shrink with the number of steps between them).
 /// exhaustive, exhaustive(n)
-///           every order, each once, those with the fewest detours (at most n) first; `seeds` executions at most, and
-///           result::complete says whether these were all. No detour is who runs next where one waits or ends, which
-///           ready case a select takes, what draw() says. A detour is to be switched away where one could go on; a
-///           deadline, or what comes over the network, that comes first although another can run (within
-///           longest_delay); a call of blocking() that takes so long; a fault of the network. For small cases: what
-///           fails comes with the fewest detours.
+///           Every order, each once, those with the fewest detours (at most n) first; `seeds` executions at most, and
+///           result::complete says whether these were all. No detour: which goroutine runs next where one waits or
+///           ends, which ready case a select takes, what draw() returns. A detour: a goroutine is switched away where
+///           it could go on; a deadline, or an arrival over the network, comes first although a goroutine can run
+///           (within longest_delay); a call of blocking() takes that long; the network has a fault. For small cases:
+///           a failure is found with the fewest detours.
 class search_strategy {
 public:
     constexpr search_strategy() noexcept = default;
     /// "random", "pct", "pct:3", "exhaustive" or "exhaustive:2". Throws std::invalid_argument.
     DUNLIN_API explicit search_strategy(std::string_view name);
 
-    /// Of pct; 0: it is not that.
+    /// The depth of pct; 0: the strategy is another one.
     constexpr unsigned depth() const noexcept { return is_exhaustive_ ? 0 : number_; }
     constexpr bool is_exhaustive() const noexcept { return is_exhaustive_; }
-    /// Of exhaustive: at most so many; ~0u: there is no limit.
+    /// The most detours of exhaustive; ~0u: there is no limit.
     constexpr unsigned detours() const noexcept { return is_exhaustive_ ? number_ : 0; }
 
 protected:
@@ -66,40 +66,40 @@ private:
 };
 inline constexpr exhaustive_search exhaustive{};
 
-/// d from 1 to 64; check() throws std::invalid_argument for others.
+/// d is from 1 to 64; check() throws std::invalid_argument for other values.
 class pct : public search_strategy {
 public:
     constexpr explicit pct(unsigned d) noexcept : search_strategy(d == 0 ? ~0u : d) {}
 };
 
-/// What check() does. The environment goes before it: DUNLIN_SIM_SEED=N runs that seed alone, DUNLIN_SIM_STRATEGY=pct:3
-/// names the strategy, DUNLIN_SIM_CHOICES stands for `choices`.
+/// What check() does. The environment overrides it: DUNLIN_SIM_SEED=N runs that seed alone, DUNLIN_SIM_STRATEGY=pct:3
+/// names the strategy, DUNLIN_SIM_CHOICES replaces `choices`.
 struct options {
-    /// So many executions, with the seeds first_seed, first_seed + 1, ... Of `exhaustive` at most so many, all of them
-    /// with the seed first_seed, which draws what is not tried one by one: latencies, draw() of more than 64.
+    /// The number of executions, with the seeds first_seed, first_seed + 1, ... With `exhaustive` the most executions,
+    /// all with the seed first_seed, which draws what is not tried one by one: latencies, draw() of more than 64.
     std::uint64_t seeds = 1000;
     std::uint64_t first_seed = 1;
     search_strategy strategy = random;
-    /// One execution of `exhaustive` alone, as result::choices names it: "12:1,30:2". Empty: all.
+    /// The one execution of `exhaustive` that is run, as result::choices names it: "12:1,30:2". Empty: all are run.
     std::string choices = {};
-    /// An execution that makes more choices than this is said not to end.
+    /// An execution that makes more choices than this counts as one that does not end.
     std::uint64_t max_steps = 100'000;
-    /// A goroutine that can run may have to wait so long, as on a busy machine; and a call of blocking() may last so
-    /// long before and after what it calls. Zero: nothing takes time but sleeping.
+    /// The longest time for which a goroutine that can run may have to wait, as on a busy machine; and which a call of
+    /// blocking() may take before, and again after, what it calls. Zero: nothing takes time but sleeping.
     std::chrono::nanoseconds longest_delay = std::chrono::milliseconds(1);
-    /// So long, in virtual time, have goroutines that f leaves behind to end by themselves; then they are a leak.
+    /// How long, in virtual time, goroutines that f leaves behind may take to end by themselves; then they are a leak.
     std::chrono::nanoseconds grace = std::chrono::minutes(1);
-    /// Real time: a goroutine that computes, or whose thread sleeps in the kernel, for longer than this is said not to
-    /// end (a CPU's time for the one, six times as long for the other).
+    /// Real time. A goroutine that uses a CPU for this long without calling the runtime, or whose thread sleeps in the
+    /// kernel for six times as long, counts as one that does not end.
     std::chrono::nanoseconds patience = std::chrono::seconds(10);
-    /// By so many bytes may the process grow: an execution that allocates for ever, or executions that leave things
+    /// How many bytes the process may grow by. An execution that allocates for ever, or executions that leave things
     /// behind, end in a failure and not in a machine without memory.
     std::uint64_t max_memory = std::uint64_t{4} << 30;
-    /// What is outside of the simulation (files, pipes, processes of the kernel) is a failure. Else the first use is
-    /// told on stderr.
+    /// Any use of what is outside of the simulation (files, pipes, processes of the kernel) is a failure. If false, the
+    /// first use is reported on stderr.
     bool strict = false;
     /// Asked after each execution: has an assertion of the test framework failed? `.failed = testing::Test::HasFailure`
-    /// for GoogleTest. What throws (REQUIRE of Catch2 and doctest) needs none.
+    /// for GoogleTest. Assertions that throw (REQUIRE of Catch2 and doctest) do not need it.
     std::function<bool()> failed = nullptr;
 };
 
@@ -109,35 +109,35 @@ enum class failure_kind : std::uint8_t {
     exception,       // left f, or a goroutine
     requirement,     // require()
     assertion,       // options::failed
-    misuse,          // of an object of dunlin's: unlock of an unlocked mutex, ...
+    misuse,          // of an object of dunlin: unlock of an unlocked mutex, ...
     deadlock,        // goroutines wait, and nothing can wake them
     leak,            // f has returned, and goroutines have not ended
     never_ends,      // max_steps, or patience
     memory,          // max_memory
     outside_thread,  // a plain thread has made a goroutine runnable, or waits for one
-    outside_wait,    // for a pipe or a process of the kernel's, whose answer has no seed; with options::strict, its use
+    outside_wait,    // a wait for a pipe or process of the kernel, whose answer has no seed; options::strict: its use
     differs,         // exhaustive: the same choices have led elsewhere this time
 };
 
-/// Of an exploration.
+/// The result of an exploration.
 struct result {
     failure_kind kind = failure_kind::none;  ///< none: all executions were right
-    std::uint64_t seed = 0;                  ///< of the one that failed; else of the last
+    std::uint64_t seed = 0;                  ///< of the execution that failed; else of the last one
     std::uint64_t executions = 0;
     std::uint64_t steps = 0;                 ///< choices of all executions
-    /// Of all choices: of the execution that failed, else of all of them. The same seeds and the same program give the
-    /// same number each time.
+    /// A hash of all choices: of the execution that failed, else of all executions. The same seeds and the same program
+    /// give the same number each time.
     std::uint64_t hash = 0;
     /// The execution was run a second time from its seed, and made the same choices. Not tried where it did not end.
     bool replayed = false;
     /// exhaustive: every order with at most as many detours as asked for was run.
     bool complete = false;
-    /// exhaustive: every order with at most so many detours was run; -1: not even all without.
+    /// exhaustive: every order with at most this many detours was run; -1: not even all without a detour.
     int covered = -1;
     std::string choices;                     ///< exhaustive: of the execution that failed, for options::choices
     std::string message;                     ///< one line
-    /// all there is to say: seed, how to replay it, the waiters, the last choices; of an exhaustive search also where
-    /// nothing failed: how many orders were run, and whether those are all
+    /// All that is known: the seed, how to replay it, the waiters, the last choices. After an exhaustive search, even
+    /// if nothing failed: how many orders were run, and whether those are all.
     std::string report;
 
     bool ok() const noexcept { return kind == failure_kind::none; }
@@ -159,22 +159,22 @@ DUNLIN_API result explore(const options& o, void (*f)(void*), void* with);
 }
 
 /// Runs f() once for each seed, as the main goroutine of a run() of its own, on the real runtime with one processor;
-/// ends with the first execution that fails, runs that again to see that it is repeatable, and says what happened.
+/// ends with the first execution that fails, runs it again to see whether it is repeatable, and says what happened.
 ///
 /// Order     Each choice of the runtime comes from the seed: which goroutine runs next, where one is switched away
 ///           (at calls of this library: channels, locks, spawns, ...), which ready case of a select is taken.
-/// Time      dunlin::clock, sleeps, timers, deadlines and contexts go by virtual time. It jumps to the next deadline
-///           when nothing can run: an hour of sleep takes none. blocking(f) calls f at once, and lasts a drawn time.
+/// Time      dunlin::clock, sleeps, timers, deadlines and contexts use virtual time. It jumps to the next deadline when
+///           nothing can run: an hour of sleep takes no time. blocking(f) calls f at once, and takes a drawn time.
 /// Network   dunlin::net in a simulation has a network of its own: sim::network(), sim::host.
 /// Outside   What is not dunlin's has no seed: std::chrono clocks, std::thread, random devices, addresses as keys. A
 ///           plain thread that makes a goroutine runnable, and a wait for a pipe, end the check. What f leaves
-///           behind in static variables is there in the next execution: make what is tested inside f.
+///           behind in static variables is still there in the next execution: create what is tested inside f.
 /// Failure   An exception that leaves f or a goroutine, a deadlock, goroutines left behind, too many choices, misuse,
 ///           require(), options::failed. The goroutines of that execution stop where they stand, as at the end of
 ///           run(): their stacks are not unwound.
 /// Blocks    The calling thread, until all seeds are done.
-/// Throws    std::logic_error in a goroutine, inside of another check(), and while goroutines or timers exist already
-///           or another thread is inside run(); std::invalid_argument for options, or an environment, that make no
+/// Throws    std::logic_error in a goroutine, inside of another check(), while goroutines or timers exist already, and
+///           while another thread is inside run(); std::invalid_argument for options, or an environment, that make no
 ///           sense.
 /// Call from A plain thread outside of run().
 /// Cost      Some microseconds for each execution, and some 100 ns for each choice.
@@ -201,67 +201,68 @@ result check(F&& f) {
     return check(options{}, f);
 }
 
-/// Ends the execution as failed unless `holds`. In a goroutine of a simulation it does not return then.
+/// Ends the execution as failed unless `holds`. In a goroutine of a simulation the call does not return then.
 ///
-/// Throws    std::logic_error with `what` if it does not hold and there is no simulation.
+/// Throws    std::logic_error with `what` if `holds` is false and there is no simulation.
 DUNLIN_API void require(bool holds, std::string_view what = "a requirement does not hold",
     std::source_location where = std::source_location::current());
 
-/// The goroutine may be switched away here: for code that shares atomic variables or counts on nothing happening in
-/// between. Nothing outside of a simulation.
+/// The goroutine may be switched away here: for code that shares atomic variables, or relies on nothing happening in
+/// between. Does nothing outside of a simulation.
 DUNLIN_API void point() noexcept;
 
-/// Waits until no other goroutine of the simulation can run: each has ended, or waits for another, for a time (so does
-/// one in blocking()) or for the network. Time does not go on meanwhile but for what choices and options::longest_delay
-/// take. What is to have happened by then has happened:
-/// `c.send(1); sim::wait(); require(...)`. Several may wait so; all of them go on.
+/// Waits until no other goroutine of the simulation can run: each has ended, or waits for another, for a time (as one
+/// in blocking() does) or for the network. Meanwhile time goes on only by what choices and options::longest_delay take.
+/// When it returns, what should have happened by then has happened:
+/// `c.send(1); sim::wait(); require(...)`. Several goroutines may wait like this; then all of them go on.
 ///
 /// Blocks    The goroutine.
 /// Throws    std::logic_error outside of a simulation.
-/// Source    Go's testing/synctest.Wait. Differs: there one goroutine at a time may wait, and a mutex is no wait.
+/// Source    Go's testing/synctest.Wait. Differs: there one goroutine at a time may wait, and waiting for a mutex does
+///           not count.
 DUNLIN_API void wait(std::source_location where = std::source_location::current());
 
-/// Is the caller in a simulation? The seed of this execution; 0: it is not. For what a program draws by itself.
+/// The seed of this execution; 0: the caller is not in a simulation. For random numbers that a program draws itself.
 DUNLIN_API std::uint64_t seed() noexcept;
 
-/// A drawn number below `bound`, which counts as a choice: in a simulation from the seed. `bound` is not 0.
+/// A number below `bound`, drawn from the seed; it counts as a choice. `bound` is not 0.
 ///
 /// Throws    std::logic_error outside of a simulation, std::invalid_argument for 0.
 DUNLIN_API std::uint64_t draw(std::uint64_t bound);
 
 // ---- the network ----------------------------------------------------------------------------------------------------
 
-/// What may happen between hosts. Odds are from 0 to 1; each kind of fault whose odds are between happens in half of
-/// the executions only, since what finds one fault hides another.
+/// What may happen between hosts. Odds are from 0 to 1. A kind of fault whose odds are neither 0 nor 1 happens in half
+/// of the executions only, since one fault may hide another.
 struct network_options {
-    /// What is sent takes so long, drawn each time; any order of magnitude in between is as likely as any other.
+    /// How long what is sent takes, drawn each time; every order of magnitude in between is equally likely.
     std::chrono::nanoseconds least_latency = std::chrono::microseconds(50);
     std::chrono::nanoseconds most_latency = std::chrono::milliseconds(5);
-    /// A connection, or a datagram, is slow: it takes from most_latency to slow_latency.
+    /// A connection or a datagram is slow: what it sends takes from most_latency to slow_latency.
     double slow = 0.05;
     std::chrono::nanoseconds slow_latency = std::chrono::seconds(1);
-    /// A datagram is lost; comes twice. (They overtake each other in any case.)
+    /// A datagram is lost; arrives twice. (Datagrams overtake each other in any case.)
     double loss = 0.05;
     double duplicates = 0.02;
-    /// For each write to a stream: what it wrote is lost, and both ends learn that the connection is reset
+    /// For each write to a stream: what it wrote is lost, and both ends learn that the connection was reset
     /// (ECONNRESET).
     double resets = 0.02;
     /// For each thing sent from one host to another: the two are cut off from each other, for up to longest_partition.
     /// Datagrams are lost then; streams and dials wait, at most as long as TCP does.
     double partitions = 0.01;
     std::chrono::nanoseconds longest_partition = std::chrono::seconds(10);
-    /// Of the clock of a host that is made afterwards: up to so much early or late. See clock_skew().
+    /// How far the clock of a host that is made afterwards may be ahead or behind. See clock_skew().
     std::chrono::nanoseconds longest_skew = std::chrono::milliseconds(0);
 };
 
-/// What network() returns. The hosts' names are those of sim::host, and "test" for where the function itself runs.
+/// What network() returns. Hosts have the names given to sim::host; "test" is where the function itself runs.
 class DUNLIN_API network_controls {
 public:
-    /// Until heal(): nothing comes from a to b, nor from b to a. Throws std::invalid_argument if there is no such host,
+    /// Until heal(), nothing gets from a to b, nor from b to a. Throws std::invalid_argument if there is no such host,
     /// or both are the same; std::logic_error outside of a simulation.
     void partition(std::string_view a, std::string_view b) const;
     void heal(std::string_view a, std::string_view b) const;
-    /// All that are cut.
+    /// Heals all that are cut.
     void heal() const;
 };
 
@@ -269,29 +270,31 @@ public:
 /// time: 50 us to 5 ms.
 ///
 /// In a simulation dunlin::net never asks the kernel: listen(), dial(), datagrams, Unix sockets and pairs, with
-/// deadlines and contexts, have their ordinary meaning. Ports and the paths of Unix sockets are a host's own. Names are
-/// those of hosts, which have one IPv4 address each. What is written at once may be read in parts. adopt() and IPv6 are
-/// refused.
+/// deadlines and contexts, have their ordinary meaning. Each host has its own ports and paths of Unix sockets. Names
+/// are those of hosts, which have one IPv4 address each. What one call writes may be read in parts. adopt() and IPv6
+/// are refused.
 ///
 /// Throws    std::logic_error outside of a simulation; std::invalid_argument for odds or times that make no sense.
 DUNLIN_API network_controls network(const network_options& o = {});
 
-/// Another machine: its main runs in a goroutine there, and so does what that starts. It has a name, by which others
-/// dial it ("db:5432"), ports of its own, and links that may be cut. Hosts share nothing but the network: what they
-/// share in memory (channels, mutexes) is not given back by one that crashes. What after_func() starts belongs to the
-/// test's.
+/// Another machine: main runs in a goroutine there, and so does what main starts. A host has a name, by which others
+/// dial it ("db:5432"), ports of its own, and links that may be cut. Let hosts share nothing but the network: a host
+/// that crashes does not give back what it holds in shared memory (channels, mutexes). What after_func() starts belongs
+/// to the test's host.
 ///
 /// The handle may be dropped; when the simulated function has returned, its hosts are switched off. What main uses by
-/// reference must live until then: while the function's variables are destroyed, its hosts still run.
+/// reference must live until then: the hosts still run while the function's variables are destroyed.
 class DUNLIN_API host {
 public:
-    /// Throws std::logic_error outside of a simulation; std::invalid_argument for a name that is taken, or is none.
+    /// Throws std::logic_error outside of a simulation; std::invalid_argument for a name that is taken or not allowed,
+    /// and for an empty main.
     host(std::string name, std::function<void()> main);
-    /// Its goroutines stop where they stand, for good: no destructor runs, and their memory stays until the process
-    /// ends. Its connections are reset, or silent (drawn): then writes of its peers end in ETIMEDOUT, or in ECONNRESET
-    /// if it is up again. Nothing if it is down. Does not return in a goroutine of that host.
+    /// The host's goroutines stop where they stand, for good: no destructor runs, and their memory stays until the
+    /// process ends. Its connections are reset, or fall silent (drawn): then writes of its peers end in ETIMEDOUT, or
+    /// in ECONNRESET if the host is up again. Does nothing if the host is down. Does not return in a goroutine of that
+    /// host.
     void crash() const;
-    /// crash(), and main runs again, from the beginning.
+    /// crash(), then main runs again from the beginning.
     void restart() const;
     bool is_up() const;
     /// "10.0.0.2"
@@ -302,8 +305,8 @@ private:
     std::uint64_t execution_ = 0;
 };
 
-/// By how much the clock of the caller's host is early (or late, if negative), against the others': for a program that
-/// compares times of several machines. dunlin::clock itself has no skew.
+/// How far the clock of the caller's host is ahead of the others' (or behind, if negative): for a program that compares
+/// times of several machines. dunlin::clock itself has no skew.
 ///
 /// Throws    std::logic_error outside of a simulation.
 DUNLIN_API std::chrono::nanoseconds clock_skew();

@@ -1,5 +1,5 @@
 // sim_catch2.hpp - dunlin::sim::check() in tests with Catch2 (2 or 3): an execution in which a CHECK fails is a
-// failure. It stands in the place of Catch2's own header.
+// failure. Include it instead of Catch2's own header.
 #pragma once
 
 #include <dunlin/config.hpp>

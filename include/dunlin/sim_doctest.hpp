@@ -1,5 +1,5 @@
-// sim_doctest.hpp - dunlin::sim::check() in tests with doctest: an execution in which a CHECK fails is a failure. It
-// stands in the place of doctest's own header.
+// sim_doctest.hpp - dunlin::sim::check() in tests with doctest: an execution in which a CHECK fails is a failure.
+// Include it instead of doctest's own header.
 #pragma once
 
 #include <dunlin/config.hpp>

@@ -14,20 +14,21 @@ namespace dunlin::inline v0_1::testing {
 
 /// What no_leaks does.
 struct no_leaks_options {
-    /// How long goroutines that are about to end have time for it. If all that are left can never go on
-    /// (runtime::leaks(), which is asked after some milliseconds), they are not waited for.
+    /// How long goroutines that are about to end may take. If all that are left can never go on (runtime::leaks(),
+    /// which is asked after some milliseconds), they are not waited for.
     std::chrono::nanoseconds grace = std::chrono::seconds(2);
-    /// Is called with a report if some are left, from the destructor, and must not throw. Empty: the report is printed
-    /// on stderr, and the process aborts.
+    /// Called by the destructor, with a report, if some are left; must not throw. Empty: the report is printed on
+    /// stderr, and the process aborts.
     std::function<void(const std::string& report)> on_leak = nullptr;
 };
 
-/// A test that leaves no goroutine behind: its destructor finds those that were started since its constructor and have
-/// not ended, by goroutines and threads alike, and reports each with its name, where it was created, what it waits for
-/// since when, and its stack. Make it first, so that it is destroyed last: `dunlin::testing::no_leaks guard({.on_leak =
+/// Checks that a test leaves no goroutine behind. The destructor finds the goroutines that were started since the
+/// constructor, by goroutines and threads alike, and have not ended. It reports each with its name, where it was
+/// created, what it waits for and since when, and its stack. Make it first, so that it is destroyed last:
+/// `dunlin::testing::no_leaks guard({.on_leak =
 /// [](const std::string& report) { ADD_FAILURE() << report; }});` In a goroutine, or on a plain thread outside of
-/// run(). Goroutines that the end of a run() inside its scope has stopped are gone: those are told by
-/// `run_options{.report_leaks = true}`.
+/// run(). Goroutines that the end of a run() inside its scope has stopped are gone:
+/// `run_options{.report_leaks = true}` reports those.
 /// Blocks    The destructor, as sleep_for(), until they have ended, for `grace` at most. Stops the world while it
 ///           looks.
 class no_leaks {
@@ -46,7 +47,7 @@ public:
 private:
     const no_leaks_options options_;
     const std::source_location where_;
-    std::vector<std::uint64_t> before_;  // alive at the beginning, sorted
+    std::vector<std::uint64_t> before_;  // goroutines alive at the beginning, sorted
     bool checked_ = false;
 };
 

@@ -12,46 +12,47 @@
 
 namespace dunlin::inline v0_1::trace {
 
-/// Writes into `file`, from now until stop(), when which goroutine was made, became runnable (and which other one did
-/// that), ran on which processor, waited where for what, was preempted, was in blocking(), ended; with thefts, timers,
-/// polls, and the program's own regions, tasks and messages. The program dunlin-trace makes a time line of it for
-/// ui.perfetto.dev (convert), and says what a goroutine or a task has waited for (why). `DUNLIN_TRACE=FILE` in the
-/// environment is the same, for the whole program. 32 bytes an event; what the disk is too slow for is left out, and
-/// the file says so. A full disk ends the trace, with a line on stderr; what was written stays. Stops the world for a
-/// moment. Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace, or the
-/// recorder, runs already. std::bad_alloc.
+/// Writes into `file`, from now until stop(), when each goroutine was made, became runnable (and which other one made
+/// it so), ran (on which processor), waited (where and for what), was preempted, was in blocking(), ended; also thefts,
+/// timers, polls, and the program's own regions, tasks and messages. The program dunlin-trace makes a time line of it
+/// for ui.perfetto.dev (convert), and says what a goroutine or a task has waited for (why). `DUNLIN_TRACE=FILE` in the
+/// environment does the same for the whole program. 32 bytes an event. Events that the disk is too slow for are left
+/// out, and the file says so. A full disk ends the trace, with a line on stderr; what was written stays. Stops the
+/// world for a moment. Throws std::system_error: the file cannot be made; std::errc::device_or_resource_busy: a trace,
+/// or the recorder, runs already. std::bad_alloc.
 DUNLIN_API void start(const std::string& file);
 
-/// Ends it: when this returns, everything is in the file. Does nothing if no trace runs.
+/// Ends the trace: when this returns, everything is in the file. Does nothing if no trace runs.
 DUNLIN_API void stop();
 
 /// Whether a trace or the recorder runs.
 DUNLIN_API bool running() noexcept;
 
 struct recorder_options {
-    /// What is kept; the oldest events make room for new ones. 32 bytes an event. A quarter of a megabyte at least.
+    /// How much is kept; the oldest events make room for new ones. 32 bytes an event. At least a quarter of a megabyte.
     std::size_t bytes = std::size_t{16} << 20;
-    /// Where it is written when a region was too slow (then with .2, .3 ... behind it, for the next ones) or the
-    /// process dies with a report. Empty: not then.
+    /// The file that is written when a region was too slow (for the next ones with .2, .3 ... appended) or the process
+    /// dies with a report. Empty: nothing is written then.
     std::string file = {};
     unsigned most_files = 8;
 };
 
-/// The flight recorder: as start(), but only the last events are kept, in memory, until they are asked for.
-/// `DUNLIN_TRACE=recorder:FILE` is this with that file. Throws as start().
+/// Starts the flight recorder: as start(), but only the last events are kept, in memory, until they are asked for.
+/// `DUNLIN_TRACE=recorder:FILE` in the environment does the same, with that file. Throws as start().
 DUNLIN_API void start_recorder(const recorder_options& options = {});
-/// Does nothing if it does not run.
+/// Does nothing if the recorder does not run.
 DUNLIN_API void stop_recorder();
 
-/// Writes what the recorder has kept; the recorder goes on. In the format of start()'s file. Throws std::logic_error:
+/// Writes what the recorder has kept, in the format of start()'s file; the recorder goes on. Throws std::logic_error:
 /// it does not run; std::bad_alloc.
 DUNLIN_API void write_recorder(std::ostream& out);
 
-/// Part of what a goroutine does, by name, in the time line. Off: one test. On a plain thread: nothing but its limit.
+/// A named part of what a goroutine does, in the time line. While nothing is traced it costs one test. On a plain
+/// thread only its limit has an effect.
 class region {
 public:
-    /// `too_slow`, if it is not zero: one that takes longer has the recorder written to its file, at once, while the
-    /// program goes on; not more than once in a second.
+    /// `too_slow`, if it is not zero: if the region takes longer, the recorder is written to its file at once, while
+    /// the program goes on; at most once a second.
     DUNLIN_API explicit region(std::string_view name,
         std::chrono::nanoseconds too_slow = std::chrono::nanoseconds(0)) noexcept;
     DUNLIN_API ~region();
@@ -63,9 +64,9 @@ private:
     bool traced_ = false;
 };
 
-/// A piece of work, a request for example, with all goroutines that it starts, and that they start: while it lives,
-/// what this goroutine starts is part of it, and its regions and messages are. Made, used and destroyed in one
-/// goroutine, in scopes. On a plain thread, or while no trace runs: nothing.
+/// A piece of work, such as a request, with all goroutines that it starts, and that those start. While it lives, what
+/// this goroutine starts is part of it, and so are the goroutine's regions and messages. Made, used and destroyed in
+/// one goroutine, in scopes. Does nothing on a plain thread, or while no trace runs.
 class task {
 public:
     DUNLIN_API explicit task(std::string_view name);
@@ -80,7 +81,7 @@ private:
     std::uint64_t id_ = 0, before_ = 0;
 };
 
-/// A moment in the time line. 500 bytes are kept.
+/// Marks a moment in the time line. 500 bytes are kept.
 DUNLIN_API void message(std::string_view category, std::string_view text) noexcept;
 
 }  // namespace dunlin::trace
