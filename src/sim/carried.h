@@ -1,5 +1,5 @@
-// carried.h - threads that do not run by themselves: stacks of which one stands at a time, and what is thread-local to
-// the runtime on each. What makes them go on, and when, is a simulation's (world.h, timed.h).
+// carried.h - threads that do not run by themselves: stacks, of which one runs at a time, each with its own values of
+// the runtime's thread-local variables. A simulation decides when each goes on (world.h, timed.h).
 #pragma once
 
 #include <cstddef>
@@ -29,12 +29,12 @@ struct carried {
 std::byte* make_stack() noexcept;
 void free_stack(std::byte* stack) noexcept;
 
-// It will begin in `entry`, which never returns, on its stack.
+// Makes t begin in `entry`, which never returns, on t's stack.
 void begin_at(carried& t, void (*entry)());
 
-// Stops `from`, which stands here, and goes on with `to`. Returns when `from` goes on.
+// Stops `from`, which is the caller, and goes on with `to`. Returns when `from` goes on.
 void change_over(carried& from, carried& to) noexcept;
-// The same, and `from` never does.
+// The same, but `from` never goes on.
 [[noreturn]] void leave_for(carried& from, carried& to) noexcept;
 
 }  // namespace dunlin::sim

@@ -47,7 +47,7 @@ public:
             check_at_end(parts->ends_, outcome, story);
             while (!parts->objects_.empty()) parts->objects_.pop_back();
         } else {
-            // The stacks that were given up may point to it.
+            // The stacks that were given up may point into it.
             parts.release();  // NOLINT: not destroyed on purpose
         }
         s.ended(outcome.steps);
@@ -61,7 +61,7 @@ private:
 
 namespace {
 
-// Choices, fewer, that fail in the same way.
+// Returns fewer choices that fail in the same way.
 template <class Explorer>
 std::vector<choice> shrink(
     Explorer& e, std::vector<choice> choices, const std::string& failure, std::size_t executions) {

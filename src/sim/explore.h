@@ -10,12 +10,13 @@
 //         lock.unlock(); }); s.at_end([&] { sim::require(count.get() == 2, "an increment is lost"); });
 //     });
 //
-// Must do    the same when it is executed again: no real time, no real threads, no addresses compared.
-// Whole      programs (options::whole), whose state is the process's: everything before prepared() is done once, and
-//            each execution is a forked child that goes on from there. Drawn orders only (src/sim/forked.cpp).
-// Fails      by require(), by a race for a variable, by what ends a process (platform/check.h), by threads that wait
-//            for ever, by an execution that does not end.
-// Then       the list of choices is made shorter for as long as it still fails in the same way, and told as a story.
+// Must do    A case does the same when it is executed again: no real time, no real threads, no comparison of addresses.
+// Whole      The state of a whole program (options::whole) is that of the process: everything before prepared() is done
+//            once, and each execution is a forked child that goes on from there. Drawn orders only
+//            (src/sim/forked.cpp).
+// Fails      An execution fails by require(), by a data race on a variable, by what ends a process (platform/check.h),
+//            by threads that wait for ever, or by not ending.
+// Then       The list of choices is shortened for as long as it still fails in the same way, and told as a story.
 #pragma once
 
 #include <functional>
@@ -29,7 +30,7 @@
 
 namespace dunlin::inline v0_1::sim {
 
-// What a lock or an order of steps protects: each access is checked against all others.
+// A variable that a lock or an order of steps protects: each access is checked against all others.
 template <class T>
 class variable {
 public:
@@ -50,16 +51,16 @@ private:
     const char* name_;
 };
 
-// In a thread of a case, or at its end.
+// Called in a thread of a case, or at its end.
 void require(bool condition, std::string_view what);
 
-// In a thread of a whole program: goes on when no other thread can do anything until time passes; the first time
-// executions begin here.
+// Called in a thread of a whole program: returns when no other thread can do anything until time passes. The first
+// time, executions begin here.
 inline void prepared() { here()->prepared(); }
-// In a call of the kernel's, or computing, for so long.
+// The calling thread sleeps in a system call, or computes, for this long.
 inline void sleep_in_kernel(std::int64_t ns) { here()->sleep_in_kernel(ns); }
 inline void compute(std::int64_t ns) { here()->compute(ns); }
-// The calling thread is in a function of libc's as long as this lives: where a signal finds it.
+// While this lives, the calling thread is in a function of libc: a signal finds it there.
 class in_libc {
 public:
     in_libc() : before_(here()->set_in_libc(true)) {}
@@ -83,15 +84,15 @@ public:
         objects_.push_back(std::move(object));
         return result;
     }
-    // For the story: a part of something larger is named before it.
+    // For the story. Goes before the names that were given earlier, so that a part of something larger has its own.
     void name(const void* object, std::size_t size, std::string text) {
         names_.insert(names_.begin(), {reinterpret_cast<std::uintptr_t>(object), size, std::move(text)});
     }
     void thread(std::string name, std::function<void()> run) { threads_.push_back({std::move(name), std::move(run)}); }
-    // When all threads have ended, outside of the simulation.
+    // Called when all threads have ended, outside of the simulation.
     void at_end(std::function<void()> check) { ends_.push_back(std::move(check)); }
-    // Whole programs: whenever no thread can do anything until time passes. Says what is wrong then, or nothing;
-    // outside as well.
+    // Whole programs: called whenever no thread can do anything until time passes, outside of the simulation as well.
+    // Returns what is wrong then, or nothing.
     void when_quiet(world::quiet_check check) { when_quiet_ = std::move(check); }
 
 private:
@@ -126,22 +127,22 @@ struct options {
     std::vector<source_range> places = {};  // held
     unsigned detours = ~0u;          // exhaustive: at most; all, if not given
     std::size_t max_steps = 5'000;
-    bool times_out = true;               // sleeps with a deadline may end by it although others could go on
+    bool times_out = true;               // a sleep may end by its deadline although other threads could go on
     bool whole = false;                  // a whole program: see above
     bool punctual = false;               // of a whole program: time jumps only where no thread can go on
     bool more_threads = true;            // of a whole program: threads can be started after its preparation
-    bool signals = false;                // of a whole program: they arrive (world.h)
-    bool tells = true;                   // how it fails: shortened, as a story
+    bool signals = false;                // of a whole program: signals arrive (world.h)
+    bool tells = true;                   // a failure is shortened, and told as a story
 };
 
 struct result {
     std::string failure;             // empty: none found
-    std::string story;               // of the shortest execution that fails so
+    std::string story;               // of the shortest execution that fails in this way
     std::vector<choice> choices;     // its choices, for replay()
     std::size_t executions = 0;
     std::size_t given_up = 0;        // of these, begun but equivalent to others
     std::size_t steps = 0;
-    bool complete = false;           // exhaustive: there are no others
+    bool complete = false;           // exhaustive: there are no other orders
     std::uint64_t hash = 0;          // of all that was chosen and done; the same for the same seed
 
     bool holds() const noexcept { return failure.empty(); }
@@ -151,12 +152,12 @@ using case_function = std::function<void(scenario&)>;
 
 result explore(const options& o, const case_function& build);
 
-// Once, with these choices; the story is told whether it fails or not.
+// Executes the case once, with these choices; the story is told whether it fails or not.
 result replay(const options& o, const std::vector<choice>& choices, const case_function& build);
 
 // "r0 f1 t0 v2": a thread runs, a store leaves a thread's buffer, a thread's sleep ends, a load finds an older value.
 std::string text_of(const std::vector<choice>& choices);
-// Throws std::invalid_argument, with the word that is none.
+// Throws std::invalid_argument, which names the word that is no choice.
 std::vector<choice> choices_in(std::string_view text);
 
 }  // namespace dunlin::sim

@@ -15,7 +15,7 @@ namespace dunlin::inline v0_1::sim {
 
 namespace {
 
-// What a child has to say, where its parent reads it. Memory that neither touches is not there.
+// What a child reports, in memory that it shares with its parent. Pages that neither touches take no memory.
 class letter {
 public:
     letter() {
@@ -75,7 +75,7 @@ private:
     std::size_t at_ = 0;
 };
 
-// 0 in the child.
+// Forks; returns 0 in the child.
 pid_t divide() {
     const long child = platform::raw_syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child < 0)
@@ -84,7 +84,7 @@ pid_t divide() {
     return static_cast<pid_t>(child);
 }
 
-// Empty: in peace.
+// How the child ended; empty: without a fault.
 std::string end_of(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0) {
@@ -96,7 +96,7 @@ std::string end_of(pid_t child) {
     return {};
 }
 
-// A fault ends the child at once, and so does a wait that no virtual thread can end.
+// A fault ends the child at once; a wait that no virtual thread can end is ended by the alarm.
 void as_any_process(bool quiet) noexcept {
     constexpr unsigned patience_s = 100;
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::signal(signal, SIG_DFL);
@@ -136,7 +136,7 @@ world::outcome forked_explorer::once(strategy& s, std::string* story) {
         l.put(o.steps);
         l.put(o.hash);
         l.put(o.gave_up);
-        // Of an execution that holds only replay() asks.
+        // Of an execution that holds, only replay() needs the choices.
         l.put(o.failure.empty() && story == nullptr ? std::vector<choice>() : o.choices);
         l.put(story != nullptr ? *story : std::string());
         _exit(0);

@@ -3,12 +3,13 @@
 // Problem    The scheduler is constant-initialised, never destroyed, and made once for a process: so are the stacks,
 //            the lot, the descriptors, the allocator below them. Nothing could be trusted to put all that back as it
 //            was.
-// So         a process of its own prepares the program, on virtual threads, up to prepared(). It has one thread of the
-//            kernel's, so a forked child has everything, virtual threads included, and goes on from there; it says how
-//            that ended, and is gone. The kernel copies what it changes: 0.1 to 0.3 ms for each. By the system call:
-//            the runtime's own handler of forks (platform/usable.h) has no say, and addresses are what they were.
-// Orders     are drawn in the parent before each child, and nothing that the child's strategy learns comes back but the
-//            number of steps. So there is no exhaustive order.
+// So         A process of its own prepares the program, on virtual threads, up to prepared(). It has one kernel thread,
+//            so a forked child has everything, virtual threads included. The child goes on from there, reports how that
+//            ended, and exits. The kernel copies what the child changes: 0.1 to 0.3 ms for each child. The fork is a
+//            raw system call: the runtime's own fork handler (platform/usable.h) is not called, and addresses stay the
+//            same.
+// Orders     The parent calls the strategy's begin() before each child, and of what the child's strategy learns only
+//            the number of steps comes back. So there is no exhaustive order.
 #pragma once
 
 #include <functional>
@@ -37,7 +38,7 @@ private:
 // Calls f in a child and returns its result, or a failure that says how the child ended.
 result in_process_of_its_own(const std::function<result()>& f);
 
-// The checks of a case at its end. explore.cpp.
+// Runs the checks of a case at its end (explore.cpp).
 void check_at_end(const std::vector<std::function<void()>>& checks, world::outcome& outcome, std::string* story);
 
 }  // namespace dunlin::sim

@@ -34,7 +34,7 @@ void lines::grow() {
     }
 }
 
-// Of the nearest copy, or of the farthest one.
+// Is the nearest copy, or the farthest one, in another socket?
 bool lines::is_far(const line& l, unsigned cpu, bool farthest) const noexcept {
     bool any_near = false, any_far = false;
     for (unsigned word = 0; word < l.copies.size(); ++word) {
@@ -63,7 +63,7 @@ lines::wait lines::access(const void* at_address, access_kind kind, unsigned cpu
     wait w;
     w.queued_ns = std::max<std::int64_t>(l.busy_until_ns - now_ns, 0);
     w.moved_ns = is_far(l, cpu, writes) ? far_ns_ : near_ns_;
-    // Copies for readers leave one after the other; what is written has to come first.
+    // Copies for readers leave one after the other; a line that is to be written has to arrive first.
     l.busy_until_ns = now_ns + w.queued_ns + (writes ? w.moved_ns + keeps_ns_ : shared_ns_);
     if (writes) {
         l.copies = {};

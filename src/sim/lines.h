@@ -1,4 +1,4 @@
-// lines.h - which virtual CPU has a copy of which cache line, and how long another one waits for it.
+// lines.h - which virtual CPU has a copy of which cache line, and how long another CPU waits for the line.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@ public:
     explicit lines(const costs& c);
 
     struct wait {
-        std::int64_t queued_ns = 0;  // until those have it that have asked before
-        std::int64_t moved_ns = 0;   // then, until it is here
+        std::int64_t queued_ns = 0;  // until those that have asked earlier have had the line
+        std::int64_t moved_ns = 0;   // from then until the line is here
         bool any() const noexcept { return moved_ns != 0; }
     };
-    // The CPU has the line from then on, until another one writes it.
+    // The CPU has the line from then on, until another CPU writes it.
     wait access(const void* at, access_kind kind, unsigned cpu, std::int64_t now_ns);
 
 private:
@@ -38,7 +38,7 @@ private:
 
     std::vector<line> table_;
     std::size_t used_ = 0;
-    // What a CPU keeps, and until when.
+    // The line that a CPU keeps, and until when.
     struct kept {
         std::uintptr_t line = 0;
         std::int64_t until_ns = 0;

@@ -24,7 +24,7 @@ bool is_fence_for_compilers(std::memory_order order) noexcept {
     return order == std::memory_order_seq_cst || order == std::memory_order_acq_rel;
 }
 
-// Of a whole program.
+// For whole programs.
 constexpr std::int64_t pause_costs_ns = 500, shortest_pause_ns = 1'000, longest_pause_ns = 1'000'000,
                        longest_punctual_pause_ns = 5'000;
 
@@ -177,7 +177,7 @@ bool world::make_visible(unsigned thread) {
 
 // ---- the kernel ----------------------------------------------------------------------------------------------------
 
-// A call is a fence, for the compiler and for the processor.
+// A system call is a fence, for the compiler and for the processor.
 void world::enter_kernel(const void* word, action what, const std::source_location& where) {
     issue_point(where);
     step_at(word, sizeof(std::uint32_t), {what, true, memory_.mode() == memory::cxx, true, no_place, where});
@@ -242,7 +242,7 @@ void world::pause() noexcept {
     t.pauses_until_ns = now_ns_ + t.pause_ns;
     t.timed_out = false;
     step({action::wait, false, false, false, no_place, std::source_location::current()});
-    // What it waits for comes with time, it seems.
+    // The thread seems to wait for something that comes with time.
     const std::int64_t longest_ns = settings_.punctual ? longest_punctual_pause_ns : longest_pause_ns;
     t.pause_ns = t.timed_out ? std::min(2 * t.pause_ns + shortest_pause_ns, longest_ns) : 0;
     me().paused_at = ~std::uint64_t{0};

@@ -38,7 +38,7 @@ std::size_t plainest(const std::vector<transition>& possible, unsigned last) noe
     return best;
 }
 
-// Each with a probability that is its weight's part of all. None: all weights are 0.
+// Picks each with a probability that is proportional to its weight. None: all weights are 0.
 template <class Weight>
 std::optional<std::size_t> pick_by_weight(const std::vector<transition>& possible, platform::random_source& random,
     const Weight& weight) {
@@ -160,7 +160,7 @@ void held_order::begin_hold(const hold& h, unsigned thread) noexcept {
     }
 }
 
-// No other thread can go on.
+// No other thread can go on: one that is kept goes on.
 void held_order::let_one_go() noexcept {
     const auto one = random_.below(most_holds);
     kept& k = kept_[kept_[one].left != 0 ? one : 1 - one];

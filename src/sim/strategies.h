@@ -1,25 +1,25 @@
 // strategies.h - the orders in which a simulation makes its steps.
 //
-//   random       each possible step may be next; how long stores stay in buffers, sleeps last, and a thread goes on
-//                where it is, is drawn for each execution
+//   random       each possible step may be next; how long stores stay in buffers, how long sleeps last, and how long a
+//                thread goes on before a switch is drawn for each execution
 //   pct          "A randomized scheduler with probabilistic guarantees of finding bugs" (Burckhardt and others, 2010):
 //                the threads, and their buffers, have random priorities, and at d - 1 random steps the one that runs
-//                gets the lowest. Of n threads and k steps a fault that needs d orders is found with 1 / (n k^(d-1)) at
-//                least
-//   delayed      random, and now and then a thread is kept from its CPU for some time, with what stands in its buffer:
-//                rather when something stands there. For long executions, where the others need many steps to come to
-//                harm by that
+//                gets the lowest. With n threads and k steps, a fault that needs d orders is found with a probability
+//                of at least 1 / (n k^(d-1))
+//   delayed      random, and now and then a thread is kept from its CPU for some time, together with what is in its
+//                buffer: more often when something is there. For long executions, where the other threads need many
+//                steps before that does harm
 //   held         random, and once or twice in an execution a thread that comes to given lines of the sources is kept
 //                there, just before its operation or some steps after it: for some steps, or until no other thread can
-//                do anything; in half of the executions with what stands in its buffer. Two may be kept at a time.
+//                do anything; half of the holds keep what is in its buffer, too. Two threads may be kept at a time.
 //                ("Active testing": Sen, 2008.) To find what one step of a long program is for
-//   round_robin  each thread a step, in turn, and buffers at once
+//   round_robin  each thread makes one step in turn, and buffers empty at once
 //   exhaustive   every order, each class of equivalent ones once (sleep sets: Godefroid, 1996). With a limit on
-//                detours: every order that has no more of them, without reduction, since the two together lose some. A
-//                detour is a switch away from a thread that could go on, a sleep that ends although a thread could go
-//                on, a store that stays in its buffer while something else happens
-//   replay       a list of choices. What of it is not possible is left out, and what it leaves open goes on as it went,
-//                with buffers empty: so a shorter list is a schedule as well
+//                detours: every order that has no more of them, without reduction, since the two together would lose
+//                some. A detour is a switch away from a thread that could go on, a sleep that ends although a thread
+//                could go on, a store that stays in its buffer while something else happens
+//   replay       a list of choices. Those that are not possible are skipped; after the list, the thread that ran last
+//                goes on, and buffers empty at once: so a shorter list is a schedule as well
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ private:
     std::uint64_t execution_ = 0;
     platform::random_source random_;
     std::uint32_t flush_weight_ = 16, stay_weight_ = 16, time_out_weight_ = 16;
-    std::uint32_t older_ = 2;  // one load in so many finds an older value
+    std::uint32_t older_ = 2;  // one load in this many may find an older value
 };
 
 class delayed_order final : public strategy {
@@ -65,7 +65,7 @@ private:
     std::uint32_t stay_weight_ = 64;
     std::uint32_t one_in_ = 64, one_in_with_buffer_ = 16, longest_ = 200;
     std::uint32_t left_ = 0;   // of the delay, in steps
-    unsigned delayed_ = 0;     // whose
+    unsigned delayed_ = 0;     // the thread that is delayed
 };
 
 class held_order final : public strategy {
@@ -86,9 +86,9 @@ private:
         bool with_buffer = false;
     };
     struct hold {
-        std::uint32_t arrival = 0;  // the how-manieth; 0: none is left
-        bool after = false;         // it is kept when it has done the operation,
-        std::uint32_t further = 0;  // and so many others: what stands in the lines may be done in functions
+        std::uint32_t arrival = 0;  // arrivals up to the one that is held; 0: none is left
+        bool after = false;         // the thread is kept when it has done the operation,
+        std::uint32_t further = 0;  // and this many others: functions may do what the lines are for
         std::uint32_t steps = 0;
         bool keeps_buffer = false;
     };
@@ -100,18 +100,18 @@ private:
 
     std::uint64_t seed_;
     std::vector<source_range> places_;
-    std::vector<std::pair<const char*, bool>> files_;  // by the addresses of their names: any place in it?
+    std::vector<std::pair<const char*, bool>> files_;  // by the addresses of their names: is any place in the file?
     std::uint64_t execution_ = 0;
     platform::random_source random_;
     std::array<hold, most_holds> holds_{};
     std::array<bool, max_threads> was_there_{};
-    std::array<hold, max_threads> goes_further_{};  // arrival: so many operations until it is kept
+    std::array<hold, max_threads> goes_further_{};  // arrival: operations left until the thread is kept
     std::uint32_t flush_weight_ = 16, stay_weight_ = 16, older_ = 2;
     std::array<kept, most_holds> kept_{};
 };
 
-// Threads that look again and again would keep the one that they look for from its CPU for ever (two machines that
-// search while the monitor, below them, is about to hand a processor on). So an execution that is long has drawn
+// Threads that look again and again would keep the thread that they wait for from its CPU for ever (two machines that
+// search while the monitor, at a lower priority, is about to hand a processor on). So a long execution draws its
 // priorities again from time to time.
 class pct_order final : public strategy {
 public:
@@ -159,7 +159,7 @@ public:
 private:
     struct node {
         std::vector<transition> possible;   // empty: a choice of values
-        // need not be chosen here: they were, or were before and nothing touched them since
+        // need not be chosen here: they already were, or were chosen earlier and nothing has touched them since
         std::vector<transition> asleep;
         unsigned chosen = 0, count = 0;
         unsigned last = 0;                  // the thread that ran before

@@ -1,19 +1,20 @@
 // timed.h - the real runtime on virtual CPUs: how long things take where there are more CPUs than here.
 //
 // Order      Each virtual thread has a time of its own. The one whose time is earliest goes on, up to its next switch
-//            point; ties by number. So there is one order, no choice and no seed, and memory is sequentially
-//            consistent.
+//            point; among equals the one with the lowest number. So there is one order, no choice and no seed, and
+//            memory is sequentially consistent.
 // Costs      Each switch point moves its thread's time on, by costs.h.
-// Lines      of 64 bytes. A CPU has a copy or has not. One that has not waits: for the line's way from another CPU, and
-//            before that for all that have asked earlier. A plain store does not wait, as long as no fence or locked
-//            operation follows: then it has to have left. Plain variables cost nothing, wherever they are.
-// CPUs       A thread that becomes runnable takes its last CPU, else one that is idle, else it waits, and takes the CPU
-//            of the first thread whose turn is over. How long an idle CPU needs to run it depends on how long it was
-//            idle.
+// Lines      Cache lines have 64 bytes. A CPU has a copy of a line or has not. A CPU without one waits for all that
+//            have asked earlier, and then for the line to come from another CPU. A plain store does not wait itself; a
+//            fence or locked operation after it waits until it has left. Plain variables cost nothing, wherever they
+//            are.
+// CPUs       A thread that becomes runnable takes its last CPU if that is idle, else another idle one; else it waits,
+//            and takes the CPU of the first thread whose turn is over. How long an idle CPU needs to run the thread
+//            depends on how long the CPU was idle.
 // Kernel     futex, membarrier (one at a time; each CPU that runs the program is interrupted), epoll with one lock,
-//            eventfd and local sockets (timed_kernel.cpp). Other system calls are made, and cost a call.
-// Not here   two threads of one core, clock rates, caches that are full, memory's bandwidth, the kernel's own locks but
-//            those two, signals.
+//            eventfd and local sockets (timed_kernel.cpp). Other system calls are really made, and cost a call.
+// Not here   two threads of one core, clock rates, caches that are full, memory's bandwidth, the kernel's own locks
+//            except those two, signals.
 // Where to   For each source line and object: how long CPUs waited there. Locks of the runtime: how long each was held.
 #pragma once
 
@@ -41,7 +42,7 @@ public:
     timed(const costs& c, unsigned cpus);
     ~timed();
 
-    // Until `main` has returned. Empty, or what is wrong.
+    // Executes until `main` has returned. Returns what is wrong, or nothing.
     std::string execute(std::function<void()> main);
 
     // Called by virtual threads.
@@ -49,13 +50,13 @@ public:
     // What happens between the two is measured.
     void begin_measure();
     void end_measure();
-    // What stands at these addresses, for the report.
+    // Names what is at these addresses, for the report.
     void name(const void* from, std::size_t size, std::string text);
 
     struct place {
         std::string_view file;
         unsigned line = 0;
-        std::uintptr_t object = 0;   // 0: on the heap; small: the name of this number, less one; else its address
+        std::uintptr_t object = 0;   // 0: on the heap; a small number: name_of() it; else the address
         std::uint64_t count = 0;
         std::int64_t moved_ns = 0, queued_ns = 0, spun_ns = 0, kernel_ns = 0;
         std::int64_t waited_ns() const noexcept { return moved_ns + queued_ns + spun_ns + kernel_ns; }
@@ -121,7 +122,7 @@ private:
         bool timed_out = false;
         std::int64_t cpu_ns = 0;
         std::uint64_t slept = 0;
-        const void* looked_at = nullptr;     // last
+        const void* looked_at = nullptr;     // the last access
         std::source_location looked_from;
     };
     struct virtual_cpu {
@@ -149,7 +150,7 @@ private:
 
     virtual_thread& me() noexcept { return *threads_[current_]; }
     void charge(spent what, std::int64_t ns) noexcept;
-    // A call of the kernel's.
+    // A system call.
     void charge_call(std::int64_t ns, const char* part,
         const std::source_location& where = std::source_location::current()) noexcept;
     void charge_wait(spent what, std::int64_t ns, std::int64_t place::*how, const char* part,
@@ -159,8 +160,8 @@ private:
     unsigned add_thread(std::string name, std::function<void()> run, std::int64_t at_ns);
 
     // timed.cpp: order.
-    void take_turn();                     // others whose time is earlier go on before
-    void go_on();                         // the earliest
+    void take_turn();                     // others whose time is earlier go first
+    void go_on();                         // with the thread whose time is earliest
     void push(const event& e);
     void put_on_cpu(virtual_thread& t, int cpu, std::int64_t at_ns);
     void become_runnable(virtual_thread& t, std::int64_t at_ns);
@@ -180,7 +181,7 @@ private:
     // timed_kernel.cpp: descriptors.
     struct message {
         std::string data;
-        int cpu;                             // that has sent it
+        int cpu;                             // the one that has sent it
     };
     struct description {
         enum class kind : std::uint8_t { none, event, socket } is = kind::none;
@@ -190,7 +191,7 @@ private:
         bool peer_closed = false;
         int watched_by = -1;                 // an epoll
         std::uint64_t tag = 0;
-        std::uint32_t ready = 0;             // to be told
+        std::uint32_t ready = 0;             // still to be reported
         bool listed = false;
     };
     struct epoll {
@@ -208,7 +209,7 @@ private:
     void hold_poller(epoll& e, std::int64_t ns) noexcept;
     bool is_simulated(int fd) const noexcept;
 
-    // What the kernel does, for the report: their addresses stand for it.
+    // What the kernel does, for the report: each member's address identifies it.
     struct kernel_parts {
         char send, receive, poll, poll_lock, event, pair, wake, sleep, barrier, other;
     } parts_{};

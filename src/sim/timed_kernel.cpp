@@ -1,4 +1,4 @@
-// timed_kernel.cpp - what a simulation of scale has for the kernel: threads, futex, membarrier, epoll, local sockets.
+// timed_kernel.cpp - the kernel of a simulation of scale: threads, futex, membarrier, epoll, local sockets.
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -40,7 +40,7 @@ void timed::charge_call(std::int64_t ns, const char* part, const std::source_loc
     take_turn();
 }
 
-// A long one, in steps: what is measured may begin and end meanwhile.
+// A long wait is charged in steps: a measurement may begin or end meanwhile.
 void timed::charge_wait(spent what, std::int64_t ns, std::int64_t place::*how, const char* part,
     const std::source_location& where) noexcept {
     constexpr std::int64_t longest_ns = 5'000;
@@ -93,7 +93,7 @@ unsigned timed::count_threads() noexcept {
     return static_cast<unsigned>(std::count_if(threads_.begin(), threads_.end(), lives));
 }
 
-// None arrives.
+// No signal arrives.
 void timed::send_signal(int, int) noexcept { charge(spent::kernel, costs_[cost::call]); }
 
 // ---- futex and membarrier ------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ long timed::poll_wait(int poll, void* out, int capacity, const void* timeout, bo
     const auto* const limit = static_cast<const timespec*>(timeout);
     for (;;) {
         epoll& e = polls_[poll];
-        // nothing is there: the kernel sees that without
+        // the kernel sees without the lock that nothing is there
         if (!e.ready.empty()) hold_poller(e, costs_[cost::poll_lock]);
         int n = 0;
         while (n < capacity && !e.ready.empty()) {
@@ -279,7 +279,7 @@ long timed::poll_wait(int poll, void* out, int capacity, const void* timeout, bo
         sleep(deadline_ns);
         if (me().timed_out) {
             std::erase(polls_[poll].sleepers, current_);
-            // What has come meanwhile is told, and nothing else is waited for.
+            // What has come meanwhile is reported, and the call waits for nothing else.
             sleeps = false;
         }
     }

@@ -28,7 +28,7 @@ inline void join(vector_clock& to, const vector_clock& from) noexcept {
     for (unsigned i = 0; i < max_threads; ++i) to[i] = to[i] < from[i] ? from[i] : to[i];
 }
 
-// Which value of each place a thread may not look behind any more (cxx), by the place's number.
+// For each place, by its number: the oldest value that a thread may still find (cxx).
 using view = std::vector<std::uint32_t>;
 
 void join(view& to, const view& from);
@@ -55,7 +55,7 @@ struct operation {
     action what = action::begin;
     bool needs_empty_buffer = false;
     bool alone = false;                 // its order matters among all others
-    bool writes = false;                // or what comes to the same for its order among others
+    bool writes = false;                // or counts as a write, for its order among others
     std::uint32_t place = no_place;
     std::source_location where;
 };
@@ -75,10 +75,11 @@ struct transition {
     choice what;
     bool writes = false;
     bool anything = false;        // its order matters among all others
-    bool fresh = false;           // a store that nothing has been chosen before yet
+    bool fresh = false;           // a store: nothing else was chosen yet while it could have become visible
     std::uint32_t place = no_place;
 
-    // The two may change places without a difference. Of one thread: its store that becomes visible, and its next step.
+    // The two may change places without a difference. Two of one thread may: a store of it that becomes visible, and
+    // its next step.
     bool independent_of(const transition& other) const noexcept {
         if (anything || other.anything) return false;
         if (what.which == other.what.which && what.kind == other.what.kind) return false;
@@ -89,7 +90,7 @@ struct transition {
     }
 };
 
-// Lines of a file of the sources, whose name ends so.
+// Lines of a source file; its name ends with `file`.
 struct source_range {
     std::string file;
     unsigned first = 0, last = 0;
@@ -99,23 +100,23 @@ struct source_range {
     }
 };
 
-// Decides. Each execution asks it again from the beginning.
+// Makes the choices. Each execution asks it again from the beginning.
 class strategy {
 public:
     virtual ~strategy() = default;
     // The thread has come to this operation, which is its next.
     virtual void arrives(unsigned, const operation&) {}
-    // This is not to happen while anything else can. So time may jump, although it could happen.
+    // Must this choice not be made while another can be? Then time may jump although it could be made.
     virtual bool keeps_back(const choice&) const noexcept { return false; }
-    // Before each execution. False: there is no other one to make.
+    // Called before each execution. False: there is no other one to make.
     virtual bool begin() = 0;
-    // The number of one of `possible`, which are sorted; `last` ran last. `possible.size()`: this execution need not be
-    // gone on with.
+    // The index of one of `possible`, which are sorted; `last` is the thread that ran last. `possible.size()`: this
+    // execution need not go on.
     virtual std::size_t pick(const std::vector<transition>& possible, unsigned last) = 0;
     virtual unsigned pick_value(unsigned count) = 0;
     // A thread that can go on does so in the end.
     virtual bool is_fair() const noexcept { return true; }
-    // The execution has ended, after so many steps.
+    // The execution has ended, after this many steps.
     virtual void ended(std::size_t steps) = 0;
 };
 

@@ -1,4 +1,4 @@
-// whole.cpp - what only whole programs have: a beginning that is prepared, time that passes, looks at threads.
+// whole.cpp - what only whole programs have: a prepared beginning, time that passes, looks at threads, signals.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -13,22 +13,22 @@ namespace dunlin::inline v0_1::sim {
 namespace {
 
 constexpr std::size_t steps_between_jumps = 64;
-constexpr std::size_t steps_between_short_waits = 17;  // others get somewhere whatever the order prefers
-// a thread that waits in a loop, or computes, may be as much quicker than others
+constexpr std::size_t steps_between_short_waits = 17;  // others make progress whatever the order prefers
+// a thread that waits in a loop, or computes, may be this much quicker than others
 constexpr std::int64_t short_ns = 50'000;
 constexpr std::int64_t longest_jump_ns = 3'000'000, all_jumps_ns = 20'000'000;  // while others can go on
 constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that happen
-// Waiters for a lock sleep for a while, at first, whatever becomes of it (platform/lock.h, "At first"): 15 ms in
+// Waiters for a lock sleep for a while, at first, whatever happens to the lock (platform/lock.h, "At first"): 15 ms in
 // all.
 constexpr std::int64_t may_be_wrong_ns = 20'000'000;
 constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
 constexpr int first_thread_id = 1000;
-constexpr unsigned latest_arrival = 8;  // operations after it could
+constexpr unsigned latest_arrival = 8;  // a signal arrives fewer than this many operations later than it could
 
-// Where a thread is that is in no library: some code of the program's.
+// Where a thread is that is in no library: some code of the program.
 [[gnu::noinline]] void code_of_the_program() noexcept { asm volatile(""); }
 
-// Outside of the simulation as long as this lives.
+// While this lives, the code that runs is outside of the simulation.
 class outside {
 public:
     outside() noexcept : before_(std::exchange(platform::checker_of_thread, nullptr)) {}
@@ -103,7 +103,7 @@ void world::pass_time(std::int64_t ns) noexcept {
     me().cpu_ns += ns;
 }
 
-// 0: only others can end it.
+// When t's sleep or pause ends by itself; 0: only other threads can end it.
 std::int64_t world::sleeps_until(const virtual_thread& t) const noexcept {
     if (t.is == condition::asleep) return t.deadline_ns == never_ns ? 0 : t.deadline_ns;
     if (t.is == condition::ready && t.next.what == action::wait && t.paused_at == writes_) return t.pauses_until_ns;
@@ -125,8 +125,8 @@ void world::collect_times(bool others_can, bool one_is_kept) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
             continue;
         }
-        // Punctual: what computes or pauses is no quicker than others. Else pauses would make a thread late that is
-        // kept from its CPU for some steps.
+        // Punctual: a thread that computes or pauses is no quicker than others. Otherwise pauses would make a thread
+        // late that is kept from its CPU for some steps.
         const bool ends_soon = t.is == condition::ready && until - now_ns_ <= short_ns && !settings_.punctual;
         if ((others_can || one_is_kept) && may_be_quick && ends_soon) {
             possible_.push_back({{step_kind::time_out, i}, true, true, false, no_place});
@@ -200,7 +200,7 @@ void world::sleep_in_kernel(std::int64_t ns) {
     if (me().signal != 0) take_signal();
 }
 
-// Others go on meanwhile; its time is that of a CPU.
+// Other threads go on meanwhile; `ns` is CPU time.
 void world::compute(std::int64_t ns) {
     issue_point(std::source_location::current());
     virtual_thread& t = me();
@@ -235,7 +235,7 @@ unsigned world::count_threads() noexcept {
 
 // ---- signals -------------------------------------------------------------------------------------------------------
 
-// Without settings::signals none arrives, and the runtime must hold without (preempt.h, Protocol).
+// Without settings::signals no signal arrives, and the runtime must be correct without (preempt.h, Protocol).
 void world::send_signal(int thread_id, int signal) noexcept {
     const call here(*this);
     const auto number = static_cast<std::size_t>(thread_id - first_thread_id);
@@ -249,7 +249,7 @@ void world::send_signal(int thread_id, int signal) noexcept {
     outcome_.choices.push_back({step_kind::value, static_cast<std::uint8_t>(t.signal_after)});
     mix(t.signal_after);
     t.signal = signal;
-    note_write();  // what computes is interrupted
+    note_write();  // a thread that computes is interrupted
 }
 
 void world::take_signal() {
@@ -279,7 +279,7 @@ void world::take_signal() {
     if (story_ != nullptr) tell(std::source_location::current(), "the handler has ended");
 }
 
-// Of those that have no function in platform/simulated.h, only a thread's end is of the simulation.
+// Of the system calls that have no function in platform/simulated.h, only the end of a thread is simulated.
 bool world::system_call(long number, const long (&)[6], long&) noexcept {
     if (number == SYS_exit) end_thread();
     return false;

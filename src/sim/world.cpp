@@ -94,7 +94,7 @@ bool world::can_run(const virtual_thread& t) const noexcept {
     case condition::at_barrier: return t.waits_for == 0;
     case condition::ready: break;
     }
-    if (t.next.what == action::settle) return false;  // collect_times() knows
+    if (t.next.what == action::settle) return false;  // collect_times() decides
     if (t.next.needs_empty_buffer && !t.memory.buffer.empty()) return false;
     if (t.next.what == action::store && t.memory.buffer.size() >= settings_.buffer) return false;
     return t.next.what != action::wait || writes_ != t.paused_at;
@@ -157,7 +157,7 @@ void world::schedule() {
         std::size_t picked = possible_.size();
         if (!outcome_.gave_up) picked = strategy_->pick(possible_, current_);
         if (picked == possible_.size()) {
-            // To the end all the same, so that what lies on the stacks is destroyed: in turns.
+            // It goes on to its end all the same, in turns, so that what lies on the stacks is destroyed.
             outcome_.gave_up = true;
             picked = outcome_.steps % possible_.size();
         }
@@ -207,7 +207,7 @@ void world::require(bool condition, std::string_view what) {
     if (!condition) failed(what);
 }
 
-// The calling thread has come to `op`. Returns when it is to do it.
+// The calling thread has come to `op`. Returns when the thread is to do it.
 void world::step(operation op) {
     const call here(*this);
     if (me().signal != 0 && !me().computes) take_signal();  // compute() looks by itself
@@ -222,7 +222,7 @@ void world::step_at(const void* at, unsigned size, operation op) {
     step(op);
 }
 
-// A barrier of another thread may fall between a load and a store before it that the compiler has moved behind it.
+// Another thread's barrier may fall between a load and an earlier store that the compiler has moved behind the load.
 void world::issue_point(const std::source_location& where) {
     const call here(*this);
     if (me().memory.looked_past_store && memory_.has_unissued(me().memory))

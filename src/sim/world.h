@@ -1,31 +1,34 @@
 // world.h - virtual threads, of which one runs at a time, and the moments at which another may.
 //
-// Data       A virtual thread has a stack, its part of the memory (memory_of.h) and an operation that it is about to
-//            do:
-//            it has stopped just before it. Everything after that, up to the next operation that others can notice, is
-//            part of the same step. So a schedule is a list of choices between steps, and nothing else decides.
-// Steps      Each atomic access, fence and futex call, each heavy barrier. Not a step, since no order of it among
-//            others makes a difference: a store into the thread's own buffer, a load out of it, the clock, a plain
-//            variable (a race for that is seen by its clocks, in whatever order the two come).
+// Data       A virtual thread has a stack, its part of the memory (memory_of.h) and the operation that it is about to
+//            do: it has stopped just before it. Everything after that, up to the next operation that others can notice,
+//            is part of the same step. So a schedule is a list of choices between steps, and nothing else decides.
+// Steps      Each atomic access, fence and futex call, each heavy barrier. Not steps, since their order among others
+//            makes no difference: a store into the thread's own buffer, a load out of it, the clock, a plain variable
+//            (its clocks show a race, in whatever order the two accesses come).
 // Buffers    The oldest store of a buffer becomes visible as a step of its own, at any time.
-// Heavy      barrier: the thread waits until each other thread's buffer has once had no issued store. (cxx: all in one
+// Heavy      A heavy barrier waits until each other thread's buffer has once had no issued store. (cxx: all at one
 //            moment.)
-// Futex      A sleeper is woken in the order of coming. A sleep with a deadline may end at any time: nothing is known
-//            of time, which jumps there.
-// Loops      that wait say pause(). The second one during which no other thread has made anything visible is a wait for
-//            that. (cxx: the thread then also sees what is newest of what it has looked at: memory is fair in the end.)
-// Time       of a whole program (settings::whole) passes: each step takes a little of it, a pause more, and where no
-//            thread can go on it jumps to the earliest deadline. Every so many steps it may jump there although others
-//            could go on, if that is near: those were kept from their CPUs for so long, 20 ms in all. A store has left
-//            its buffer by then: it jumps only while all are empty.
-// Signals    (settings::signals) arrive between two operations of the thread that they are for, and the handler that
-//            the process has installed is called there, on the thread's own stack, with all of its stores visible: an
-//            interrupt is a fence. How many operations later than it could is drawn. A sleeper has it when it wakes.
-// Whole      programs do not begin at their beginning. Threads that the case names prepare everything, in one order, up
-//            to prepared(); executions go on from there (forked.h). Threads that were started meanwhile need not end.
-// Ends       All threads have ended and all buffers are empty: it holds, if what is to be true then is. No step is
-//            possible: the threads wait for ever. Too many steps: it does not end. A failure ends the execution where
-//            it stands; its stacks are given up, and what lies on them is not destroyed.
+// Futex      Sleepers are woken in the order in which they came. A sleep with a deadline may end at any time: nothing
+//            is known of time, which jumps there.
+// Loops      A loop that waits calls pause(). If nothing has become visible since the thread's previous pause, this one
+//            waits for that. (cxx: the thread then also sees the newest values of what it has looked at: memory is fair
+//            in the end.)
+// Time       In a whole program (settings::whole) time passes: each step takes a little of it, a pause more, and where
+//            no thread can go on time jumps to the earliest deadline. Every `steps_between_jumps` steps it may jump
+//            there although threads could go on, if the deadline is near: as if those were kept from their CPUs for
+//            that long, 20 ms in all. A store would have left its buffer by then, so time jumps only while all buffers
+//            are empty.
+// Signals    (settings::signals) A signal arrives between two operations of the thread that it is for. The handler that
+//            the process has installed is called there, on the thread's own stack, with all of the thread's stores
+//            visible: an interrupt is a fence. How many operations later than it could the signal arrives is drawn. A
+//            sleeper gets it when it wakes.
+// Whole      Executions of a whole program do not begin at its beginning. Threads that the case names prepare
+//            everything, in one order, up to prepared(); executions go on from there (forked.h). Threads that were
+//            started meanwhile need not end.
+// Ends       All threads have ended and all buffers are empty: the execution holds, if what must be true then is true.
+//            No step is possible: the threads wait for ever. Too many steps: it does not end. A failure ends the
+//            execution where it stands; its stacks are given up, and what lies on them is not destroyed.
 #pragma once
 
 #include <cstdint>
@@ -48,10 +51,10 @@ struct settings {
     memory model = memory::tso;
     std::size_t max_steps = 20'000;    // of an execution
     std::size_t buffer = 8;            // stores that a buffer holds
-    bool times_out = true;             // sleeps with a deadline may end by it while other steps are possible
+    bool times_out = true;             // a sleep may end by its deadline while other steps are possible
     bool whole = false;                // a whole program: see Time and Whole
     bool more_threads = true;          // of it: threads can be started after prepared()
-    bool signals = false;              // of it: what is sent arrives; else it is lost
+    bool signals = false;              // of it: signals that are sent arrive; else they are lost
     bool punctual = false;             // of it: no thread is kept from its CPU for longer than others take for steps
 };
 
@@ -78,25 +81,25 @@ public:
         std::vector<choice> choices;
     };
     outcome execute(strategy& s, std::vector<thread_body> threads, std::vector<named> names, std::string* story);
-    // Of a whole program: up to prepared(), and from there to the end, once. What is to hold while no thread can do
-    // anything says what is wrong, or nothing; it runs outside of the simulation.
+    // For a whole program: prepare() executes up to prepared(), go_on() from there to the end, once. While no thread
+    // can do anything, the check returns what is wrong, or nothing; it runs outside of the simulation.
     using quiet_check = std::function<std::string()>;
     outcome prepare(std::vector<thread_body> threads, std::vector<named> names, quiet_check when_quiet);
     outcome go_on(strategy& s, std::string* story);
 
     // Called by virtual threads.
     void require(bool condition, std::string_view what);
-    // The process ends here, as it is to: the execution holds.
+    // The process ends here, as it should: the execution holds.
     [[noreturn]] void end_process() noexcept { leave_for_good(); }
     void plain_access(const void* at, bool writes, const char* name, const std::source_location& where);
     unsigned current_thread() const noexcept { return current_; }
-    // No other thread can do anything until time passes. The first time: executions begin here.
+    // Returns when no other thread can do anything until time passes. The first time, executions begin here.
     void prepared();
-    // In a call of the kernel's for so long.
+    // Sleeps in a system call for this long.
     void sleep_in_kernel(std::int64_t ns);
-    // Computes for so long.
+    // Computes for this long.
     void compute(std::int64_t ns);
-    // Whether it is in a function of libc's: what a handler sees. Returns what was so before.
+    // Whether the calling thread is in a function of libc, as a handler sees it. Returns the value before.
     bool set_in_libc(bool is) { return std::exchange(me().in_libc, is); }
     // The calling thread is in code that is simulated, not in the simulation's own.
     bool is_in_program() const noexcept {
@@ -153,10 +156,10 @@ private:
         std::int64_t cpu_ns = 0;
         std::uint64_t slept = 0;
         bool computes = false;                        // compute(): it does not wait for others
-        int signal = 0;                               // sent to it, and not arrived; 0: none
-        unsigned signal_after = 0;                    // so many operations
+        int signal = 0;                               // sent to it, and not yet arrived; 0: none
+        unsigned signal_after = 0;                    // operations left until the signal arrives
         bool in_handler = false, in_libc = false;
-        unsigned calls = 0;                           // of the simulation, that it is in
+        unsigned calls = 0;                           // calls of the simulation that it is in
         bool may_stay = false;                        // started by others: need not end
     };
 
@@ -169,7 +172,8 @@ private:
     };
 
     virtual_thread& me() noexcept { return *threads_[current_]; }
-    // The calling thread is in the simulation's own code as long as this lives: what is allocated there is its own.
+    // While this lives, the calling thread is in the simulation's own code: what is allocated there is the
+    // simulation's.
     class call {
     public:
         explicit call(world& w) noexcept : thread_(w.current_ < w.threads_.size() ? &w.me() : &w.outside_thread_) {
@@ -187,9 +191,9 @@ private:
     // A signal for the calling thread arrives here if it is time.
     void take_signal();
     [[noreturn]] void end_thread() noexcept;
-    // The same at a variable.
+    // step() at a variable.
     void step_at(const void* at, unsigned size, operation op);
-    // Here the compiler moves nothing across.
+    // A point that the compiler moves nothing across.
     void issue_point(const std::source_location& where);
     void schedule();
     bool can_run(const virtual_thread& t) const noexcept;
