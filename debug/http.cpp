@@ -32,7 +32,7 @@ int hex_digit(char c) noexcept {
     return -1;
 }
 
-// None: what comes after a % is no number.
+// None: what follows a % is no number.
 std::optional<std::string> decoded(std::string_view text) {
     std::string result;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -67,7 +67,7 @@ std::string_view without_port(std::string_view host) noexcept {
     return host.substr(0, host.rfind(':'));
 }
 
-// Up to the next line end, which is taken as well.
+// Takes the next line and its line end off `rest`; returns the line without the end.
 std::string_view next_line(std::string_view& rest) noexcept {
     const std::size_t end = rest.find('\n');
     std::string_view line = rest.substr(0, end);

@@ -1,7 +1,7 @@
 // http.h - as much of HTTP/1.1 as a page for one's own program needs: one GET or HEAD for each connection.
 //
-// Limits     A request's first lines have 8 KiB, its address 2 KiB. Bodies are not read. What is none is answered with
-//            a status of its own, never with silence, but for a client that has gone.
+// Limits     A request's first lines have at most 8 KiB, its address 2 KiB. Bodies are not read. Input that is no
+//            request is answered with a status of its own, never with silence, except when the client has gone.
 // Tests      tests/debug/server_test.cpp
 #pragma once
 
@@ -20,7 +20,7 @@ struct request {
     std::string host;        // without the port; empty: none was named
     std::string bearer;      // of Authorization
 
-    // Decoded; none: not there.
+    // The decoded value; none: the parameter is not there.
     std::optional<std::string> parameter(std::string_view name) const;
 };
 
@@ -31,7 +31,7 @@ struct reply {
     std::string more_headers = {};  // each with its line end
 };
 
-// What a client is told of its mistake, or of ours: the status, and a sentence.
+// Tells a client of its mistake, or of ours: the status, and a sentence.
 reply failure(int status, std::string_view sentence);
 
 // `text` is everything up to the empty line. A status other than 200: what is wrong with it.
@@ -40,7 +40,7 @@ reply parse_request(std::string_view text, request& into);
 // The bytes of a reply.
 std::string to_bytes(const reply& r, bool head_only);
 
-// Takes equally long for all texts of one length.
+// Takes equally long for all texts of the same length.
 bool same_secret(std::string_view a, std::string_view b) noexcept;
 
 }  // namespace dunlin::debug

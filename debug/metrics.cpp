@@ -18,7 +18,7 @@ public:
         name_ = name;
         text += std::string("# HELP dunlin_") + name + ' ' + help + "\n# TYPE dunlin_" + name + ' ' + type + '\n';
     }
-    // Of the metric that has been begun. `labels`: {state="running"}
+    // A value of the metric that begin() has begun. `labels`: {state="running"}
     void value(const char* suffix, const std::string& labels, const std::string& v) {
         text += std::string("dunlin_") + name_ + suffix + labels + ' ' + v + '\n';
     }
@@ -43,7 +43,7 @@ std::string in_seconds(std::int64_t ns) {
     return std::string(digits, end);
 }
 
-// Of the histogram that has been begun. `label`: reason="sleep"; empty: none.
+// The buckets of the histogram that begin() has begun. `label`: reason="sleep"; empty: none.
 void write_buckets(writer& out, const runtime::duration_histogram& h, const std::string& label = "") {
     const std::string more = label.empty() ? "" : label + ',', labels = label.empty() ? "" : '{' + label + '}';
     std::uint64_t so_far = 0;

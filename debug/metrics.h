@@ -1,4 +1,4 @@
-// metrics.h - what stats() says, in the text format that Prometheus reads.
+// metrics.h - what stats() returns, in the text format that Prometheus reads.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// page.h - the page at /: one text, which asks for /dump.json and /metrics every two seconds. It needs nothing else.
+// page.h - the page at /: one text, which asks for /dump.json, /metrics and /trace every two seconds and needs nothing
+// else.
 #pragma once
 
 #include <string_view>

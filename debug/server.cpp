@@ -1,9 +1,10 @@
 // server.cpp - serve(): one goroutine that accepts, one for each connection, one request for each connection.
 //
-// Held up    Dumps and profiles stop the world for a moment: one at a time, and a request that waits longer than its
-//            reply's limit for its turn is told so. Writing goes to the socket when the world has long gone on.
-// Strangers  Without a token only loopback addresses are listened at, and only requests that name such a host are
-//            answered: a page of another site that has its name resolved to this machine is not.
+// Held up    Dumps and profiles stop the world for a moment: one at a time, and a request that waits longer than
+//            reply_limit for its turn is told so. The reply is written to the socket only after the world goes on
+//            again.
+// Strangers  Without a token the server listens only at loopback addresses, and answers only requests that name such a
+//            host: not those of a page of another site whose name was made to resolve to this machine.
 // Tests      tests/debug/server_test.cpp, tests/tools/debug_test.py
 #include <algorithm>
 #include <atomic>
@@ -34,7 +35,8 @@ extern "C" const char dunlin_debug_page;
 
 namespace dunlin::inline v0_1::debug {
 
-// Or the linker would leave setting.cpp out of a program that is linked with the archive and only calls serve().
+// Without this the linker would leave setting.cpp out of a program that is linked with the archive and only calls
+// serve().
 [[gnu::used]] static const char* const setting_is_linked = &dunlin_debug_page;
 
 struct server_state : std::enable_shared_from_this<server_state> {
@@ -42,12 +44,12 @@ struct server_state : std::enable_shared_from_this<server_state> {
 
     const serve_options options;
     net::listener listener;
-    const cancellable ctx = with_cancel(context::background());  // done: everything ends
+    const cancellable ctx = with_cancel(context::background());  // when it is done, everything ends
     wait_group goroutines;
     std::atomic<unsigned> connections{0};
     mutex one_at_a_time;  // what stops the world
-    // Under one_at_a_time: the flight recorder that runs is ours; it is of a request for some seconds; a goroutine sees
-    // to its end.
+    // Under one_at_a_time. The flight recorder that runs is ours; a request for a trace of some seconds uses it; a
+    // goroutine will stop it.
     bool records = false, traces = false, watches_recorder = false;
     clock::time_point recorder_asked = {};
     bool counts_waits = false;  // we have switched them on
@@ -67,8 +69,8 @@ bool is_loopback_name(std::string_view host) {
     return !ec && a.is_loopback();
 }
 
-// All that the host may be resolved to. Numbers as they are: resolve() has a way to this machine for "0.0.0.0" too,
-// where a listener is reached from any machine.
+// Are all addresses that the host may resolve to loopback addresses? Numbers are taken as they are: resolve() finds a
+// way to this machine for "0.0.0.0" too, but a listener there is reached from any machine.
 bool is_loopback_address(std::string_view address) {
     const auto [host, port] = net::split_host_port(address);
     if (host.empty()) return false;
@@ -96,7 +98,7 @@ reply profile_reply(std::ostringstream& out, const std::string& name, const std:
     return r;
 }
 
-// As a number of seconds; 0: it is none.
+// `text` as a number of seconds; 0: it is none.
 unsigned seconds_of(const std::string& text) noexcept {
     constexpr unsigned longest = 600;
     unsigned seconds = 0;
@@ -104,7 +106,7 @@ unsigned seconds_of(const std::string& text) noexcept {
     return error == std::errc() && end == text.data() + text.size() && seconds <= longest ? seconds : 0;
 }
 
-// Of the CPU, for as long as it is asked for. Others are answered meanwhile.
+// Profiles the CPU for as long as the request asks. Other requests are answered meanwhile.
 reply cpu_profile(const server_state& s, const request& asked) {
     const std::string debug = asked.parameter("debug").value_or("0");
     if (debug != "0" && debug != "1") return failure(400, "debug is 0 or 1");
@@ -144,7 +146,7 @@ bool start_our_recorder(server_state& s, std::size_t bytes) {
     if (trace::running()) return false;
     try {
         trace::start_recorder({.bytes = bytes});
-    } catch (const std::system_error&) {  // another one was quicker
+    } catch (const std::system_error&) {  // another recorder was quicker
         return false;
     }
     s.records = true;
@@ -155,12 +157,12 @@ void stop_our_recorder(server_state& s) {
     if (std::exchange(s.records, false)) trace::stop_recorder();
 }
 
-// The recorder costs something: it does not outlive the interest in it.
+// The recorder costs something: it ends when it has not been asked for in a while.
 void end_unwatched_recorder(server_state& s) {
     for (;;) {
         try {
             sleep_for(std::chrono::seconds(1), s.ctx);
-        } catch (const context_cancelled&) {  // the server ends, and close() stops it
+        } catch (const context_cancelled&) {  // the server ends, and close() stops the recorder
             return;
         }
         const std::unique_lock turn(s.one_at_a_time);
@@ -172,7 +174,7 @@ void end_unwatched_recorder(server_state& s) {
     }
 }
 
-// What the flight recorder has kept, the program's own one or ours.
+// What the flight recorder has kept, the program's own or ours.
 reply last_events(server_state& s) {
     constexpr std::chrono::milliseconds first_look{50};
     const std::unique_lock turn(s.one_at_a_time, s.options.reply_limit);
@@ -189,7 +191,7 @@ reply last_events(server_state& s) {
     return recorded();
 }
 
-// Of so many seconds, by a recorder that is large enough for most programs. Others are answered meanwhile.
+// A trace of some seconds, by a recorder that is large enough for most programs. Other requests are answered meanwhile.
 reply trace_of(server_state& s, const request& asked) {
     constexpr std::size_t bytes = std::size_t{64} << 20;
     const unsigned seconds = seconds_of(asked.parameter("seconds").value_or("1"));
@@ -293,7 +295,8 @@ reply answer(server_state& s, const request& asked) {
     return look(asked);
 }
 
-// The first lines. Another status than 200: what came instead. Throws io_error when the client has gone.
+// Reads the first lines of a request. A status other than 200 says what came instead. Throws io_error when the client
+// has gone.
 reply receive(const server_state& s, net::stream& client, request& into) {
     std::string text;
     char piece[1024];
@@ -313,7 +316,7 @@ reply receive(const server_state& s, net::stream& client, request& into) {
     }
 }
 
-// What is not read when the connection is closed has the kernel reset it, and the reply may be lost.
+// If bytes are unread when the connection is closed, the kernel resets it, and the reply may be lost.
 void say_goodbye(const server_state& s, net::stream& client) {
     std::error_code ignored;
     client.close_write(ignored);
@@ -339,7 +342,7 @@ void serve_one(server_state& s, net::stream client) {
         client.set_write_deadline(clock::now() + s.options.reply_limit);
         client.write_all(to_bytes(r, asked.head_only), s.ctx);
         say_goodbye(s, client);
-    } catch (const std::exception&) {  // the client has gone, or we go
+    } catch (const std::exception&) {  // the client has gone, or the server ends
     }
 }
 
@@ -356,11 +359,11 @@ void accept_all(const std::shared_ptr<server_state>& s) {
         net::stream client = s->listener.accept(s->ctx, ec);
         if (s->ctx.is_done()) return;
         if (ec) {
-            sleep_for(goodbye_limit);  // no memory, or what else may pass
+            sleep_for(goodbye_limit);  // no memory, or another fault that may pass
             continue;
         }
         const unsigned others = s->connections.load(std::memory_order_relaxed);
-        if (others >= 2 * s->options.connections) continue;  // nor can so many be told that there is no room
+        if (others >= 2 * s->options.connections) continue;  // too many even to be told that there is no room
         s->connections.fetch_add(1, std::memory_order_relaxed);
         try {
             const bool welcome = others < s->options.connections;
@@ -397,11 +400,11 @@ void server::close() noexcept {
     s->ctx.cancel();
     s->listener.close();
     try {
-        // Where no goroutine is left the run() that these belonged to has ended: they end no more.
+        // If no goroutine is left, the run() that these belonged to has ended: they will never end.
         if (runtime::num_goroutines() != 0) s->goroutines.wait_for(close_limit);
         if (const std::unique_lock turn(s->one_at_a_time, std::try_to_lock); turn.owns_lock()) stop_our_recorder(*s);
         if (s->counts_waits) runtime::set_wait_histograms(false);
-    } catch (const std::bad_alloc&) {  // it has not waited; they end by themselves
+    } catch (const std::bad_alloc&) {  // close() has not waited; the goroutines end by themselves
     }
 }
 
@@ -413,7 +416,7 @@ server serve(std::string_view address, const serve_options& options) {
     if (options.token.empty() && !is_loopback_address(address)) refuse();
     auto s = std::make_shared<server_state>(options);
     s->listener = net::listen("tcp", address);
-    // A name may be another address's meanwhile.
+    // The name may have come to mean another address meanwhile.
     if (options.token.empty() && !s->listener.local_address().is_loopback()) refuse();
     s->counts_waits = options.wait_histograms && !runtime::set_wait_histograms(true);
     s->goroutines.go({.name = "dunlin::debug listener"}, [s] { accept_all(s); });

@@ -1,5 +1,5 @@
-// setting.cpp - DUNLIN_DEBUG=page=ADDRESS: the core calls this at the beginning of each run(), and at its end, where
-// this library is linked. It knows no more of us than these two functions (dunlin/detail/page_hook.hpp).
+// setting.cpp - DUNLIN_DEBUG=page=ADDRESS: if this library is linked, the core calls it at the beginning and at the end
+// of each run(). The core knows no more of it than these two functions (dunlin/detail/page_hook.hpp).
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,7 +14,7 @@ namespace {
 
 namespace debug = dunlin::debug;
 
-// Of the run() under way: there is one at a time, and its main goroutine alone comes here.
+// The page of the current run(): there is one run() at a time, and only its main goroutine comes here.
 std::optional<debug::server>& page() {
     static std::optional<debug::server> p;
     return p;
@@ -44,6 +44,6 @@ const bool registered = [] {
 
 }  // namespace
 
-// What links the library asks for this name, or the linker would leave this file out of a program that does not call
-// us.
+// A program that links the library asks for this name. Otherwise the linker would leave this file out of a program that
+// does not call the library.
 extern "C" DUNLIN_API const char dunlin_debug_page = 0;
