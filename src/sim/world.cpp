@@ -52,7 +52,7 @@ world::outcome world::execute(
 
 void world::add_thread(std::string name, std::function<void()> run) {
     const auto number = static_cast<unsigned>(threads_.size());
-    DUNLIN_CHECK(number < max_threads, "a simulation has at most 8 threads");
+    DUNLIN_CHECK(number < max_threads, "a simulation has at most 12 threads (max_threads)");
     if (stacks_.size() <= number) stacks_.push_back(make_stack());
     auto t = std::make_unique<virtual_thread>();
     t->name = std::move(name);
