@@ -46,20 +46,20 @@ constexpr bool operator&(open_mode a, open_mode b) noexcept {
 
 /// An open file.
 ///
-/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). What must come from the disk, and every
-///           write, may block the thread; its processor then goes to other goroutines. A FIFO, a terminal or another
-///           device that can be polled is waited for without a thread.
-/// Threads   read_some() and write_some() move one position: one reader and one writer at a time. pread() and pwrite()
-///           any number.
+/// Blocks    What is in the page cache is read at once (preadv2, RWF_NOWAIT). A read from the disk, and every write,
+///           may block the thread; its processor then goes to other goroutines. Waiting for a FIFO, a terminal or
+///           another device that can be polled costs no thread.
+/// Threads   read_some() and write_some() share one position: one reader and one writer at a time. Any number of
+///           pread() and pwrite().
 /// Errors    Each call throws io_error; with a trailing std::error_code& it does not. Deadlines: only what can be
 ///           polled has them (errc::no_deadlines).
 class DUNLIN_API file : public byte_stream {
 public:
     file() noexcept = default;
-    /// The mode as fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or open_mode. Throws io_error:
-    /// "open /etc/x: no such file or directory".
-    /// Blocks    A FIFO waits for its other end, on a thread. A context ends the wait with context_cancelled; the
-    ///           thread goes on waiting in the background.
+    /// The mode is one of fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or an open_mode. Throws
+    /// io_error: "open /etc/x: no such file or directory".
+    /// Blocks    Opening a FIFO waits for its other end, on a thread. A context ends the wait with context_cancelled;
+    ///           the thread goes on waiting in the background.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec,
@@ -74,7 +74,7 @@ public:
         unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec,
         unsigned permissions = 0666);
-    /// Empty, for reading and writing; made if it does not exist.
+    /// Opens an empty file for reading and writing; creates it if it does not exist.
     static file create(const std::filesystem::path& path) { return open(path, "w+"); }
     static file create(const std::filesystem::path& path, std::error_code& ec) { return open(path, "w+", ec); }
     /// As byte_stream::adopt().
@@ -90,7 +90,7 @@ public:
     std::size_t pread(void* data, std::size_t size, std::uint64_t offset, std::error_code& ec) {
         return pread(mutable_buffer(data, size), offset, ec);
     }
-    /// Writes all of it at `offset`. (In a file opened to append Linux writes at the end all the same.)
+    /// Writes all of it at `offset`. (If the file was opened to append, Linux writes at the end all the same.)
     std::size_t pwrite(const_buffer b, std::uint64_t offset);
     std::size_t pwrite(const_buffer b, std::uint64_t offset, std::error_code& ec);
     std::size_t pwrite(const void* data, std::size_t size, std::uint64_t offset) {
@@ -121,15 +121,15 @@ public:
     /// Makes it longer (with zeroes) or shorter; the position stays.
     void truncate(std::uint64_t size);
     void truncate(std::uint64_t size, std::error_code& ec);
-    /// Returns when everything is on the disk (fsync); sync_data(): all that is needed to read the data back
-    /// (fdatasync).
+    /// Returns when everything is on the disk (fsync); for sync_data(), when all that is needed to read the data back
+    /// is there (fdatasync).
     void sync();
     void sync(std::error_code& ec);
     void sync_data();
     void sync_data(std::error_code& ec);
 };
 
-/// A whole file; write_file() replaces what it had. Throw io_error; std::bad_alloc.
+/// Read or write a whole file; write_file() replaces its contents. Both throw io_error, std::bad_alloc.
 DUNLIN_API std::string read_file(const std::filesystem::path& path);
 DUNLIN_API std::string read_file(const std::filesystem::path& path, std::error_code& ec);
 DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content);

@@ -31,14 +31,14 @@ namespace dunlin::inline v0_1 {
 /// Thrown by calls that read, write, open, connect and so on. what() names the operation, the object (after close()
 /// too) and the cause, for example "read tcp 127.0.0.1:8080->127.0.0.1:40112: connection reset by peer"; code() is the
 /// system's error, std::errc::timed_out after a deadline, or errc::closed. When the kernel gives up because the peer
-/// does not answer, it is errc::peer_silent ("connection timed out"), which is equivalent to std::errc::timed_out too:
-/// `ec == std::errc::timed_out` holds for both, `ec == errc::peer_silent` for that one.
+/// does not answer, the code is errc::peer_silent ("connection timed out"), which is equivalent to std::errc::timed_out
+/// too: `ec == std::errc::timed_out` holds for both, `ec == errc::peer_silent` only for a silent peer.
 class DUNLIN_API io_error : public std::system_error {
 public:
     io_error(std::error_code code, std::string text, std::size_t transferred = 0);
     ~io_error() override;
     const char* what() const noexcept override { return text_->c_str(); }
-    /// Bytes that were read or written before.
+    /// Bytes that were read or written before the error.
     std::size_t transferred() const noexcept { return transferred_; }
 
 private:
@@ -62,14 +62,14 @@ template <class R>
 concept writable_byte_range = byte_range<R> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
-// As for durations (clock.hpp): the compiler says one line.
+// As for durations (clock.hpp): the compiler reports the mistake in one line.
 #define DUNLIN_IS_NO_BUFFER \
     "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
 
 }  // namespace detail
 
-/// Where to read to: a span of bytes or chars, a vector, array or string (its present size), or an address and a size.
-/// A view: it owns nothing.
+/// The memory to read into: a span of bytes or chars, a vector, array or string (its present size), or an address and a
+/// size. A view: it owns nothing.
 class mutable_buffer {
 public:
     constexpr mutable_buffer() noexcept = default;
@@ -90,8 +90,8 @@ private:
     std::size_t size_ = 0;
 };
 
-/// What to write: a string or string_view, a span, vector or array of bytes or chars, or an address and a size. A view:
-/// it owns nothing.
+/// The bytes to write: a string or string_view, a span, vector or array of bytes or chars, or an address and a size. A
+/// view: it owns nothing.
 class const_buffer {
 public:
     constexpr const_buffer() noexcept = default;
@@ -99,7 +99,7 @@ public:
     constexpr const_buffer(mutable_buffer b) noexcept : data_(b.data()), size_(b.size()) {}
     constexpr const_buffer(std::string_view s) noexcept : data_(s.data()), size_(s.size()) {}
     /// A literal, or any array of chars: up to its first zero, as std::string_view takes it, and never beyond its end.
-    /// (A buffer that was read into has a size of its own: write (data, n).)
+    /// (For a buffer that was read into, give the number of bytes: (data, n).)
     template <std::size_t N>
     constexpr const_buffer(const char (&s)[N]) noexcept : data_(s),
         size_(std::string_view(s, N).substr(0, std::string_view(s, N).find('\0')).size()) {}
@@ -143,13 +143,14 @@ struct io_limit {
     const wait_limit* get() const noexcept { return set ? &limit : nullptr; }
 };
 
-// All set `ec` if something fails, and leave it empty if not. A null descriptor is a closed one. Counts are of bytes.
+// All of these set `ec` if something fails, and clear it if not. A null descriptor counts as closed. Counts are in
+// bytes.
 DUNLIN_API std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
 DUNLIN_API std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
-// Reads into memory that is held only while there may be something to read: `size` bytes are made for an attempt if
-// `memory` is null, and given back before a wait. For sockets and pipes. Throws std::bad_alloc.
+// Reads into memory that is held only while there may be something to read: if `memory` is null, an attempt allocates
+// `size` bytes; they are freed before a wait. For sockets and pipes. Throws std::bad_alloc.
 DUNLIN_API std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size,
     const wait_limit* limit, std::error_code& ec,
     const std::source_location& where);
@@ -159,18 +160,18 @@ DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer>
     std::error_code& ec,
     const std::source_location& where);
 DUNLIN_API io_descriptor* io_adopt(int fd, std::error_code& ec) noexcept;
-DUNLIN_API bool io_close(io_descriptor* d) noexcept;  // false: it was closed
+DUNLIN_API bool io_close(io_descriptor* d) noexcept;  // false: it was closed already
 DUNLIN_API void io_release(io_descriptor* d) noexcept;
 DUNLIN_API bool io_is_open(const io_descriptor* d) noexcept;
 DUNLIN_API int io_native_handle(const io_descriptor* d) noexcept;
 enum class io_direction : unsigned char { read = 1, write = 2, both = 3 };
 DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns,
     std::error_code& ec) noexcept;
-// The same for one direction, unless its deadline is an earlier one already.
+// The same for one direction, unless its deadline is earlier already.
 DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns,
     std::error_code& ec) noexcept;
 
-// Throws io_error, or context_cancelled if that is what ended it. `d` tells what it is.
+// Throws io_error, or context_cancelled if a context ended the call. The message describes `d`.
 [[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec,
     std::size_t transferred = 0);
 
@@ -178,11 +179,11 @@ DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::i
 
 namespace dunlin::inline v0_1 {
 
-/// An open descriptor that goroutines (and threads) can wait for; the base of all that reads and writes. Movable;
-/// default-constructed, or moved from, it is closed.
+/// An open descriptor that goroutines (and threads) can wait for; the base of all classes that read and write. Movable;
+/// default-constructed or moved from, it is closed.
 ///
-/// close() may be called from anywhere at any time: calls under way then fail with errc::closed. All else as the
-/// derived classes say.
+/// close() may be called from anywhere at any time: calls under way then fail with errc::closed. The derived classes
+/// state the rules for all other calls.
 class DUNLIN_API io_handle {
 public:
     io_handle() noexcept = default;
@@ -198,19 +199,20 @@ public:
     ~io_handle() { detail::io_release(descriptor_); }
 
     /// Wakes every call that waits on it (they fail with errc::closed), and closes the descriptor when the last such
-    /// call has ended: its number and its port are free when close() returns (for a file or terminal that cannot be
-    /// polled: when the last call has returned). A second close() does nothing.
+    /// call has ended: its number and its port are free when close() returns. (For a file or terminal that cannot be
+    /// polled they are free when the last call has returned.) A second close() does nothing.
     void close() noexcept { detail::io_close(descriptor_); }
     bool is_open() const noexcept { return detail::io_is_open(descriptor_); }
     explicit operator bool() const noexcept { return is_open(); }
 
-    /// The descriptor's number, which stays this object's; -1 if it is closed. It does not block (O_NONBLOCK).
+    /// The descriptor's number, still owned by this object; -1 if it is closed. The descriptor is non-blocking
+    /// (O_NONBLOCK).
     int native_handle() const noexcept { return detail::io_native_handle(descriptor_); }
 
-    /// From then on reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included,
-    /// even with data ready; until another deadline is set, or none. A time point of dunlin::clock or any other, or a
-    /// duration from now. A time of another clock is converted once, by what both clocks show now. Throws io_error for
-    /// files that cannot wait, std::invalid_argument for what is not a number.
+    /// After this time reads (accepts) and writes (connects) fail with std::errc::timed_out, those under way included,
+    /// even with data ready, until the deadline is changed or cleared. Takes a time point of dunlin::clock or any other
+    /// clock, or a duration from now. A time of another clock is converted once, by comparing what both clocks show
+    /// now. Throws io_error for files that cannot wait, std::invalid_argument for what is not a number.
     template <class T>
     void set_deadline(const T& t) {
         set(detail::io_direction::both, deadline_of(t));
@@ -312,15 +314,15 @@ public:
     byte_stream() noexcept = default;
 
     /// Takes over any descriptor: one that can be polled is set to O_NONBLOCK (for every holder of the same open file),
-    /// any other is read and written by blocking calls. It is closed with the object. Throws io_error; then `fd` is
-    /// still the caller's.
+    /// any other is read and written with blocking calls. The object closes it at its end. Throws io_error; then the
+    /// caller still owns `fd`.
     static byte_stream adopt(int fd);
     static byte_stream adopt(int fd, std::error_code& ec) noexcept {
         return io_access::make<byte_stream>(detail::io_adopt(fd, ec));
     }
 
-    /// Reads what is there, at least one byte, and waits until there is something. Returns 0 at the end of the stream
-    /// (and for an empty buffer).
+    /// Reads what is available, at least one byte; waits if there is nothing. Returns 0 at the end of the stream (and
+    /// for an empty buffer).
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, {}, w); }
     std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) {
         return read({data, size}, {}, w);
@@ -346,8 +348,8 @@ public:
         return detail::io_read(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
 
-    /// Fills the buffer. If the stream ends before: errc::end_of_file, with what was read in io_error::transferred(),
-    /// or returned.
+    /// Fills the buffer. If the stream ends first, the error is errc::end_of_file; io_error::transferred(), or the
+    /// return value, is the number of bytes read.
     std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) { return exactly(b, {}, w); }
     std::size_t read_exactly(void* data, std::size_t size, where_type w = where_type::current()) {
         return exactly({data, size}, {}, w);
@@ -373,7 +375,7 @@ public:
         return detail::io_read_exactly(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
 
-    /// Writes as much as there is room for, at least one byte, and waits until there is some.
+    /// Writes as much as there is room for, at least one byte; waits if there is no room.
     std::size_t write_some(const_buffer b, where_type w = where_type::current()) { return write(b, false, {}, w); }
     std::size_t write_some(const void* data, std::size_t size, where_type w = where_type::current()) {
         return write({data, size}, false, {}, w);
@@ -495,7 +497,7 @@ inline byte_stream byte_stream::adopt(int fd) {
 }
 
 /// A case of select(): `h` can be read (accepted from) without waiting, or is at its end, or closed. Another goroutine
-/// may read first, so a read in the handler may still wait. Deadlines do not count: on_timeout() is for that. `h` must
+/// may read first, so a read in the handler may still wait. Deadlines of `h` do not apply: use on_timeout(). `h` must
 /// live until select() has returned.
 template <class Handler = detail::no_handler>
     requires std::invocable<std::decay_t<Handler>&>
@@ -505,7 +507,7 @@ template <class Handler = detail::no_handler>
         std::forward<Handler>(handler), where);
 }
 
-/// Not of a temporary, which would be closed before select() looks at it.
+/// Deleted for a temporary, which would be closed before select() looks at it.
 template <class Handler = detail::no_handler>
 void on_readable(const io_handle&& h, Handler&& handler = {}, std::source_location where = {}) = delete;
 

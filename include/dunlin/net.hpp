@@ -22,19 +22,19 @@
 
 namespace dunlin::inline v0_1::net {
 
-/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is an abstract one). A value:
-/// compare, copy, print it.
+/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is abstract). A value: compare,
+/// copy, print it.
 class DUNLIN_API address {
 public:
     /// No address: "".
     address() noexcept = default;
-    /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only;
-    /// resolve() knows names. Throws io_error with errc::bad_address; std::errc::no_such_device for a zone ("%eth0")
-    /// that is no interface of this machine.
+    /// "127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", ":80" (any address), or a path for "unix". Numbers only; for
+    /// names use resolve(). Throws io_error with errc::bad_address, or with std::errc::no_such_device for a zone
+    /// ("%eth0") that is no interface of this machine.
     static address parse(std::string_view network, std::string_view text);
     static address parse(std::string_view network, std::string_view text, std::error_code& ec);
 
-    /// As parse() reads it.
+    /// In the form that parse() reads.
     std::string to_string() const;
     operator std::string() const { return to_string(); }
     /// Without the port: "127.0.0.1", "::1", or the path.
@@ -51,7 +51,7 @@ public:
     friend DUNLIN_API std::strong_ordering operator<=>(const address& a, const address& b) noexcept;
     friend DUNLIN_API std::ostream& operator<<(std::ostream& out, const address& a);
 
-    /// What the system's calls take and give: a sockaddr and its length.
+    /// For system calls: a sockaddr and its length.
     const void* native() const noexcept { return storage_.data(); }
     unsigned native_size() const noexcept { return size_; }
     static address from_native(const void* sockaddr, unsigned size) noexcept;
@@ -67,32 +67,32 @@ struct stream_options {
 };
 
 struct listen_options {
-    /// connections that wait to be accepted; the system's limit (net.core.somaxconn) applies too
+    /// how many connections may wait to be accepted; the system's limit (net.core.somaxconn) applies too
     int backlog = 4096;
     bool reuse_address = true;  ///< SO_REUSEADDR: the port may be bound again while old connections of it linger
-    /// SO_REUSEPORT: several listeners (processes too) share the port, and the kernel its connections
+    /// SO_REUSEPORT: several listeners (of other processes too) share the port; the kernel divides its connections
     bool reuse_port = false;
     bool unlink = true;         ///< a Unix socket's path is removed by close()
     stream_options accepted = {};
 };
 
-/// A connection: TCP, or a Unix stream socket. Reading and writing as in byte_stream.
+/// A connection: TCP, or a Unix stream socket. byte_stream reads and writes it.
 class DUNLIN_API stream : public byte_stream {
 public:
     stream() noexcept = default;
-    /// Takes over a connected stream socket. Throws io_error; then `fd` is still the caller's.
+    /// Takes over a connected stream socket. Throws io_error; then the caller still owns `fd`.
     static stream adopt(int fd);
     static stream adopt(int fd, std::error_code& ec);
 
-    /// No more will be written: the peer reads what was written and then the end of file. Reading goes on. (A write
-    /// that waits in another goroutine meanwhile: on TCP it fails, on a Unix socket the kernel does not notify it.)
+    /// No more will be written: the peer reads what was written and then the end of file. Reading goes on. (If a write
+    /// waits in another goroutine meanwhile, it fails on TCP; on a Unix socket the kernel does not notify it.)
     void close_write();
     void close_write(std::error_code& ec) noexcept;
     /// No more will be read.
     void close_read();
     void close_read(std::error_code& ec) noexcept;
 
-    /// Known after close() too, and when the peer has reset the connection.
+    /// Still known after close(), and after the peer has reset the connection.
     address local_address() const;
     address remote_address() const;
 
@@ -102,7 +102,8 @@ public:
     void set_keep_alive(std::chrono::seconds between_probes);
     void set_keep_alive(std::chrono::seconds between_probes, std::error_code& ec) noexcept;
     /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET);
-    /// none is the default. At most 32767 s; std::invalid_argument (or std::errc::invalid_argument) if negative.
+    /// nullopt restores the kernel's default. At most 32767 s; std::invalid_argument (or std::errc::invalid_argument)
+    /// if negative.
     void set_linger(std::optional<std::chrono::seconds> time);
     void set_linger(std::optional<std::chrono::seconds> time, std::error_code& ec) noexcept;
     void set_receive_buffer(std::size_t bytes);
@@ -119,8 +120,8 @@ public:
     listener(listener&& other) noexcept;
     listener& operator=(listener&& other) noexcept;
     ~listener() { close(); }
-    /// Takes over a socket that listens (from a parent process, say). Throws io_error, std::errc::invalid_argument if
-    /// it does not; then `fd` is still the caller's.
+    /// Takes over a socket that listens (from a parent process, say). Throws io_error, with std::errc::invalid_argument
+    /// if it does not listen; then the caller still owns `fd`.
     static listener adopt(int fd, const stream_options& accepted = {});
     static listener adopt(int fd, std::error_code& ec) { return adopt(fd, stream_options(), ec); }
     static listener adopt(int fd, const stream_options& accepted, std::error_code& ec);
@@ -128,14 +129,14 @@ public:
     /// The next connection. Any number of goroutines may wait here; each connection goes to one.
     ///
     /// Connections that the peer gave up before they were accepted are skipped. When the process (or the system) has no
-    /// descriptors left, accept() waits until there is one again, without using CPU; the connections wait in the
-    /// backlog. Throws io_error: errc::closed after close(), std::errc::timed_out after a deadline.
+    /// descriptors left, accept() sleeps until one is free again; the connections wait in the backlog. Throws io_error:
+    /// errc::closed after close(), std::errc::timed_out after a deadline.
     stream accept(where_type w = where_type::current()) { return accept_one({}, w); }
     stream accept(const context& ctx, where_type w = where_type::current()) { return accept_one(ctx, w); }
     stream accept(std::error_code& ec, where_type w = where_type::current());
     stream accept(const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
-    /// As io_handle::close(). Waiting accepts fail with errc::closed; a Unix socket's path is removed.
+    /// As io_handle::close(). Waiting accepts fail with errc::closed; the path of a Unix socket is removed.
     void close() noexcept;
 
     address local_address() const;
@@ -144,35 +145,36 @@ private:
     friend struct listener_access;
     stream accept_one(detail::io_limit limit, const where_type& w);
 
-    platform::atomic<bool> has_path_{false};  // of a Unix socket, to be removed by the first close()
+    platform::atomic<bool> has_path_{false};  // a Unix socket's path, which the first close() removes
     std::string path_;
 };
 
-/// A UDP socket, or a Unix datagram socket: whole messages. UDP sockets may send to broadcast addresses (SO_BROADCAST).
+/// A UDP socket or a Unix datagram socket: it transfers whole messages. UDP sockets may send to broadcast addresses
+/// (SO_BROADCAST).
 class DUNLIN_API packet_conn : public io_handle {
 public:
     using where_type = std::source_location;
     packet_conn() noexcept = default;
-    /// Takes over a datagram socket (SOCK_DGRAM). Throws io_error; then `fd` is still the caller's.
+    /// Takes over a datagram socket (SOCK_DGRAM). Throws io_error; then the caller still owns `fd`.
     static packet_conn adopt(int fd);
     static packet_conn adopt(int fd, std::error_code& ec);
 
     /// A message that was received.
     struct message {
-        std::size_t size = 0;        ///< bytes of it that are in the buffer
-        std::size_t whole_size = 0;  ///< of the message as it was sent
+        std::size_t size = 0;        ///< bytes of the message that are in the buffer
+        std::size_t whole_size = 0;  ///< bytes of the message as it was sent
         address from;
         bool truncated() const noexcept { return whole_size > size; }
     };
-    /// The next message, and whether it did fit into the buffer: what did not is lost.
+    /// The next message, and whether it fitted into the buffer: the rest is lost.
     message read_message(mutable_buffer b, where_type w = where_type::current());
     message read_message(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     message read_message(mutable_buffer b, const context& ctx, where_type w = where_type::current());
     message read_message(
         mutable_buffer b, const context& ctx, std::error_code& ec, where_type w = where_type::current());
 
-    /// The next message; what does not fit into the buffer is lost without a word (see read_message()). An empty
-    /// message: 0.
+    /// The next message; what does not fit into the buffer is lost silently (see read_message()). 0 for an empty
+    /// message.
     std::size_t read_from(mutable_buffer b, address& from, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_from(mutable_buffer b, address& from, const context& ctx, where_type w = where_type::current());
@@ -193,7 +195,7 @@ public:
         where_type w = where_type::current()) {
         return read_from(mutable_buffer(data, size), from, ctx, ec, w);
     }
-    /// The same, from a sender whose address is not wanted.
+    /// The same without the sender's address.
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t read_some(mutable_buffer b, const context& ctx, where_type w = where_type::current());
@@ -234,7 +236,7 @@ public:
         where_type w = where_type::current()) {
         return write_to(const_buffer(data, size), to, ctx, ec, w);
     }
-    /// To the address that it was dialled to.
+    /// Sends one message to the address that was dialled.
     std::size_t write_some(const_buffer b, where_type w = where_type::current());
     std::size_t write_some(const_buffer b, std::error_code& ec, where_type w = where_type::current());
     std::size_t write_some(const_buffer b, const context& ctx, where_type w = where_type::current());
@@ -256,7 +258,7 @@ public:
         return write_some(const_buffer(data, size), ctx, ec, w);
     }
 
-    /// Known after close() too.
+    /// Still known after close().
     address local_address() const;
     /// Empty unless it was dialled.
     address remote_address() const;
@@ -267,9 +269,9 @@ public:
 };
 
 /// Listens at "host:port" or, with "unix", at a path. network: "tcp" (both families, if the host is empty or "::"),
-/// "tcp4", "tcp6", "unix". Port 0: a free one, see local_address(). Throws io_error; names are resolved (Blocks: the
-/// goroutine).
-/// With a context: that ends the resolving.
+/// "tcp4", "tcp6", "unix". Port 0: a free one, see local_address(). Throws io_error. Names are resolved, which blocks
+/// the goroutine.
+/// A context ends the resolving.
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const listen_options& options = {});
 DUNLIN_API listener listen(
     std::string_view network, std::string_view address, const listen_options& options, std::error_code& ec);
@@ -294,13 +296,13 @@ inline listener listen(std::string_view network, const address& a, const listen_
     return listen(network, std::string_view(a.to_string()), options, ec);
 }
 
-/// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host is this
+/// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host means this
 /// machine.
 ///
-/// A name with several addresses: they are tried in turn, the families by turns, each next one after 250 ms or when the
-/// one before has failed, and the first that answers is taken (RFC 8305).
-/// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. Of
-/// several failures the first is told.
+/// If a name has several addresses, they are tried one after another with alternating families. The next attempt starts
+/// after 250 ms, or when the one before has failed; the first that answers wins (RFC 8305).
+/// Throws io_error, for example "dial tcp 10.0.0.7:443: timed out after 2s"; with a context: context_cancelled. If
+/// several attempts fail, the first error is reported.
 /// Blocks    The goroutine; see resolve().
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const stream_options& options = {});
 DUNLIN_API stream dial(std::string_view network, std::string_view address, std::chrono::nanoseconds timeout,
@@ -341,7 +343,7 @@ inline stream dial(std::string_view network, const address& a, const stream_opti
     return dial(network, std::string_view(a.to_string()), options);
 }
 
-/// A packet socket at an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context:
+/// A packet socket bound to an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context:
 /// context_cancelled.
 DUNLIN_API packet_conn listen_packet(
     std::string_view network, std::string_view address, const listen_options& options = {});
@@ -358,8 +360,8 @@ inline packet_conn listen_packet(
     std::string_view network, std::string_view address, const context& ctx, std::error_code& ec) {
     return listen_packet(network, address, ctx, listen_options(), ec);
 }
-/// One that sends to, and receives from, one address only: of several that a name has, the first that the kernel has a
-/// way to. A timeout, or a context, is for the resolving of a name.
+/// A packet socket that sends to, and receives from, one address only. If a name has several addresses, this is the
+/// first that the kernel has a route to. A timeout, or a context, limits the resolving of a name.
 DUNLIN_API packet_conn dial_packet(std::string_view network, std::string_view address);
 DUNLIN_API packet_conn dial_packet(
     std::string_view network, std::string_view address, std::chrono::nanoseconds timeout);
@@ -382,14 +384,14 @@ packet_conn dial_packet(std::string_view network, const address& a, Rest&&... re
 DUNLIN_API std::pair<stream, stream> stream_pair();
 DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 
-/// The addresses of "host:port" by the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a
+/// The addresses of "host:port" from the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a
 /// service's name (a few are known where the system has no /etc/services), or missing: 0. Without a port an IPv6
-/// address needs no brackets ("::1"), unless its end could be one ("fe80::1:80": an error).
-/// Numbers, an empty host and "localhost" (both are this machine) are known without the resolver.
-/// Blocks    The goroutine. A look-up keeps a thread busy; equal ones are one. At most 64 at a time in a run(), and
-///           others wait for their turn within their limit. A look-up whose callers have all given up goes on unseen
-///           and counts among 192 others.
-/// Throws    io_error, errc::host_not_found for instance; context_cancelled.
+/// address needs no brackets ("::1"), unless its end could be a port ("fe80::1:80": an error). Numbers, an empty host
+/// and "localhost" (both mean this machine) need no resolver.
+/// Blocks    The goroutine. A look-up occupies a thread; equal look-ups share one. A run() has at most 64 at a time;
+///           further callers wait for their turn within their limit. A look-up whose callers have all given up goes on
+///           in the background; up to 192 of these do not count among the 64.
+/// Throws    io_error, with errc::host_not_found for instance; context_cancelled.
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, std::error_code& ec);
@@ -401,10 +403,10 @@ DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_vi
 DUNLIN_API std::vector<address> resolve(
     std::string_view network, std::string_view host_and_port, const context& ctx, std::error_code& ec);
 
-/// "host:port" in its parts, "[::1]:80" too. Throws io_error with errc::bad_address.
+/// Splits "host:port", "[::1]:80" too. Throws io_error with errc::bad_address.
 DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port);
 DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port, std::error_code& ec);
-/// And together: brackets around an address with colons.
+/// Joins both again, with brackets around an address that has colons.
 DUNLIN_API std::string join_host_port(std::string_view host, std::string_view port);
 
 }  // namespace dunlin::net

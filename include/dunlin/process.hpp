@@ -17,12 +17,12 @@ namespace dunlin::inline v0_1 {
 
 /// How a child process ended.
 struct exit_status {
-    int code = -1;   ///< what it returned; -1 if a signal ended it
+    int code = -1;   ///< the exit code; -1 if a signal ended it
     int signal = 0;  ///< the signal that ended it, or 0
     bool success() const noexcept { return code == 0; }
 };
 
-/// What becomes of a child's standard input, output and error.
+/// Where a child's standard input, output and error go.
 enum class process_stream : unsigned char {
     inherit,  ///< the parent's
     pipe,     ///< a pipe: process::standard_input() and so on
@@ -37,58 +37,58 @@ struct process_options {
     process_stream input = process_stream::inherit;
     process_stream output = process_stream::inherit;
     process_stream error = process_stream::inherit;
-    std::filesystem::path directory = {};  ///< to start in; empty: this one
-    /// the whole of it: `process_environment{{"HOME", "/"}}`; none: this process's
+    std::filesystem::path directory = {};  ///< to start in; empty: this process's
+    /// the whole environment: `process_environment{{"HOME", "/"}}`; none: this process's
     std::optional<process_environment> environment = {};
 };
 
 /// A handle of a child process. Movable; default-constructed or moved from, it refers to none.
 ///
-/// Blocks    wait() parks the goroutine. For all children together one thread of the library waits (pidfd; before Linux
-///           5.3 one for each), as long as any lives; so a goroutine that waits for a child is no deadlock.
-/// Threads   Everything except moving it, from anywhere at the same time.
-/// Limits    A program that ignores SIGCHLD, or waits for all children itself (waitpid(-1)), takes their statuses away:
-///           they read {-1, 0} then.
+/// Blocks    wait() parks the goroutine. One thread of the library waits for all children as long as any lives (with
+///           pidfd; before Linux 5.3 one thread for each child); so a goroutine that waits for a child is no deadlock.
+/// Threads   All calls except moves, from anywhere at the same time.
+/// Limits    If the program ignores SIGCHLD, or waits for all children itself (waitpid(-1)), their statuses are lost:
+///           wait() then returns {-1, 0}.
 class DUNLIN_API process {
 public:
     process() noexcept = default;
-    /// Starts a program: its name (looked for in PATH if it has no slash; a relative path counts from `directory`) and
-    /// its arguments. It inherits no descriptor but 0, 1 and 2, no blocked signals, and the default action for SIGPIPE.
-    /// Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command, for text
-    /// with a zero byte, and for process_stream::output elsewhere than for standard error; std::bad_alloc.
+    /// Starts a program: its name (looked up in PATH if it has no slash; a relative path starts at `directory`) and its
+    /// arguments. The child inherits only descriptors 0, 1 and 2, has no blocked signals, and the default action for
+    /// SIGPIPE. Throws io_error: "start /bin/x: no such file or directory"; std::invalid_argument for an empty command,
+    /// for text with a zero byte, and for process_stream::output anywhere but at standard error; std::bad_alloc.
     /// Cost      About a millisecond, on a thread (blocking).
     explicit process(std::vector<std::string> command, const process_options& options = {});
-    /// With an error the process is none; what would be std::invalid_argument is std::errc::invalid_argument. Throws
+    /// After an error the handle refers to no child. std::invalid_argument becomes std::errc::invalid_argument. Throws
     /// std::bad_alloc.
     process(std::vector<std::string> command, std::error_code& ec)
         : process(std::move(command), process_options(), ec) {}
     process(std::vector<std::string> command, const process_options& options, std::error_code& ec);
     process(process&&) noexcept = default;
     process& operator=(process&&) noexcept = default;
-    /// Closes its pipes. It does not end the child, which is reaped when it ends, as long as this process lives.
+    /// Closes its pipes. The child goes on, and is reaped when it ends, as long as this process lives.
     ~process() = default;
 
-    /// The kernel's number of the process; after wait() the kernel may give it to another one. -1: none.
+    /// The kernel's number of the process; after wait() the kernel may give it to another process. -1: none.
     int id() const noexcept;
 
-    /// The pipes' ends on this side; closed if there is none. close() of the first tells the child that its input has
-    /// ended.
+    /// This process's ends of the pipes; closed if there is no pipe. Closing standard_input() tells the child that its
+    /// input has ended.
     byte_stream& standard_input() noexcept { return input_; }
     byte_stream& standard_output() noexcept { return output_; }
     byte_stream& standard_error() noexcept { return error_; }
 
-    /// Waits until it has ended; may be called repeatedly, from anywhere. Throws context_cancelled; io_error
+    /// Waits until the child has ended; may be called repeatedly, from anywhere. Throws context_cancelled; io_error
     /// (errc::closed) if there is no child.
     exit_status wait();
     exit_status wait(const context& ctx);
     exit_status wait(std::error_code& ec);
     exit_status wait(const context& ctx, std::error_code& ec);
-    /// A channel for select: it gets the status, once, when the child has ended, and is then closed. The same channel
-    /// each time; wait() does not take the status out of it. No child: nil.
+    /// A channel for select: it receives the status, once, when the child has ended, and is then closed. Every call
+    /// returns the same channel; wait() does not take the status out of it. No child: nil.
     receiver<exit_status> done();
 
-    /// Sends a signal; false if it has ended (and was reaped: soon after). Never hits another process that has got its
-    /// number. Throws io_error.
+    /// Sends a signal; false if the child has ended and was reaped (which follows soon). Never hits another process
+    /// that has got its number. Throws io_error.
     bool kill(int signal = 15);
     bool kill(int signal, std::error_code& ec);
 
@@ -97,9 +97,9 @@ public:
         std::string output;
         std::string error;
     };
-    /// Starts it, gives it `input`, collects what it writes to standard output and standard error until it has closed
-    /// both (and so have those that it has started), and waits. When `ctx` is done before, the child is killed
-    /// (SIGKILL) and context_cancelled thrown. Throws as the constructor and read_some().
+    /// Starts a child, writes `input` to it, collects its standard output and standard error until both are closed (in
+    /// the processes that it has started, too), and waits for its end. When `ctx` is done first, the child is killed
+    /// (SIGKILL) and context_cancelled is thrown. Throws as the constructor and read_some() do.
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
     static result run(std::vector<std::string> command, std::error_code& ec) {

@@ -15,23 +15,23 @@
 
 namespace dunlin::inline v0_1 {
 
-/// A channel that gets each of these signals that reaches the process (Go's signal.Notify):
+/// A channel that receives each of these signals when it reaches the process (Go's signal.Notify):
 /// `for (int s : signal_channel({SIGINT, SIGTERM}))`, or in a select.
 ///
-/// From the call on, these signals no longer do what they did (end the program, say). If there are several channels,
-/// each gets them. The channel has room for `capacity` signals; what comes while it is full is lost. When all handles
-/// of the channel are gone it gets nothing more, and when that was the last for a signal, the signal does again what it
-/// did before (unless another handler has been installed since).
-/// Threads   Anywhere; before, in and after run(). While there is such a channel, a thread of the library waits for its
-///           signals; so a goroutine that waits for one is no deadlock. Which thread a signal interrupts is the
-///           kernel's choice; a signal that all threads block is never delivered.
-/// Throws    std::invalid_argument for what cannot be caught (SIGKILL, SIGSTOP), for signals of faults, and for the one
-///           that preempts goroutines; io_error; std::bad_alloc.
-/// Cost      A signal takes the time of two wakes (some tens of microseconds).
+/// From the call on, these signals lose their previous action (to end the program, say). If there are several channels
+/// for a signal, each receives it. The channel has room for `capacity` signals; those that come while it is full are
+/// lost. When all handles of the channel are gone, it receives nothing more. When the last channel for a signal is
+/// gone, the signal has its previous action again (unless another handler has been installed since).
+/// Threads   Any; before, in and after run(). While there is such a channel, a thread of the library waits for its
+///           signals; so a goroutine that waits for a signal is no deadlock. The kernel chooses the thread that a
+///           signal interrupts; a signal that all threads block is never delivered.
+/// Throws    std::invalid_argument for a signal that cannot be caught (SIGKILL, SIGSTOP), for signals of faults,
+///           SIGABRT, and the one that preempts goroutines; io_error; std::bad_alloc.
+/// Cost      The delivery of a signal takes two wakes (some tens of microseconds).
 /// Source    Go's signal.Notify. Differs: a signal that comes several times before it is delivered is delivered several
 ///           times.
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity = 16);
-/// With an error (std::errc::invalid_argument for a signal that cannot be had) the channel is nil. Throws
+/// After an error (std::errc::invalid_argument for a signal that may not be asked for) the channel is nil. Throws
 /// std::bad_alloc.
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec);
 DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec);
@@ -51,20 +51,20 @@ private:
 /// signal.NotifyContext):
 ///     dunlin::signal_context ctx({SIGINT, SIGTERM});
 ///     serve(ctx);
-/// err() is errc::cancelled then, and cause() a signal_received. From its construction on, these signals no longer do
-/// what they did. stop(), or its destructor, gives them back: each does again what it did before, unless another
-/// signal_context or signal_channel wants it, or another handler has been installed since. The second Ctrl-C ends the
-/// program if stop() is called after the first.
+/// err() is errc::cancelled then, and cause() a signal_received. From its construction on, these signals lose their
+/// previous action. stop(), or the destructor, gives them back: each has its previous action again, unless another
+/// signal_context or signal_channel wants it, or another handler has been installed since. If stop() is called after
+/// the first Ctrl-C, the second one ends the program.
 ///
-/// One thread or goroutine at a time may use the object; the contexts derived from it, and copies of it as a context,
-/// may be used by all. At its end it is cancelled, and with it what was derived from it.
+/// One thread or goroutine at a time may use the object; any may use the contexts derived from it, and copies of it as
+/// a context. Its end cancels it, and with it the contexts derived from it.
 /// Threads   As signal_channel(). The context is cancelled on the library's own thread, whatever goroutines do.
 /// Throws    As signal_channel().
 class DUNLIN_API signal_context : public cancellable {
 public:
     explicit signal_context(std::initializer_list<int> signals) : signal_context(context(), signals) {}
     signal_context(const context& parent, std::initializer_list<int> signals);
-    /// An object that was moved from is a context that never ends.
+    /// A moved-from object is a context that never ends.
     signal_context(signal_context&& other) noexcept
         : cancellable(static_cast<const cancellable&>(other)), signals_(std::move(other.signals_)) {
         static_cast<context&>(other) = context();
@@ -81,7 +81,7 @@ public:
     void stop() noexcept;
 
 private:
-    receiver<int> signals_;  // its last handle gives them back
+    receiver<int> signals_;  // the end of its last handle gives the signals back
 };
 
 }  // namespace dunlin

@@ -27,15 +27,15 @@ namespace dunlin::inline v0_1::tls {
 
 class session;  // tls/session.h
 
-/// What can go wrong besides the network, as conditions: `ec == tls::errc::certificate_rejected`. The codes themselves
-/// are more precise, and their text is OpenSSL's: "certificate verify failed: self-signed certificate".
+/// What can go wrong apart from the network, as conditions: `ec == tls::errc::certificate_rejected`. The codes
+/// themselves are more precise, and their text is OpenSSL's: "certificate verify failed: self-signed certificate".
 enum class errc {
-    truncated = 1,         ///< the connection has ended without a close_notify: what was to come may be missing
-    certificate_rejected,  ///< the peer's certificate is not trusted, expired, of another host, ...
-    no_server_name,        ///< a client that verifies must know the name of the server that it talks to
-    /// the peer sends what brings no data (key updates, for instance) without end, or never reads the answers
+    truncated = 1,         ///< the connection has ended without a close_notify: data may be missing
+    certificate_rejected,  ///< the peer's certificate is not trusted, has expired, is for another host, ...
+    no_server_name,        ///< a client that verifies must know the server's name
+    /// the peer endlessly sends messages without data (key updates, for instance), or never reads the answers
     flood,
-    /// any other failure of TLS: no common version or cipher, a bad record, an alert of the peer
+    /// any other failure of TLS: no common version or cipher, a bad record, an alert from the peer
     protocol,
 };
 
@@ -47,35 +47,36 @@ inline std::error_code make_error_code(errc e) noexcept { return {static_cast<in
 enum class version { tls1_2,
     tls1_3 };
 
-/// Which peers to trust, and the own identity (Go's tls.Config). A counted handle: set it up, then give it to any
-/// number of connections; changes concern later ones only.
+/// Which peers to trust, and this side's own identity (Go's tls.Config). A counted handle: set it up, then give it to
+/// any number of connections; changes affect later connections only.
 ///
-/// A client verifies the server: its chain by the system's trust store, its name, its dates. A server does not ask for
-/// certificates unless it is told to. The side of the connection decides, not how the config was made: a client that is
-/// given one from server() verifies too.
-/// The name must be one of the certificate's alternative names: its common name does not count.
+/// A client verifies the server: its chain against the system's trust store, its name, its dates. A server does not ask
+/// for certificates unless it is told to. The side of the connection decides, not how the config was made: a client
+/// with a config from server() verifies too. The server's name must be one of the certificate's alternative names: the
+/// common name does not count.
 /// TLS 1.2 or later; no renegotiation, no compression; ciphers() has the suites.
-/// Throws    All members: io_error with what is wrong with which file or certificate; std::bad_alloc. Nothing is
-///           changed then.
-/// Threads   Set up by one at a time, and not while connections are made with it, but for certificates: these may be
+/// Throws    All members: io_error that names the file or certificate and the fault; std::invalid_argument for a name
+///           or a period that is not allowed; std::bad_alloc. Nothing is changed then, except by a trust() whose text
+///           has a fault: the system's authorities are no longer trusted, and those that stand before the fault are.
+/// Threads   One thread at a time sets it up, and not while connections are made with it. Only certificates may be
 ///           replaced at any time.
 /// Blocks    Files are read on the caller's thread (whose processor goes to others if that takes long).
 class DUNLIN_API config {
 public:
-    /// For clients. Verifies by the system's trust store.
+    /// For clients. Verifies against the system's trust store.
     static config client();
-    /// For servers that have this certificate. Files: PEM, the certificate first, then the intermediate ones.
+    /// For servers with this certificate. Files: PEM, the certificate first, then the intermediate ones.
     static config server(const std::string& certificate_file, const std::string& key_file);
     /// The same from memory.
     static config server_from_memory(std::string_view certificate_pem, std::string_view key_pem);
 
-    /// The own identity: of a server, and of a client that is asked for a certificate. One for each kind of key (RSA,
-    /// EC, ...): a second one takes the place of the first of its kind, for connections that are made from then on.
+    /// This side's identity: for a server, and for a client that is asked for a certificate. One for each kind of key
+    /// (RSA, EC, ...): a second one replaces the first of its kind, for connections that are made from then on.
     config& certificate(const std::string& certificate_file, const std::string& key_file);
     config& certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
-    /// In place of all that were named before, from the next connection on: for a certificate that is renewed while a
-    /// listener runs. A listener has a copy of the handle, and the same settings. Safe while connections are made, from
-    /// anywhere; if it throws, the old one stays.
+    /// Replaces all certificates that were named before, from the next connection on: to renew a certificate while a
+    /// listener runs. A listener has a copy of the handle, and so the same settings. Safe from anywhere, also while
+    /// connections are made; if it throws, the old ones stay.
     void replace_certificate(const std::string& certificate_file, const std::string& key_file);
     void replace_certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
 
@@ -83,32 +84,30 @@ public:
     config& trust(const std::string& file);
     config& trust_from_memory(std::string_view pem);
 
-    /// Servers: ask for a certificate and verify it by what trust() named; a client without one is refused.
+    /// Servers: ask for a certificate and verify it with the authorities of trust(); a client without one is refused.
     config& require_client_certificate();
-    /// Clients: the name that the certificate must have, and that is told to the server (SNI), in place of the one that
-    /// is dialled.
+    /// Clients: the name that the certificate must have and that the server is told (SNI), instead of the dialled name.
     config& server_name(std::string name);
-    /// Clients: accepts every certificate, and nothing else switches verification off. The connection is then open to
-    /// any attacker in between: for tests.
+    /// Clients: accepts every certificate. Nothing else switches verification off. The connection is then open to any
+    /// attacker in between: for tests.
     config& insecure_skip_verify();
 
-    /// Application protocols, the preferred one first: {"h2", "http/1.1"}. The server chooses; without a common one the
-    /// handshake fails.
+    /// Application protocols, the preferred one first: {"h2", "http/1.1"}. The server chooses; the handshake fails if
+    /// there is no common one.
     config& alpn(std::initializer_list<std::string_view> protocols);
     config& minimum_version(version v);
-    /// The cipher suites, the preferred one first, by OpenSSL's names: "ECDHE-RSA-AES256-GCM-SHA384" for TLS 1.2,
-    /// "TLS_AES_256_GCM_SHA384" for TLS 1.3. Those of a version that is not named stay as they are. By default TLS 1.2
-    /// has ECDHE with AES-GCM or ChaCha20 only (no RSA key exchange, no CBC, no SHA-1), TLS 1.3 OpenSSL's three. A name
-    /// that OpenSSL does not know is an error.
+    /// The cipher suites, the preferred one first, with OpenSSL's names: "ECDHE-RSA-AES256-GCM-SHA384" for TLS 1.2,
+    /// "TLS_AES_256_GCM_SHA384" for TLS 1.3. If no suite of a version is named, its suites stay as they are. By default
+    /// TLS 1.2 has only ECDHE with AES-GCM or ChaCha20 (no RSA key exchange, no CBC, no SHA-1), TLS 1.3 has OpenSSL's
+    /// three. A name that OpenSSL does not know is an error.
     config& ciphers(std::initializer_list<std::string_view> names);
-    /// Servers: tickets with which clients may resume a session (TLS 1.3: so many; TLS 1.2: one). None is the default:
-    /// a client that writes and closes without ever reading would leave them unread, and its kernel then resets the
-    /// connection.
-    /// The key that they are encrypted with is changed after `key_period`, and forgotten after two; tickets of
-    /// forgotten keys lead to a whole handshake.
+    /// Servers: send tickets with which clients may resume a session (TLS 1.3: `count` of them; TLS 1.2: one). By
+    /// default there are none: a client that writes and closes without ever reading would leave them unread, and its
+    /// kernel would then reset the connection. The key that encrypts them is replaced after one `key_period` and
+    /// forgotten after two; a ticket of a forgotten key leads to a full handshake.
     config& session_tickets(unsigned count, std::chrono::nanoseconds key_period = std::chrono::hours(2));
 
-    /// OpenSSL's own, for all that is not here.
+    /// OpenSSL's object, for all settings that are not here.
     ssl_ctx_st* native_handle() const noexcept;
 
     struct data;
@@ -119,22 +118,22 @@ private:
     std::shared_ptr<data> data_;
 };
 
-/// A TLS connection over a net::stream. Movable; default-constructed, or moved from, it is closed.
+/// A TLS connection over a net::stream. Movable; default-constructed or moved from, it is closed.
 ///
 /// Blocks    The goroutine only; never while OpenSSL is at work.
 /// Threads   One reader and one writer at a time; a second reader (or writer) waits for its turn. close() and the
-///           deadlines from anywhere. Not to be moved or destroyed while it is used.
-/// Errors    As byte_stream: each call throws io_error, or context_cancelled; with a trailing std::error_code& it does
-///           not throw but for std::bad_alloc. Data that has been decrypted already is returned whatever the deadline
-///           or the context. The text names the peer:
-///           "tls read from example.org: connection reset by peer". After an error in a handshake or a write (a
-///           deadline or a cancelled context too) the connection is of no more use for that direction: the same error
-///           comes again.
+///           deadlines from anywhere. Do not move or destroy it while it is used.
+/// Errors    As byte_stream: each call throws io_error, or context_cancelled; with a trailing std::error_code& it
+///           throws only std::bad_alloc. Data that has been decrypted already is returned whatever the deadline or the
+///           context says. The text names the peer:
+///           "tls read from example.org: connection reset by peer". After an error in a handshake or a write (also a
+///           deadline or a cancelled context) the connection is unusable in that direction: further calls fail with the
+///           same error.
 ///           A connection that ends without close_notify is an error, not an end of file.
 /// Order     What was done before a write happens before what follows the read of those bytes.
-///           A peer that floods the connection with what brings no data gets errc::flood.
-/// Cost      A handshake about 0.3 ms of CPU on either side. Buffers are there only while something is read or written:
-///           17 KB for a read, up to 100 KB for a write. A connection that waits has OpenSSL's state alone.
+///           A call fails with errc::flood if the peer floods the connection with messages that bring no data.
+/// Cost      A handshake takes about 0.3 ms of CPU on either side. Buffers exist only while something is read or
+///           written: 17 KB for a read, up to 100 KB for a write. A waiting connection has only OpenSSL's state.
 /// Source    Go's crypto/tls.Conn.
 class DUNLIN_API stream {
 public:
@@ -146,8 +145,8 @@ public:
     /// Closes it.
     ~stream();
 
-    /// Agrees on versions, keys and identities. The first read or write does it if it was not done before. dial() has
-    /// done it.
+    /// Agrees on versions, keys and identities. The first read or write does it if it was not done before. After dial()
+    /// it is done.
     void handshake(where_type w = where_type::current()) { handshake_with(nullptr, w); }
     void handshake(const dunlin::context& ctx, where_type w = where_type::current()) { handshake_with(&ctx, w); }
     void handshake(std::error_code& ec, where_type w = where_type::current()) { do_handshake(nullptr, ec, w); }
@@ -155,8 +154,8 @@ public:
         do_handshake(&ctx, ec, w);
     }
 
-    /// Reads what is there, at least one byte, and waits until there is something. Returns 0 after the peer's
-    /// close_notify (and for an empty buffer).
+    /// Reads what is available, at least one byte; waits if there is nothing. Returns 0 after the peer's close_notify
+    /// (and for an empty buffer).
     std::size_t read_some(mutable_buffer b, where_type w = where_type::current()) { return read(b, false, nullptr, w); }
     std::size_t read_some(void* data, std::size_t size, where_type w = where_type::current()) {
         return read({data, size}, false, nullptr, w);
@@ -183,8 +182,8 @@ public:
         return do_read({data, size}, false, &ctx, ec, w);
     }
 
-    /// Fills the buffer. If the peer ends before: dunlin::errc::end_of_file, with what was read in
-    /// io_error::transferred(), or returned.
+    /// Fills the buffer. If the peer ends first, the error is dunlin::errc::end_of_file; io_error::transferred(), or
+    /// the return value, is the number of bytes read.
     std::size_t read_exactly(mutable_buffer b, where_type w = where_type::current()) {
         return read(b, true, nullptr, w);
     }
@@ -243,7 +242,7 @@ public:
         return write_some(const_buffer(data, size), ctx, ec, w);
     }
 
-    /// Writes all of it. Two that write at the same time do not mix their bytes.
+    /// Writes all of it. The bytes of two concurrent writers are not mixed.
     std::size_t write_all(const_buffer b, where_type w = where_type::current()) {
         return write({&b, 1}, true, nullptr, w);
     }
@@ -304,21 +303,22 @@ public:
         return writev(std::span(parts.begin(), parts.size()), ctx, ec, w);
     }
 
-    /// Says that no more will be written (close_notify): the peer reads end of file after what was. Reading goes on.
+    /// Tells the peer that no more will be written (close_notify): it reads what was written and then the end of file.
+    /// Reading goes on.
     void close_write();
     void close_write(std::error_code& ec);
 
-    /// Says so to the peer, unless a write is under way, and closes the connection. Calls under way fail with
+    /// Sends the close_notify, unless a write is under way, and closes the connection. Calls under way fail with
     /// dunlin::errc::closed.
-    /// Blocks    If there is no room for the close_notify: for 5 s at most, as in Go, or until the write deadline, if
+    /// Blocks    If there is no room for the close_notify: for 5 s at most, as in Go, or until the write deadline if
     ///           that is earlier.
     void close() noexcept;
     bool is_open() const noexcept { return network().is_open(); }
     explicit operator bool() const noexcept { return is_open(); }
 
-    /// As those of byte_stream: they end reads, writes and handshakes. A write that must first have the rest of a
-    /// message of the peer (its tickets, a change of keys) reads it itself when no read is under way: the read deadline
-    /// ends it then.
+    /// As those of byte_stream: they end reads, writes and handshakes. If a write first needs the rest of a message
+    /// from the peer (its tickets, a change of keys) and no read is under way, it reads that rest itself: the read
+    /// deadline then ends it.
     template <class T>
     void set_deadline(const T& t) {
         network().set_deadline(t);
@@ -357,10 +357,10 @@ public:
     std::string protocol_version() const;
     std::string cipher() const;
     std::string alpn() const;
-    /// The peer's certificate as PEM; empty if it has shown none.
+    /// The peer's certificate as PEM; empty if the peer has shown none.
     std::string peer_certificate() const;
 
-    /// OpenSSL's own. Not while others use the stream.
+    /// OpenSSL's object. Not while another party uses the stream.
     ssl_st* native_handle() const noexcept;
 
 private:
@@ -381,15 +381,15 @@ private:
     std::unique_ptr<session> session_;
 };
 
-/// A client's or server's side over a connection that there is already. The handshake is yet to be made: handshake(),
-/// or the first read or write. `server_name` is what the server's certificate must be for: a host name, or an IP
-/// address. Throws io_error.
+/// The client's or the server's side over an existing connection. handshake(), or the first read or write, makes the
+/// handshake. `server_name` is the name that the server's certificate must have: a host name or an IP address. Throws
+/// io_error.
 DUNLIN_API stream client(net::stream connection, std::string_view server_name, const config& c = config::client());
 DUNLIN_API stream client(net::stream connection, std::string_view server_name, const config& c, std::error_code& ec);
 DUNLIN_API stream server(net::stream connection, const config& c);
 DUNLIN_API stream server(net::stream connection, const config& c, std::error_code& ec);
 
-/// Connects as net::dial() does, and makes the handshake; the timeout and the context are for both.
+/// Connects as net::dial() does, and makes the handshake; the timeout and the context limit both together.
 /// Throws io_error: "tls handshake with example.org: certificate verify failed: self-signed certificate";
 /// context_cancelled.
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c = config::client());
@@ -402,15 +402,15 @@ DUNLIN_API stream dial(std::string_view network, std::string_view address, const
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
     std::error_code& ec);
 
-/// Waits for connections, and makes server's sides of them.
+/// Waits for connections; each becomes the server's side of a TLS connection.
 class DUNLIN_API listener {
 public:
     using where_type = std::source_location;
     listener() noexcept = default;
     listener(net::listener l, config c) : listener_(std::move(l)), config_(std::make_unique<config>(std::move(c))) {}
 
-    /// The next connection. Its handshake is made by its own first read or write, so that a slow client delays no
-    /// other. Otherwise as net::listener::accept().
+    /// The next connection. Its first read or write makes the handshake, so that a slow client delays no other one.
+    /// Otherwise as net::listener::accept().
     stream accept(where_type w = where_type::current()) { return made(listener_.accept(w)); }
     stream accept(const dunlin::context& ctx, where_type w = where_type::current()) {
         return made(listener_.accept(ctx, w));
