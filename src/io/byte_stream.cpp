@@ -1,10 +1,11 @@
 // byte_stream.cpp - reading and writing.
 //
-// Kinds      What can be polled is tried, and waited for. Files on disks are always "ready", and yet may take
-//            milliseconds: what is in the page cache is read at once (preadv2 with RWF_NOWAIT, 0.95 us for 4 KiB where
-//            pread takes 0.79), and the rest in blocking(), which hands the processor on.
-// Pipes      A write to a pipe without a reader raises SIGPIPE, and no flag forbids it: it is blocked for the length of
-//            the call, and taken back.
+// Kinds      A call on a pollable descriptor is tried, and waits for an edge if there is nothing. Files on disks are
+//            always "ready", and yet may take milliseconds: what is in the page cache is read at once (preadv2 with
+//            RWF_NOWAIT, 0.95 us for 4 KiB where pread takes 0.79), the rest in blocking(), which hands the processor
+//            on.
+// Pipes      A write to a pipe without a reader raises SIGPIPE, and no flag prevents that: the signal is blocked for
+//            the length of the call, and then taken back.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -37,7 +38,7 @@ long read_blocking(int fd, mutable_buffer b) {
     return blocking([&] { return io::system_read(fd, b.data(), b.size()); });
 }
 
-// The calls of a file that cannot be polled; EINTR is another try.
+// Performs a call on a file that cannot be polled; EINTR leads to another attempt.
 template <class Attempt>
 long perform_blocking(
     netpoll::descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
@@ -53,7 +54,8 @@ long perform_blocking(
 
 // ---- pipes ----------------------------------------------------------------------------------------------------------
 
-// Raw, because a goroutine's thread must not be left to libc's ideas of errno; the kernel's signal set is one word.
+// Raw system calls: libc's functions use errno, which belongs to a thread, and a goroutine may change threads. The
+// kernel's signal set is one word.
 class without_sigpipe {
 public:
     without_sigpipe() noexcept {
@@ -64,7 +66,7 @@ public:
         if (!(before_ & pipe_only))
             platform::raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, platform::syscall_arg(&before_), 0, sizeof before_);
     }
-    // It is pending on this thread now, unless it was blocked before, when it is the program's.
+    // Takes the pending SIGPIPE off this thread. If it was blocked before, it is the program's to take.
     void take_back() const noexcept {
         if (before_ & pipe_only) return;
         const timespec at_once{0, 0};
@@ -107,7 +109,7 @@ long writev_once(const netpoll::descriptor* d, int fd, const iovec* parts, int c
 long read_file_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
     if (!cancelled_already(limit))
         return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
-    // What is in memory is there; for the disk one would have to wait.
+    // What is in memory can be read at once; the disk would mean a wait.
     const long n = perform_blocking(d, direction::read, limit, ec,
         [b](int fd) { return io::read_from_cache(fd, b.data(), b.size(), io::at_position); });
     if (n < 0 && ec == std::errc::resource_unavailable_try_again) io::may_wait(limit, ec);
@@ -192,7 +194,7 @@ std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limi
         const char* data = static_cast<const char*>(b.data()) + done;
         const std::size_t size = b.size() - done;
         const long n = write_in_turn(d, limit, where, ec, [=](int fd) { return write_once(d, fd, data, size); });
-        if (n == 0) ec = std::make_error_code(std::errc::io_error);  // some devices; it would be so for ever
+        if (n == 0) ec = std::make_error_code(std::errc::io_error);  // some devices do this; it would never change
         if (n <= 0) break;
         done += static_cast<std::size_t>(n);
         if (!all) break;
@@ -209,7 +211,7 @@ std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, con
         const std::size_t count = std::min(parts.size(), some.size());
         for (std::size_t i = 0; i < count; ++i) some[i] = {const_cast<void*>(parts[i].data()), parts[i].size()};
         parts = parts.subspan(count);
-        // Past the empty ones: a write of nothing would say 0 for ever.
+        // Skips empty parts: a write of nothing would return 0 for ever.
         for (std::size_t at = advance({some.data(), count}, 0, 0); at < count;) {
             const long n = write_in_turn(d, limit, where, ec,
                 [&](int fd) { return writev_once(d, fd, &some[at], static_cast<int>(count - at)); });
@@ -266,7 +268,7 @@ io::kind socket_kind(int fd) noexcept {
     return type == SOCK_STREAM ? io::kind::tcp : io::kind::udp;
 }
 
-// Not SCTP, whose reads end with a message, nor a connection for which the kernel does TLS, whose reads end with a
+// Neither SCTP, whose reads end at a message, nor a connection for which the kernel does TLS, whose reads end at a
 // record.
 bool is_plain_tcp(int fd) noexcept {
     int protocol = 0;

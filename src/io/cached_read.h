@@ -1,4 +1,4 @@
-// cached_read.h - a read of a file that takes what is in the page cache and never waits for the disk.
+// cached_read.h - reads a file from the page cache, without ever waiting for the disk.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -16,12 +16,12 @@
 
 namespace dunlin::inline v0_1::io {
 
-// the kernel has preadv2 and this flag. A hint: several may find out that it has not
+// the kernel has preadv2 and this flag. A hint: several threads may find out that it has not
 inline platform::atomic<bool> has_nowait{true};
 
-inline constexpr long at_position = -1;  // an offset: where the file is, which moves on
+inline constexpr long at_position = -1;  // an offset: the file's position, which moves on
 
-// -EAGAIN: it would have to wait for the disk, or cannot say.
+// -EAGAIN: the read would have to wait for the disk, or the kernel cannot tell.
 inline long read_from_cache(int fd, void* data, std::size_t size, long offset) noexcept {
     if (!has_nowait.load(std::memory_order_relaxed)) return -EAGAIN;
     const iovec part{data, at_most(size)};

@@ -1,4 +1,4 @@
-// describe.h - the words of errors.
+// describe.h - the texts of errors.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace dunlin::inline v0_1::detail {
 
-// The cause of an error, as it stands at the end of a message.
+// The cause of an error, in the form for the end of a message.
 std::string cause_text(std::error_code ec);
 
-// Gives a descriptor without an address the name that messages show: a file's path, for instance. Before other threads
-// know it. Without memory it has no name.
+// Gives a descriptor without an address the name that messages show: a file's path, for instance. Called before other
+// threads know the descriptor. If memory is short it stays without a name.
 void give_name(io_descriptor* d, std::string_view text) noexcept;
 
-// The network's part: how a socket is called.
+// Sets the function with which net/ describes a socket.
 void set_socket_describer(std::string (*f)(io_descriptor*)) noexcept;
 
 }  // namespace dunlin::detail

@@ -1,4 +1,4 @@
-// error.cpp - what the exceptions of calls on descriptors say.
+// error.cpp - the exceptions of calls on descriptors, and their texts.
 #include <new>
 #include <utility>
 
@@ -48,14 +48,14 @@ void give_name(io_descriptor* d, std::string_view text) noexcept {
     if (d == nullptr || io::is_socket(d)) return;
     try {
         delete std::exchange(d->name, new text_name(text));
-    } catch (const std::bad_alloc&) {  // the next best thing: what kind of descriptor it is
+    } catch (const std::bad_alloc&) {  // messages then show the kind of the descriptor
     }
 }
 
 std::string cause_text(std::error_code ec) {
     if (ec == std::make_error_code(std::errc::timed_out)) return "timed out";
     std::string text = ec.message();
-    // libc's messages begin with a capital, ours do not, and in the middle of a line they should not.
+    // libc's messages begin with a capital letter; in the middle of a line they should not.
     if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z')
         text[0] = static_cast<char>(text[0] - 'A' + 'a');
     return text;

@@ -35,7 +35,7 @@ namespace {
 
 using detail::end_of_wait;
 
-// Waits for the node, which is queued. After any end but `served` the caller takes it off its queue.
+// Waits for the node, which is queued. After any result but `served` the caller must take it off its queue.
 end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_limit* limit) noexcept {
     if (deadline_ns == netpoll::no_deadline_ns && limit == nullptr) {
         w.wait();
@@ -52,8 +52,8 @@ void wait_for_edge(
     descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
     park::waiter w;
     netpoll::poll_node n(&w);
-    const std::int64_t deadline_ns = d->deadline_ns(dir);  // queue_for_edge() compares it; a later change wakes
-                                                           // this waiter
+    // queue_for_edge() compares it; a later change wakes this waiter
+    const std::int64_t deadline_ns = d->deadline_ns(dir);
     n.several = limit != nullptr || deadline_ns != netpoll::no_deadline_ns;
     w.enter();
     w.prepare(sched::wait_reason::io_wait, where);

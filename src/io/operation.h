@@ -1,11 +1,12 @@
 // operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and
-// connect is made of this.
+// connect is built from this.
 //
-// Protocol   take a turn (poll/gate.h); then until something is done: closed? deadline past? attempt; nothing there:
-//            context done? wait for an edge (poll/descriptor.h). A waiter is woken by an edge, a close, a new deadline,
-//            its deadline or its context, and looks again from the top.
-// Errors     of the system are of std::generic_category(), so that they compare equal to std::errc, as codes too; but
-//            for ETIMEDOUT, which is errc::peer_silent: as a code std::errc::timed_out is a deadline of the caller's.
+// Protocol   take a turn (poll/gate.h); then, until an attempt succeeds or fails: closed? deadline past? attempt; if
+//            nothing is there: context done? wait for an edge (poll/descriptor.h). An edge, a close, a new deadline,
+//            its own deadline or its context wakes the waiter, which looks again from the top.
+// Errors     System errors are in std::generic_category(), so that they compare equal to std::errc, as codes too. The
+//            exception is ETIMEDOUT, which becomes errc::peer_silent: the code std::errc::timed_out means a deadline of
+//            the caller's.
 #pragma once
 
 #include <cerrno>
@@ -33,16 +34,16 @@ inline std::error_code system_error_code(long error) noexcept {
     return error != 0 ? std::error_code(static_cast<int>(error), std::generic_category()) : std::error_code();
 }
 
-// False, with `ec`: the call must end, because the descriptor is closed or the deadline past. Reads the clock only if
-// there is a deadline.
+// False, with `ec`: the call must end, because the descriptor is closed or the deadline has passed. Reads the clock
+// only if there is a deadline.
 bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
 
 bool is_cancelled(const wait_limit* limit) noexcept;
-// False, with `ec`: what the call wants is not there, and its context is done. A context only ends waits: what is there
-// is taken all the same.
+// False, with `ec`: the context is done, and the call must not wait. A context ends only waits: a call still takes what
+// is there.
 bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 
-// Returns after an edge, or when may_go_on() must look again. Throws std::bad_alloc.
+// Returns after an edge, or when the caller must ask may_go_on() again. Throws std::bad_alloc.
 void wait_for_edge(
     descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
 
@@ -76,7 +77,7 @@ private:
     bool in_ = false;
 };
 
-// A user from construction to destruction: for calls that neither read nor write.
+// A use of the descriptor from construction to destruction: for calls that neither read nor write.
 class use {
 public:
     explicit use(descriptor* d) noexcept : d_(d != nullptr && d->use() ? d : nullptr) {}
@@ -91,16 +92,16 @@ private:
     descriptor* d_;
 };
 
-// Called with the turn. `attempt(fd)` makes the system call and returns its result, or -errno. Returns the result of
-// the first attempt that is not EAGAIN, or -1 with `ec`. `seen`: the edge before that attempt.
+// The caller has the turn. `attempt(fd)` makes the system call and returns its result, or -errno. Returns the result of
+// the first attempt that succeeds, or -1 with `ec`. `seen`: the count of edges before that attempt.
 template <class Attempt>
 long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, std::uint32_t& seen, Attempt attempt) {
     for (;;) {
         if (!may_go_on(d, dir, limit, ec)) return -1;
         seen = d->edges(dir);
-        // There may be data whose edge has not been delivered yet. If the call may wait, the edge ends its wait;
-        // otherwise the kernel is asked.
+        // There may be data whose edge has not been delivered yet. If the call may wait, that edge ends its wait; if it
+        // may not, the kernel is asked here.
         if (!d->known_drained(dir, seen) || is_cancelled(limit)) {
             const long n = attempt(d->fd());
             if (n >= 0) return n;

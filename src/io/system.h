@@ -1,7 +1,7 @@
-// system.h - the system calls that move bytes. Result: a count, or -errno; errno itself is left alone.
+// system.h - the system calls that move bytes. They return a count, or -errno, and leave errno itself alone.
 //
-// Under a sanitizer libc's functions are called instead, which it knows: it checks the buffers, and that what is read
-// was written before. Sockets of a simulation: poll/simulated.h.
+// Under a sanitizer libc's functions are called instead, which the sanitizer knows: it checks the buffers, and that
+// what is read was written before. Sockets of a simulation: poll/simulated.h.
 #pragma once
 
 #include <cerrno>
@@ -19,8 +19,8 @@ namespace dunlin::inline v0_1::io {
 inline constexpr std::size_t most_at_once = std::size_t{1} << 30;
 inline std::size_t at_most(std::size_t n) noexcept { return n < most_at_once ? n : most_at_once; }
 
-// The address of errno must not be kept over a switch to another thread: one function, never inlined, asks for it and
-// reads it.
+// The address of errno must not be kept across a switch to another thread: so one function, never inlined, gets the
+// address and reads errno.
 template <class Call>
 [[gnu::noinline]] long by_libc(Call call) noexcept {
     const long n = call();
@@ -89,7 +89,7 @@ inline long system_writev(int fd, const iovec* parts, int count) noexcept {
     }
 }
 
-// New descriptors. Only ThreadSanitizer need be told of them: it keeps for each number what happened before its last
+// New descriptors. Only ThreadSanitizer must be told of them: for each number it keeps what happened before its last
 // write.
 inline long system_socket(int family, int type) noexcept {
     if (netpoll::simulated_sockets* s = netpoll::simulated_here()) return s->socket(family, type);
@@ -149,7 +149,7 @@ inline long system_sendto(int fd, const void* data, std::size_t size, const void
     }
 }
 
-// ---- names and options; none of them is on a way that is taken often.
+// ---- names and options; none of them is on a hot path.
 
 inline long system_bind(int fd, const void* name, unsigned size) noexcept {
     if (netpoll::is_simulated(fd))
@@ -191,7 +191,7 @@ inline long system_set_option(int fd, int level, int name, const void* value, un
     return platform::raw_syscall(SYS_setsockopt, fd, level, name, platform::syscall_arg(value), size);
 }
 
-// The address of this end, or of the peer. By the kernel's calls, not libc's: errno is left alone.
+// The address of this end, or of the peer. Uses raw system calls, so errno is left alone.
 inline long system_name(int fd, bool of_peer, sockaddr_storage* name, socklen_t* size) noexcept {
     if (netpoll::is_simulated(fd))
         return netpoll::on_simulated([&](netpoll::simulated_sockets& s) { return s.name_of(fd, of_peer, name, size); });

@@ -1,14 +1,14 @@
-// backend.h - the contract between the netpoller and what tells it that descriptors are ready: epoll today.
+// backend.h - the contract between the netpoller and its source of readiness events: epoll today.
 //
-// Contract   Edges: after a descriptor was added, each change that makes it readable or writable is reported by at
-//            least one later event, and its state at the moment of add() by a first one. A needless event is allowed
-//            (the reader then finds nothing, and waits again); a missing one is not. One event may report several
-//            changes. A tag is the caller's choice; events may still carry the tag of a descriptor that was removed
-//            while they were under way.
+// Contract   Edges: after add(), a first event reports the descriptor's state at that moment, and at least one later
+//            event reports each change that makes it readable or writable. A needless event is allowed (the reader then
+//            finds nothing, and waits again); a missing one is not. One event may report several changes. The caller
+//            chooses the tag; an event under way may still carry the tag of a descriptor that has been removed
+//            meanwhile.
 // Threads    add, remove and interrupt: any thread, at any time. wait() with a deadline: one thread at a time; with
-//            do_not_wait: any number beside it.
+//            do_not_wait: any number besides that one.
 // Nothing here allocates after the start, touches errno, or knows of goroutines. A second backend (completions of
-// io_uring, with a multishot poll for each descriptor) would be another class of these five functions.
+// io_uring, with a multishot poll for each descriptor) would be another class with these four functions.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace dunlin::inline v0_1::netpoll {
 
-// What an event says; bits of sched::polled_event::what.
+// The meaning of an event: bits of sched::polled_event::what.
 enum : std::uint32_t {
     readable = 1,     // a read will not block: data, end of file, or an error to fetch
     writable = 2,     // the same for writes
-    // end of file or an error may follow what can be read now: a short read is no sign that nothing is left
+    // end of file or an error may follow the data: a short read does not prove that nothing is left
     peer_closed = 4,
 };
 
@@ -31,7 +31,7 @@ public:
 
     // Returns 0, or errno. EPERM: this kind of file is always ready (regular files), and is not watched.
     virtual int add(int fd, std::uint64_t tag) noexcept = 0;
-    // Before the descriptor is closed.
+    // Called before the descriptor is closed.
     virtual void remove(int fd) noexcept = 0;
 
     // Reports at most `capacity` events. Sleeps until there is one, an interrupt, or the deadline (monotonic ns).

@@ -61,7 +61,7 @@ struct record_store {
         free = d;
     }
     bool add_slab() noexcept {
-        // Mapped memory: malloc's locks must not be waited for while this lock is held.
+        // Mapped memory: a holder of this lock must not wait for malloc's locks.
         void* memory = platform::reserve(sizeof(slab), alignof(slab));
         if (memory == nullptr) return false;
         // names are reachable through these records only
@@ -81,7 +81,7 @@ namespace {
 
 constinit record_store records;
 
-// A record's address has 6 zero bits below, and 16 above on the machines that we run on.
+// The low 6 bits of a record's address are zero, and so are the high 16 on the machines that we run on.
 constexpr unsigned address_bits = 48;
 
 }  // namespace
@@ -120,7 +120,7 @@ descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
 
 namespace {
 
-// What the kernel answers is not drawn from the seed.
+// The kernel's answers do not come from the seed.
 void tell_simulation(int fd) noexcept {
     sched::steering* s = sched::steered();
     if (s != nullptr && !is_simulated(fd) && sched::current_machine() != nullptr)
@@ -168,14 +168,14 @@ void descriptor::give_back_record() noexcept {
 }
 
 void descriptor::drop_hold() noexcept {
-    // Acquire-release: the thread that gives the record back has seen the last use by the other.
+    // Acquire-release: the thread that gives the record back sees the other holder's last use.
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
 // ---- turns ----------------------------------------------------------------------------------------------------------
 
-// True: another waiter has the turn now. A turn is not handed on once the gate is closed: close() has set that, but may
-// have yet to come for the lock; the waiters are told so as close() tells them.
+// True: another waiter has the turn now. Once the gate is closed the turn is not handed on: close() has closed the
+// gate, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
 bool descriptor::hand_on_turn(direction d) noexcept {
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
@@ -190,7 +190,7 @@ bool descriptor::hand_on_turn(direction d) noexcept {
     }
     if (s.turns.empty()) gate_.nobody_waits(d);
     if (next != nullptr) {
-        next->granted = true;  // our place in the gate is the next one's
+        next->granted = true;  // it inherits our place in the gate
         s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
     }
     *end = nullptr;
@@ -230,8 +230,8 @@ void descriptor::forget_turn(direction d, poll_node* n) noexcept {
 
 namespace {
 
-// Counted here by plain threads, the monitor, and machines without a processor. Others count on their processor,
-// without a locked instruction.
+// Plain threads, the monitor, and machines without a processor count here. Others count on their processor, without a
+// locked instruction.
 platform::atomic<std::uint64_t> waits_elsewhere{0}, wakes_elsewhere{0};
 
 sched::processor* processor_here() noexcept {
@@ -247,7 +247,7 @@ void count_wait() noexcept {
     }
 }
 
-// Release pairs with the acquire loads of waiter_count(): the wait that this ends was counted before, under the
+// Release pairs with the acquire loads in waiter_count(): the wait that this wake ends was counted earlier, under the
 // descriptor's lock, so a thread that sees the wake sees the wait.
 void count_wake() noexcept {
     if (sched::processor* p = processor_here()) {
@@ -262,11 +262,11 @@ void count_wake() noexcept {
 std::int64_t descriptor::waiter_count() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    // All wakes are read before all waits, wherever they were counted: otherwise a wait and its wake that come in
-    // between would hide another wait that goes on.
+    // All wakes are read before all waits, wherever they were counted: otherwise the wake of a wait that begins and
+    // ends in between would hide another wait that goes on.
     std::uint64_t wakes = wakes_elsewhere.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) wakes += s.processor_at(i)->counts.io_wakes.get_first();
-    // After the heavy barrier of the machine that goes to sleep.
+    // This load comes after the heavy barrier of the machine that goes to sleep.
     std::uint64_t waits = waits_elsewhere.load(std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < made; ++i) waits += s.processor_at(i)->counts.io_waits.get();
     return static_cast<std::int64_t>(waits - wakes);
@@ -297,7 +297,7 @@ queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t 
         s.waiting.push_back(n);
         count_wait();
     }
-    // A goroutine's machine comes to the poller by itself.
+    // Not needed for a goroutine: its machine comes to the poller by itself.
     if (n->who->goroutine() == nullptr) sched::waiter_added();
     return queued::yes;
 }
@@ -396,8 +396,8 @@ void descriptor::close_now() noexcept {
     drop_hold();
 }
 
-// A call that is under way is short, since it does not block; but it may be the call of a goroutine that was frozen in
-// the middle of it. So this wait has a limit.
+// A call under way is short, since it does not block; but its goroutine may have been frozen in the middle of it. So
+// this wait has a limit.
 void descriptor::wait_until_closed() noexcept {
     constexpr std::int64_t patience_ns = 2'000'000'000;
     park::waiter w;
@@ -435,8 +435,8 @@ void descriptor::forget_frozen_here() noexcept {
             }
             s.waiting = kept;
             const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
-            // Read again: the first value may be from an earlier turn of this goroutine. Pairs with the release of the
-            // thread that froze it.
+            // `holder` is read again: the first value may be from an earlier turn of this goroutine. The acquire load
+            // of `state` pairs with the release store of the thread that froze it.
             turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
                            s.holder.load(std::memory_order_relaxed) == g;
         }
@@ -447,7 +447,7 @@ void descriptor::forget_frozen_here() noexcept {
 void descriptor::forget_frozen() noexcept {
     static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // a turn ends once
     std::scoped_lock guard(one_at_a_time);
-    // Records of slabs that are added from now on are used by plain threads only.
+    // Only plain threads use the records of slabs that are added from now on.
     records.lock.lock();
     record_store::slab* s = records.slabs;
     records.lock.unlock();

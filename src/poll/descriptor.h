@@ -1,11 +1,11 @@
-// descriptor.h - an open file or socket: its users, whether it is ready, the waiters for that.
+// descriptor.h - an open file or socket: its users, its readiness, and the waiters for it.
 //
-// Lifetime   Records are never freed, only used again: an event that was under way may still name one. Its tag has a
-//            number that changes with each use, and is compared under the lock. A handle (net::stream and the like)
-//            holds its record until it goes away; the operations under way hold the open descriptor (gate.h). close()
-//            wakes all waiters, and waits until the last user has closed the descriptor.
-// Readiness  edges[d]: counted by the poller at each event. drained[d]: up to which edge it is known that nothing was
-//            left.
+// Lifetime   Records are never freed, only reused: an event under way may still name one. The tag contains a number
+//            that changes with each use of the record, and is compared under the lock. A handle (net::stream and the
+//            like) holds its record until its own end; the operations under way hold the open descriptor (gate.h).
+//            close() wakes all waiters, and waits until the last user has closed the descriptor.
+// Readiness  edges[d]: the number of events for direction d; the poller increments it. drained[d]: the value of
+//            edges[d] at which an attempt last found nothing left.
 //              operation                                   poller
 //              1  seen = edges                             1  lock
 //              2  seen == drained: nothing there, go to 5  2  edges += 1
@@ -13,18 +13,18 @@
 //              4  EAGAIN: drained = seen
 //              5  lock; edges != seen: from 1 again
 //              6  onto the queue, unlock, wait; from 1 again
-//            No edge is lost: what came before `seen` was read is covered by the attempt after it, and for what came
-//            later edges != seen.
-//            `drained` may be written late by a slow operation: it is then an older number, and costs one attempt more.
-//            Short read: on a stream socket it also says that nothing is left, and saves the call that would say EAGAIN
-//            (a sixth of an echo's system calls) - unless the peer has closed or sent urgent data, which no further
-//            edge would tell.
-// Deadlines  are kept here and put into the heap of timers only by a waiter (io/operation.cpp). A new deadline wakes
-//            the waiters, and they look again.
-// End of run A frozen goroutine will not come back, wherever it stands in a call: forget_frozen() takes it off the
+//            No edge is lost: the attempt follows the read of `seen`, so it covers every edge before that read; after
+//            any later edge, edges != seen.
+//            A slow operation may write `drained` late: the number is then too old, which costs one more attempt.
+//            Short read: on a stream socket it also proves that nothing is left, and saves the call that would return
+//            EAGAIN (a sixth of an echo's system calls) - unless the peer has closed or sent urgent data, which no
+//            further edge would report.
+// Deadlines  are stored here; only a waiter puts one into the heap of timers (io/operation.cpp). A new deadline wakes
+//            the waiters, which look again.
+// End of run A frozen goroutine never comes back, wherever in a call it stands: forget_frozen() takes it off the
 //            queues, and ends its turn (side::holder).
-// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a word of states,
-//            so that several may wait (select), and nothing need be reset before an attempt.
+// Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a state word, so
+//            that several may wait (select), and nothing has to be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
 #pragma once
 
@@ -45,57 +45,59 @@ namespace dunlin::inline v0_1::netpoll {
 
 inline constexpr std::int64_t no_deadline_ns = INT64_MAX;
 
-// close(2); does nothing for a negative number. Under ThreadSanitizer it is libc's, so that the sanitizer sees that the
-// next owner of the number has nothing to do with this one.
+// close(2); does nothing for a negative number. Under ThreadSanitizer it calls libc's function, so that the sanitizer
+// sees that the next owner of the number is unrelated to this one.
 void close_number(int fd) noexcept;
 
-// A waiter's place in one of a descriptor's queues. `several` is set before it is queued if its waiter has other nodes,
-// or a deadline.
+// A waiter's place in one of a descriptor's queues. `several` is set before the node is queued if its waiter has other
+// nodes, or a deadline.
 struct poll_node : park::wait_node {
-    bool granted = false;     // the waker: it is this waiter's turn. False: the descriptor was closed
+    bool granted = false;     // written by the waker: this waiter has the turn. False: the descriptor was closed
 
     using park::wait_node::wait_node;
 };
 
 enum class queued : std::uint8_t {
-    yes,       // to be woken
-    go_on,     // no need to wait: there is an edge, or it is the caller's turn
+    yes,       // the node is queued; wait
+    go_on,     // no need to wait: there is an edge, or the turn is free
     closed,
 };
 
-// How a descriptor is called in messages, even when it is closed. The layers above derive from this and own it.
+// The name of a descriptor in messages, even after it is closed. The layers above derive from this and define its
+// content.
 struct descriptor_name {
     virtual ~descriptor_name() = default;
 };
 
 class alignas(platform::cache_line) descriptor {
 public:
-    // Takes over `fd`, which does not block; a regular file, or anything else that epoll refuses, is made a blocking
-    // one. Null: `error` says why (errno), and `fd` is still the caller's. The record belongs to the caller until
-    // release().
+    // Takes over `fd`, which is non-blocking; a regular file, or anything else that epoll refuses, becomes a blocking
+    // descriptor. Null: `error` says why (errno), and the caller still owns `fd`. The record belongs to the caller
+    // until release().
     static descriptor* open(int fd, int& error) noexcept;
-    // The same for a descriptor that is never watched: every call may block its thread.
+    // The same for a descriptor that is never watched: every call on it may block its thread.
     static descriptor* open_blocking(int fd) noexcept;
 
-    // Undoes open(): gives the record back, and `fd` is the caller's again. No other thread knows the record yet.
+    // Undoes open(): gives the record back, and the caller owns `fd` again. No other thread knows the record yet.
     void give_back_fd() noexcept;
 
     // Wakes all waiters. True for the first call. Returns when the descriptor has been closed; for a blocking one it
-    // does not wait, since a call on it may last.
+    // returns at once, since a call on it may last long.
     bool close() noexcept;
-    // The same without waiting, by another thread than the owner: a simulated host is switched off.
+    // The same without waiting, by a thread other than the owner: a simulated host is switched off.
     void close_under_owner() noexcept;
     // Closes the descriptor and gives the record back.
     void release() noexcept;
 
     bool pollable() const noexcept { return pollable_; }
     bool is_closed() const noexcept { return gate_.closed(); }
-    // valid while the caller is in the gate, or a user
+    // valid while the caller is in the gate or is a user
     int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
-    // ---- the gate. A goroutine may be outside the runtime; leaving may close the descriptor.
+    // ---- the gate. A goroutine may call these outside the runtime; leaving may close the descriptor.
     gate::entry enter(direction d) noexcept {
-        const sched::unstoppable_section section;  // a goroutine frozen between the two would keep the turn for ever
+        // a goroutine frozen between these two steps would keep the turn for ever
+        const sched::unstoppable_section section;
         const gate::entry entry = gate_.enter(d);
         if (entry == gate::entry::in) side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return entry;
@@ -111,7 +113,7 @@ public:
     void end_use() noexcept {
         if (gate_.end_use()) close_now();
     }
-    // Queues n for a turn. Inside the runtime, after prepare(). go_on: enter() again.
+    // Queues n for a turn. Called inside the runtime, after prepare(). go_on: call enter() again.
     queued queue_for_turn(direction d, poll_node* n) noexcept;
     void forget_turn(direction d, poll_node* n) noexcept;
 
@@ -123,21 +125,21 @@ public:
     void drained(direction d, std::uint32_t seen) noexcept {
         side_[index(d)].drained.store(seen, std::memory_order_relaxed);
     }
-    // After a short read: is it certain that nothing is left? Relaxed: a thread that has seen the edge sees this,
-    // because edges() acquires what the poller wrote before it.
+    // After a short read: is it certain that nothing is left? Relaxed suffices: a thread that has seen the edge sees
+    // peer_closed_ too, because edges() acquires what the poller wrote before the edge.
     bool short_is_drained() const noexcept {
         return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed);
     }
     void short_reads_drain() noexcept { short_is_drained_ = true; }  // before any other thread knows it
 
-    // Queues n for another edge than `seen`. Inside the runtime, after prepare(). go_on: there is one, or the deadline
-    // is no longer `deadline_ns`.
+    // Queues n for an edge other than `seen`. Called inside the runtime, after prepare(). go_on: there is such an edge,
+    // or the deadline is no longer `deadline_ns`.
     queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
-    // By the poller: appends the waiters that it has to wake to a chain.
+    // Called by the poller: appends the waiters that it must wake to a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
-    // Prefetch the memory that edge() will touch: the record, and once that has arrived, its first waiter. A guess,
-    // since the lock is not held.
+    // Prefetch the memory that edge() will touch: the record, then, once that is in the cache, its first waiter. A
+    // guess, since the lock is not held.
     void prefetch() const noexcept {
         for (std::size_t at = 0; at < sizeof *this; at += platform::cache_line) {
             platform::prefetch(reinterpret_cast<const std::byte*>(this) + at);
@@ -153,19 +155,19 @@ public:
     }
     void set_deadline(direction d, std::int64_t deadline_ns) noexcept;
 
-    // The number of waiters for an edge, on all descriptors. Never less than there are; exact when nothing happens.
+    // The number of waiters for an edge, on all descriptors. Never too small; exact while no waiter comes or goes.
     static std::int64_t waiter_count() noexcept;
     static bool anybody_waits() noexcept { return waiter_count() > 0; }
     static descriptor* of_tag(std::uint64_t tag) noexcept;
-    // Of those, the waiters of the descriptor with this tag; 0 if it is closed. Inside the runtime.
+    // The number of waiters for an edge on the descriptor with this tag; 0 if it is closed. Called inside the runtime.
     static std::int64_t waiters_of(std::uint64_t tag) noexcept;
-    // Takes frozen goroutines off the queues and ends their turns. Other threads may run or stand. By a thread without
-    // a machine.
+    // Takes frozen goroutines off the queues and ends their turns. Other threads may run or stand still. Called by a
+    // thread without a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
-    // For the layers above: what kind of thing it is, and its name (or null). Constant once other threads know the
-    // record; the name lasts as long as this use of the record.
+    // For the layers above: the kind of file, and its name (or null). Constant once other threads know the record; the
+    // name lives as long as this use of the record.
     std::uint8_t kind = 0;
     descriptor_name* name = nullptr;
 
@@ -174,23 +176,24 @@ private:
     static constexpr std::uint32_t first_edge = platform::counter_start<std::uint32_t>();
     struct side {
         platform::atomic<std::uint32_t> edges{first_edge + 1};  // written under the lock
-        platform::atomic<std::uint32_t> drained{first_edge};    // the operation that has tried
+        platform::atomic<std::uint32_t> drained{first_edge};    // written by the operation that has tried
         platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        // The goroutine whose turn it is: written by itself, or by the one that hands the turn on. Null: a thread's
-        // turn, or no turn. Relaxed: others read it of frozen goroutines only, which have stored it before.
+        // The goroutine that has the turn: written by itself, or by the goroutine that hands the turn on. Null: a
+        // thread has the turn, or none is taken. Relaxed: other threads use it only for frozen goroutines, which have
+        // stored it before they were frozen.
         platform::atomic<sched::goroutine*> holder{nullptr};
-        park::wait_queue waiting;               // lock: for an edge
-        park::wait_queue turns;                 // lock: for the gate
+        park::wait_queue waiting;               // lock: waiters for an edge
+        park::wait_queue turns;                 // lock: waiters for the turn
     };
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
     static descriptor* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
-    // False: others wait for the turn, and it must be handed on; it is still the caller's.
+    // False: others wait for the turn; the caller still has it and must hand it on.
     bool give_up_turn(direction d, bool& last) noexcept {
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
         if (gate_.leave(d, last)) [[likely]] return true;
-        // this goroutine may be frozen here
+        // this goroutine may be frozen after this, with the turn
         side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }
@@ -210,15 +213,15 @@ private:
     platform::atomic<int> fd_{-1};
     side side_[2];
     platform::ranked_lock<platform::lock_rank::descriptor> lock_;
-    platform::atomic<bool> peer_closed_{false};  // poller, before it counts the edge
+    platform::atomic<bool> peer_closed_{false};  // written by the poller, before it counts the edge
     bool short_is_drained_ = false;         // constant while open
     bool pollable_ = false;                 // constant while open
     bool fd_closed_ = false;                // lock
     // Lock: how often the record has been used, for the tag.
     std::uint16_t use_number_ = platform::counter_start<std::uint16_t>();
-    platform::atomic<std::uint8_t> holds_{0};    // the handle, and the open descriptor: the last to let go gives the
-                                                 // record back
-    park::wait_queue closers_;              // lock: in close()
+    // the handle and the open descriptor each hold the record; the last to let go gives it back
+    platform::atomic<std::uint8_t> holds_{0};
+    park::wait_queue closers_;              // lock: waiters in close()
     descriptor* next_free_ = nullptr;       // the store's
 };
 

@@ -17,7 +17,7 @@ namespace dunlin::inline v0_1::netpoll {
 namespace {
 
 constexpr std::uint64_t interrupt_tag = ~std::uint64_t{0};
-constexpr std::int64_t long_sleep_ns = 1'000'000;  // from here on the slack is worth a second step
+constexpr std::int64_t long_sleep_ns = 1'000'000;  // for longer sleeps the slack is worth a second step
 constexpr int most_events = sched::event_batch::capacity;
 
 #ifndef SYS_epoll_pwait2
@@ -100,9 +100,10 @@ long epoll_backend::sleep_in_kernel(void* events, int capacity, std::int64_t dea
 void epoll_backend::drain_interrupts() noexcept {
     std::uint64_t count;
     platform::raw_syscall(SYS_read, interrupt_, platform::syscall_arg(&count), sizeof count);
-    // After the read. An interrupt in between writes nothing, but the machine that returns from this wait sees what the
-    // interrupter has changed, since this exchange reads from the interrupter's. In the other order its write would be
-    // read and its mark would stay, with no write left to end a later wait.
+    // After the read. An interrupt between the two writes nothing to the eventfd, but the machine that returns from
+    // this wait sees what the interrupter has changed, since this exchange reads the value of the interrupter's
+    // exchange. In the other order the read would consume the interrupter's write while its mark stays set, and no
+    // write would be left to end a later wait.
     interrupted_.exchange(false, std::memory_order_seq_cst);
 }
 
@@ -112,8 +113,8 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
     for (;;) {
         const long n = deadline_ns == do_not_wait ? wait_at_once(epoll_, events, room)
             : sleep_in_kernel(events, room, deadline_ns);
-        // The program has closed the runtime's descriptor, with closefrom(3) say, or the call is forbidden (seccomp):
-        // no descriptor would ever be ready again.
+        // The program has closed the runtime's descriptor, with closefrom(3) say, or seccomp forbids the call: no
+        // descriptor would ever be ready again.
         if (n < 0 && n != -EINTR) {
             platform::fatal(n == -EBADF || n == -EINVAL
                                 ? "epoll_wait fails: the runtime's own descriptor was closed by the program"
@@ -137,8 +138,8 @@ unsigned epoll_backend::wait(sched::polled_event* out, unsigned capacity, std::i
 }
 
 void epoll_backend::interrupt() noexcept {
-    // Seq_cst, as in drain_interrupts(): an interrupter that finds the mark set knows of an interrupt that has not been
-    // used up yet.
+    // Seq_cst, as in drain_interrupts(): if the interrupter finds the mark set, there is an interrupt that has not been
+    // consumed yet.
     if (interrupted_.exchange(true, std::memory_order_seq_cst)) return;
     const std::uint64_t one = 1;
     platform::raw_syscall(SYS_write, interrupt_, platform::syscall_arg(&one), sizeof one);

@@ -1,10 +1,10 @@
 // epoll.h - the backend over epoll, edge-triggered.
 //
-// Add        each descriptor once, for everything: IN, OUT, RDHUP, PRI, ET. No call per wait.
-// Time       epoll_wait counts in milliseconds; epoll_pwait2 (Linux 5.11) in nanoseconds, and where it is missing
-//            ppoll() on the epoll descriptor does the same in two calls. Both give the kernel a slack of a thousandth
-//            of the time, so a long sleep is taken in steps: all but the last 500th, and then the rest.
-// Interrupt  an eventfd in the set, level-triggered, so that a poll without waiting does not use it up.
+// Add        Each descriptor is added once, for everything: IN, OUT, RDHUP, PRI, ET. A wait needs no call of its own.
+// Time       epoll_wait counts in milliseconds, epoll_pwait2 (Linux 5.11) in nanoseconds; where that is missing,
+//            ppoll() on the epoll descriptor does the same in two calls. Both allow the kernel a slack of a thousandth
+//            of the time, so a long sleep is split: all but the last 500th, and then the rest.
+// Interrupt  An eventfd in the set, level-triggered, so that a poll without waiting does not consume it.
 // Tests      tests/poll/epoll_test.cpp
 #pragma once
 
@@ -28,7 +28,7 @@ public:
     unsigned wait(sched::polled_event* out, unsigned capacity, std::int64_t deadline_ns) noexcept override;
     void interrupt() noexcept override;
 
-    // From here on as if the kernel had no epoll_pwait2; for tests, and valgrind.
+    // From now on behaves as if the kernel had no epoll_pwait2; for tests, and valgrind.
     void forget_pwait2() noexcept { has_pwait2_.store(false, std::memory_order_relaxed); }
 
 private:
@@ -37,10 +37,11 @@ private:
 
     int epoll_ = -1;
     int interrupt_ = -1;
-    // add() before wait(): the kernel's part of the order, for the standard and ThreadSanitizer, which do not see it
+    // orders add() before wait(): the kernel does, but C++ and ThreadSanitizer do not see it
     platform::atomic<unsigned> published_{0};
     platform::atomic<bool> has_pwait2_{true};
-    platform::atomic<bool> interrupted_{false};  // an interrupt is in the eventfd, or on its way: no need for another
+    // an interrupt is in the eventfd, or on its way there: no need for another
+    platform::atomic<bool> interrupted_{false};
 };
 
 }  // namespace dunlin::netpoll

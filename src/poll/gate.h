@@ -1,21 +1,21 @@
-// gate.h - decides which operations may use a descriptor now: one reader and one writer at a time, any number of
-// others, none after close().
+// gate.h - decides which operations may use a descriptor: one reader and one writer at a time, any number of others,
+// none after close().
 //
-// Problem    A descriptor's number is used again as soon as it is closed: a read that is on its way into the kernel
+// Problem    The kernel reuses a descriptor's number as soon as it is closed: a read that is on its way into the kernel
 //            would then read from another file. So the last user closes it.
-// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; how many use it, with one
-//            for being open
+// Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; the number of uses, being
+//            open counts as one
 // Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller
 //                       queues, descriptor.cpp)
 //            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its
 //                       lock)
 //            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor
-//            The bits for waiters change under the descriptor's lock only, and are set only while a reader (or writer)
-//            is in. So that reader sees them when it leaves, or the CAS that would set them fails.
+//            The bits for waiters change only under the descriptor's lock, and are set only while a reader (or writer)
+//            is in. So either that reader sees them when it leaves, or the CAS that would set them fails.
 // Order      acquire on the way in, release on the way out: the next reader sees what the last one did (how far it
-//            read), and the user that closes the descriptor sees all.
-// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, no waiter tries again; waiting ends with
-//            contexts too.
+//            read), and the user that closes the descriptor sees everything.
+// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, so no waiter tries again; a context can
+//            end a wait, too.
 // Tests      tests/poll/gate_test.cpp
 #pragma once
 
@@ -33,7 +33,7 @@ class gate {
 public:
     enum class entry : std::uint8_t { in, busy, closed };
 
-    // For a reader or a writer.
+    // Called by a reader or a writer.
     entry enter(direction d) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -43,8 +43,8 @@ public:
             w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
         return entry::in;
     }
-    // False: others of this kind wait for their turn, and the caller must hand it on. `last`: the caller closes the
-    // descriptor.
+    // False: others of this kind wait for their turn, and the caller must hand its own on. `last`: the caller must
+    // close the descriptor.
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -64,14 +64,14 @@ public:
         } while (!word_.compare_exchange_weak(w, one_more(w), std::memory_order_acquire, std::memory_order_relaxed));
         return true;
     }
-    // True: the caller closes the descriptor.
+    // True: the caller must close the descriptor.
     bool end_use() noexcept {
         const std::uint32_t before = word_.fetch_sub(one_use, std::memory_order_acq_rel);
         if (before < one_use) platform::fatal("a descriptor is given up by one that does not use it");
         return before < 2 * one_use;
     }
 
-    // False: it was closed already. True: the use that stands for being open is the caller's now, which ends it.
+    // False: it was closed already. True: the caller now owns the use that counts for being open, and must end it.
     bool close() noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -82,8 +82,8 @@ public:
     bool closed() const noexcept { return word_.load(std::memory_order_acquire) & closed_bit; }
     bool in_use() const noexcept { return word_.load(std::memory_order_acquire) >= one_use; }
 
-    // Under the descriptor's lock: announces that the caller is about to wait for its turn. Any outcome but busy: it
-    // need not wait.
+    // Under the descriptor's lock: announces that the caller is about to wait for its turn. Any result but busy: the
+    // caller need not wait.
     entry announce(direction d) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -94,7 +94,7 @@ public:
     }
     void nobody_waits(direction d) noexcept { word_.fetch_and(~waiting(d), std::memory_order_relaxed); }
 
-    // Open again, for another descriptor. No other thread knows it.
+    // Opens the gate again, for another descriptor. No other thread knows it.
     void reopen() noexcept { word_.store(one_use, std::memory_order_release); }
 
 private:

@@ -40,8 +40,8 @@ int start_polling() noexcept {
     } catch (const std::bad_alloc&) {
         return ENOMEM;
     }
-    // A machine that sleeps for the timers on a futex shall sleep here from now on. It reads the pointer before it
-    // sleeps: either it has seen this poller, or it gets the interrupt.
+    // A machine that waits for the timers on a futex must sleep in the backend from now on. It reads the pointer before
+    // it sleeps: either it has seen this backend, or it gets the interrupt.
     static_cast<poller*>(sched::the_scheduler.events)->interrupt();
     return 0;
 }
@@ -88,7 +88,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
     // Each event needs three objects, each of which is found through the one before; with many descriptors none is in
-    // the cache. So they are prefetched ahead of their turn.
+    // the cache. So they are prefetched early.
     for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->prefetch();
     for (unsigned i = 0; i < found.count; ++i) {
         if (i + waiters_ahead < found.count) descriptor::of_tag(found.events[i + waiters_ahead].tag)->prefetch_waiter();
@@ -115,7 +115,7 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
 }
 
 void poller::interrupt() noexcept {
-    // Both: the machine that sleeps now may have begun before there was a backend.
+    // Both: the machine that sleeps now may have gone to sleep before there was a backend.
     timers_.interrupt();
     if (backend* b = the_backend.load(std::memory_order_seq_cst)) b->interrupt();
 }

@@ -1,6 +1,6 @@
 // netpoll.h - the scheduler's event source: timers, and the descriptors that goroutines and threads wait for.
 //
-// Until the first descriptor is opened there is no epoll instance, and the machine that sleeps for the timers sleeps on
+// Until the first descriptor is opened there is no epoll instance, and the machine that waits for the timers sleeps on
 // a futex (timer/timers.h).
 #pragma once
 
@@ -30,16 +30,17 @@ private:
     timers::timer_events timers_;
 };
 
-// Makes the epoll instance if there is none. Returns 0, or errno. Starts the runtime: a machine must sleep in the
-// poller.
+// Makes the epoll instance if there is none. Returns 0, or errno. Starts the runtime, because a machine must sleep in
+// the poller.
 int start_polling() noexcept;
-// The resolver's: called when run() ends and all goroutines stand still, some of them frozen. It takes no lock that is
-// held outside the runtime.
+// Sets the resolver's function: it is called when run() ends and all goroutines stand still, some of them frozen. It
+// takes no lock that is held outside the runtime.
 void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
 int watch(int fd, std::uint64_t tag) noexcept;
 void unwatch(int fd) noexcept;
-// For tests: so many calls of watch() fail, in turn with ENOSPC (as beyond fs.epoll.max_user_watches) and with ENOMEM.
+// For tests: the number of calls of watch() that are still to fail, alternately with ENOSPC (as beyond
+// fs.epoll.max_user_watches) and ENOMEM.
 extern platform::atomic<int> watches_refused;
 
 }  // namespace dunlin::netpoll

@@ -1,8 +1,8 @@
-// simulated.h - sockets of a simulation for users (src/replay/network.h), which have no descriptor of the kernel's.
+// simulated.h - the sockets of a user's simulation (src/replay/network.h), which have no descriptor in the kernel.
 //
-// Problem    The code of net/ runs in a simulation as it is, and must not ask the kernel there.
-// Way        Their numbers begin where no number of the kernel's is (fs.nr_open is a million, as a rule). A call on a
-//            descriptor compares its number once, beside the system call that it saves; what makes a socket asks
+// Problem    The code of net/ runs unchanged in a simulation, where it must not ask the kernel.
+// Way        Their numbers begin where the kernel has none (fs.nr_open is a million, as a rule). A call on a descriptor
+//            compares its number once, next to the system call that it may save; a function that makes a socket asks
 //            simulated_here().
 // Tests      tests/replay/network_test.cpp
 #pragma once
@@ -40,20 +40,20 @@ struct simulated_sockets {
     virtual long name_of(int fd, bool of_peer, void* name, unsigned* size) noexcept = 0;
     virtual void watch(int fd, std::uint64_t tag) noexcept = 0;
     virtual void close(int fd) noexcept = 0;
-    // An IPv4 address in the order of the network's bytes; 0: no host has this name.
+    // An IPv4 address in network byte order; 0: no host has this name.
     virtual std::uint32_t find_host(std::string_view name) noexcept = 0;
 
 protected:
     ~simulated_sockets() = default;
 };
 
-// Null: there is no simulation. Release and acquire: what is pointed to was made before.
+// Null: there is no simulation. Release and acquire publish the object.
 DUNLIN_HIDDEN extern platform::atomic<simulated_sockets*> the_simulated_sockets;
 
-// Null: the caller is not in a simulation, and has the kernel's.
+// Null: the caller is not in a simulation, and uses the kernel's sockets.
 simulated_sockets* simulated_here() noexcept;
 
-// On a number that is_simulated(). f(sockets); -EBADF where the simulation is over.
+// For a number that is_simulated(). Returns f(sockets), or -EBADF when the simulation is over.
 template <class F>
 long on_simulated(F f) noexcept {
     simulated_sockets* s = simulated_here();
